@@ -1,0 +1,223 @@
+"""Ask and answer typed requests over NATS.
+
+Each service builds one `Bus` in its `app`, serves its endpoints and asks others through
+`choir_common.clients`. A call carries what is left of its deadline; the answering side stops working
+when it has passed. An error crosses as an `ErrorEnvelope` in the body of a `nats.micro` error reply.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import nats
+import nats.micro
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.micro.request import Request as MicroRequest
+from pydantic import ValidationError
+
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    DeadlineExceeded,
+    ErrorEnvelope,
+    Unavailable,
+    from_envelope,
+)
+from choir_common.wire.model import Wire
+
+log = structlog.get_logger("choir.bus")
+
+Ask = TypeVar("Ask", bound=Wire)
+Answer = TypeVar("Answer", bound=Wire)
+
+DEADLINE_HEADER = "Choir-Deadline-Ms"
+ERROR_HEADER = "Nats-Service-Error-Code"
+CONNECT_TIMEOUT_S = 2
+# More at once than this from one endpoint wait in NATS' own pending buffer, which is bounded too.
+MAX_CONCURRENT_PER_ENDPOINT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A subject this service answers, the model it takes and the function that answers."""
+
+    subject: str
+    takes: type[Wire]
+    answer: Callable[[Any], Awaitable[Wire]]
+
+
+class Bus:
+    """One connection to NATS; reconnects for ever, and says so when it is away."""
+
+    def __init__(self, url: str, token: str | None, name: str) -> None:
+        self._url = url
+        self._token = token
+        self._name = name
+        self._client = Client()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Connect; waits for a server that is still starting, for ever (readiness tells)."""
+        self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
+        await self._client.connect(
+            self._url,
+            token=self._token,
+            name=self._name,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            reconnect_time_wait=0.1,  # type: ignore[arg-type]  # its own code sleeps on floats
+            max_reconnect_attempts=-1,
+            allow_reconnect=True,
+            ping_interval=5,
+            max_outstanding_pings=2,
+            # a request made while away fails at once instead of being sent long after its deadline
+            pending_size=0,
+            error_cb=self._on_error,
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop answering, let answers under way finish, close."""
+        with contextlib.suppress(NatsError, TimeoutError, OSError):
+            await asyncio.wait_for(self._client.drain(), 2)
+        await self._stack.aclose()
+        if not self._client.is_closed:
+            await self._client.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is there right now."""
+        return self._client.is_connected
+
+    async def ask(
+        self, subject: str, request: Wire, answer: type[Answer], timeout_s: float
+    ) -> Answer:
+        """Send `request` and return the typed answer.
+
+        Raises the ChoirError the other side raised; Unavailable when nobody listens or NATS is away;
+        DeadlineExceeded after `timeout_s`.
+        """
+        if not self._client.is_connected:
+            raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
+        try:
+            message = await self._client.request(
+                subject,
+                request.model_dump_json().encode(),
+                timeout=timeout_s,
+                headers={DEADLINE_HEADER: str(int(timeout_s * 1000))},
+            )
+        except NoRespondersError as error:
+            raise Unavailable(f"No service answers {subject} right now.") from error
+        except (NatsTimeoutError, TimeoutError) as error:
+            raise DeadlineExceeded(f"{subject} gave no answer within {timeout_s:g} s.") from error
+        except NatsError as error:
+            raise Unavailable(f"The message bus failed on {subject}.") from error
+        if message.headers and ERROR_HEADER in message.headers:
+            raise _read_error(message)
+        return answer.model_validate_json(message.data)
+
+    async def publish(self, subject: str, event: Wire) -> None:
+        """Tell whoever listens; dropped when NATS is away (listeners poll as well)."""
+        if self._client.is_connected:
+            await self._client.publish(subject, event.model_dump_json().encode())
+
+    async def follow(self, subject: str, on_event: Callable[[], Awaitable[None]]) -> None:
+        """Call `on_event` for every publication on `subject`."""
+
+        async def deliver(_: Msg) -> None:
+            await on_event()
+
+        await self._client.subscribe(subject, cb=deliver)
+
+    @contextlib.asynccontextmanager
+    async def serve(self, name: str, version: str, *endpoints: Endpoint) -> AsyncIterator[None]:
+        """Answer `endpoints` as the micro service `name` until the block ends.
+
+        All replicas of a service share one queue group, so each request is answered once.
+        """
+        service = await nats.micro.add_service(
+            self._client, nats.micro.service.ServiceConfig(name=name, version=version)
+        )
+        for endpoint in endpoints:
+            await service.add_endpoint(
+                nats.micro.service.EndpointConfig(
+                    name=endpoint.subject.replace(".", "-"),
+                    subject=endpoint.subject,
+                    queue_group=name,
+                    handler=self._handler(endpoint),
+                )
+            )
+        # a request sent after we said ready must find the subscription at the server
+        await self._client.flush()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(NatsError, TimeoutError, OSError):
+                await asyncio.wait_for(service.stop(), 2)
+
+    def _handler(self, endpoint: Endpoint) -> Callable[[MicroRequest], Awaitable[None]]:
+        slots = asyncio.Semaphore(MAX_CONCURRENT_PER_ENDPOINT)
+
+        async def work(request: MicroRequest) -> None:
+            try:
+                await _answer(endpoint, request)
+            finally:
+                slots.release()
+
+        async def take(request: MicroRequest) -> None:
+            # nats-py runs a subscription's callbacks one after the other: hand over at once
+            await slots.acquire()
+            if self._tasks is None:
+                raise Unavailable("This bus is closed.")
+            self._tasks.create_task(work(request))
+
+        return take
+
+    async def _on_error(self, error: Exception) -> None:
+        log.warning("bus trouble", error=repr(error))
+
+
+async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
+    headers = request.headers or {}
+    budget_s = int(headers.get(DEADLINE_HEADER, "30000")) / 1000
+    try:
+        async with asyncio.timeout(budget_s):
+            reply = await endpoint.answer(endpoint.takes.model_validate_json(request.data))
+        await request.respond(reply.model_dump_json().encode())
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors(include_input=False, include_url=False)
+        )
+        await _refuse(request, BadInput(f"{endpoint.subject}: {faults}"))
+    except ChoirError as error:
+        await _refuse(request, error)
+    except TimeoutError:
+        await _refuse(request, DeadlineExceeded())
+    except (
+        Exception
+    ):  # the outermost loop of an endpoint: the caller gets an envelope, the log the trace
+        log.exception("endpoint failed", subject=endpoint.subject)
+        await _refuse(request, ChoirError())
+
+
+async def _refuse(request: MicroRequest, error: ChoirError) -> None:
+    envelope = error.envelope()
+    with contextlib.suppress(NatsError):
+        await request.respond_error(
+            str(error.status), envelope.code, envelope.model_dump_json().encode()
+        )
+
+
+def _read_error(message: Msg) -> ChoirError:
+    try:
+        return from_envelope(ErrorEnvelope.model_validate_json(message.data))
+    except ValidationError:
+        return ChoirError("The other side failed without saying how.")

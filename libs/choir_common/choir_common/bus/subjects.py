@@ -1,0 +1,61 @@
+"""Every subject of the bus, each a function, so that a subject is spelled in one place."""
+
+
+def accept_message() -> str:
+    """gateway → control: store an InboundMessage, answer Accepted."""
+    return "choir.control.inbox.accept"
+
+
+def read_history() -> str:
+    """gateway → control: HistoryRequest → History."""
+    return "choir.control.outbox.history"
+
+
+def read_channels() -> str:
+    """gateway → control: Nothing → ChannelTable."""
+    return "choir.control.channels.read"
+
+
+def channels_changed() -> str:
+    """control → all gateways (published): Nothing; read the channels again."""
+    return "choir.event.channels.changed"
+
+
+def deliver_message() -> str:
+    """control → gateway: OutboundMessage → Receipt."""
+    return "choir.gateway.deliver"
+
+
+def ensure_memory() -> str:
+    """control → memory: EnsureSpace → Nothing."""
+    return "choir.memory.ensure"
+
+
+def query_memory() -> str:
+    """control → memory: MemoryQuery → MemoryHits."""
+    return "choir.memory.query"
+
+
+def upsert_memory() -> str:
+    """control → memory: MemoryUpsert → MemoryWritten."""
+    return "choir.memory.upsert"
+
+
+def memory_status() -> str:
+    """control → memory: Nothing → MemoryStatus."""
+    return "choir.memory.status"
+
+
+def open_context() -> str:
+    """control → browser: ContextRequest → Nothing."""
+    return "choir.browser.open"
+
+
+def close_context() -> str:
+    """control → browser: ContextRequest → Nothing."""
+    return "choir.browser.close"
+
+
+def browse_page() -> str:
+    """control → browser: BrowseRequest → BrowsedPage."""
+    return "choir.browser.browse"

@@ -1,0 +1,42 @@
+"""Call the browser service over the bus; used by control's host tools."""
+
+from typing import Protocol
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
+from choir_common.wire.messages import Nothing
+
+CONTEXT_TIMEOUT_S = 10.0
+# what the page itself may take comes on top
+GRACE_S = 15.0
+
+
+class Browser(Protocol):
+    """A browser with one isolated context per agent."""
+
+    async def open(self, context: ContextRequest) -> None: ...
+
+    async def close(self, context: ContextRequest) -> None: ...
+
+    async def browse(self, request: BrowseRequest) -> BrowsedPage: ...
+
+
+class BusBrowser:
+    """The browser service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def open(self, context: ContextRequest) -> None:
+        """Give the agent a context of its own."""
+        await self._bus.ask(subjects.open_context(), context, Nothing, CONTEXT_TIMEOUT_S)
+
+    async def close(self, context: ContextRequest) -> None:
+        """Destroy the agent's context and all it holds."""
+        await self._bus.ask(subjects.close_context(), context, Nothing, CONTEXT_TIMEOUT_S)
+
+    async def browse(self, request: BrowseRequest) -> BrowsedPage:
+        """Load a page as text; raises Forbidden for a private address, BadInput for a bad URL."""
+        timeout_s = request.timeout_ms / 1000 + GRACE_S
+        return await self._bus.ask(subjects.browse_page(), request, BrowsedPage, timeout_s)

@@ -1,0 +1,52 @@
+"""Call the memory service over the bus; used by control's host tools."""
+
+from typing import Protocol
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
+from choir_common.wire.memories import (
+    EnsureSpace,
+    MemoryHits,
+    MemoryQuery,
+    MemoryStatus,
+    MemoryUpsert,
+    MemoryWritten,
+)
+from choir_common.wire.messages import Nothing
+
+TIMEOUT_S = 10.0
+
+
+class Memory(Protocol):
+    """An agent's long-term memory."""
+
+    async def ensure(self, space: EnsureSpace) -> None: ...
+
+    async def query(self, query: MemoryQuery) -> MemoryHits: ...
+
+    async def upsert(self, write: MemoryUpsert) -> MemoryWritten: ...
+
+    async def status(self) -> MemoryStatus: ...
+
+
+class BusMemory:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def ensure(self, space: EnsureSpace) -> None:
+        """Make the agent's schema and role if missing."""
+        await self._bus.ask(subjects.ensure_memory(), space, Nothing, TIMEOUT_S)
+
+    async def query(self, query: MemoryQuery) -> MemoryHits:
+        """Search; raises NotFound when the target agent has no memory, BadInput for a bad query."""
+        return await self._bus.ask(subjects.query_memory(), query, MemoryHits, TIMEOUT_S)
+
+    async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
+        """Write knowledge; repeating the same call_id changes nothing and answers the same."""
+        return await self._bus.ask(subjects.upsert_memory(), write, MemoryWritten, TIMEOUT_S)
+
+    async def status(self) -> MemoryStatus:
+        """Tell how the embedding pipeline stands."""
+        return await self._bus.ask(subjects.memory_status(), Nothing(), MemoryStatus, TIMEOUT_S)

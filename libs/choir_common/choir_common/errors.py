@@ -1,0 +1,132 @@
+"""One tree of errors for all of Choir; every door turns it into its own words.
+
+    ChoirError                     500 internal
+    ├── BadInput                   400 bad_input          the caller must change the request
+    ├── Unauthorized               401 unauthorized       no or wrong token
+    ├── Forbidden                  403 forbidden          known, but not allowed
+    ├── NotFound                   404 not_found
+    ├── Conflict                   409 conflict           the state does not allow it
+    │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
+    ├── TooLarge                   413 too_large
+    ├── RateLimited                429 rate_limited       try again after `retry_after_s`
+    ├── Unavailable                503 unavailable        a part is down: nothing happened, try again
+    │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry under the same key
+    ├── DeadlineExceeded           504 deadline_exceeded
+    └── StartupError               exit 1 startup         a process cannot start; one paragraph for a person
+
+The class docstring is the default message. HTTP renders RFC 9457 problems, the bus an envelope, the
+CLI a paragraph and an exit code; all of them read `code`, `status` and `exit_code` from here.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ErrorEnvelope(BaseModel):
+    """An error as it crosses a process boundary: no internals, no traceback."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: str
+    message: str
+    retry_after_s: float | None = None
+
+
+class ChoirError(Exception):
+    """Something inside Choir failed; the log of the service that answered says what."""
+
+    code = "internal"
+    status = 500
+    exit_code = 1
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.retry_after_s = retry_after_s
+        super().__init__(self.message)
+
+    def envelope(self) -> ErrorEnvelope:
+        """Return what may leave the process."""
+        return ErrorEnvelope(code=self.code, message=self.message, retry_after_s=self.retry_after_s)
+
+
+class BadInput(ChoirError):
+    """The request is not valid."""
+
+    code, status, exit_code = "bad_input", 400, 2
+
+
+class Unauthorized(ChoirError):
+    """A valid token is needed."""
+
+    code, status, exit_code = "unauthorized", 401, 4
+
+
+class Forbidden(ChoirError):
+    """This caller may not do that."""
+
+    code, status, exit_code = "forbidden", 403, 4
+
+
+class NotFound(ChoirError):
+    """There is no such thing."""
+
+    code, status, exit_code = "not_found", 404, 3
+
+
+class Conflict(ChoirError):
+    """The present state does not allow that."""
+
+    code, status, exit_code = "conflict", 409, 5
+
+
+class Fenced(Conflict):
+    """Another epoch of this session has taken over, or the logs differ; this agent must stop."""
+
+    code = "fenced"
+
+
+class TooLarge(ChoirError):
+    """The request is larger than this service takes."""
+
+    code, status, exit_code = "too_large", 413, 2
+
+
+class RateLimited(ChoirError):
+    """Too many requests; wait before trying again."""
+
+    code, status, exit_code = "rate_limited", 429, 6
+
+
+class Unavailable(ChoirError):
+    """A part this needs is down; nothing was changed, try again."""
+
+    code, status, exit_code = "unavailable", 503, 6
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection broke in the middle; it may have happened: retry under the same key."""
+
+    code = "outcome_unknown"
+
+
+class DeadlineExceeded(ChoirError):
+    """No answer within the deadline."""
+
+    code, status, exit_code = "deadline_exceeded", 504, 6
+
+
+class StartupError(ChoirError):
+    """This process cannot start."""
+
+    code, status, exit_code = "startup", 500, 1
+
+
+def _subclasses(of: type[ChoirError]) -> list[type[ChoirError]]:
+    return [of, *(deep for sub in of.__subclasses__() for deep in _subclasses(sub))]
+
+
+def from_envelope(envelope: ErrorEnvelope) -> ChoirError:
+    """Rebuild the error that `envelope` came from; an unknown code becomes a `ChoirError`."""
+    for kind in _subclasses(ChoirError):
+        if kind.code == envelope.code:
+            return kind(envelope.message, retry_after_s=envelope.retry_after_s)
+    return ChoirError(f"{envelope.code}: {envelope.message}")

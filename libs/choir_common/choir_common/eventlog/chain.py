@@ -1,0 +1,93 @@
+"""Link events by hash, and find the first broken link (ARCHITECTURE, the spine).
+
+`hash = sha256(hash_prev || canonical JSON of the event without hash_prev and hash)`. Canonical means
+orjson with sorted keys, UTF-8, no spaces; so the same event has the same hash on every machine.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+
+from choir_common.errors import BadInput
+from choir_common.wire.events import GENESIS, Event, EventPayload, render_payload
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last link of a chain: revision 0 and the genesis hash before the first event."""
+
+    rev: int = 0
+    hash: str = GENESIS
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first event of a log that does not fit, and why."""
+
+    rev: int
+    reason: str
+
+
+def canonical(value: JsonObject) -> bytes:
+    """Return the bytes that are hashed and stored.
+
+    Raises BadInput for what JSON of 64-bit numbers cannot hold.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise BadInput(f"an event holds a value that JSON cannot carry: {error}") from error
+
+
+def digest(event: Event) -> str:
+    """Compute the hash an event must carry, from its other fields."""
+    body = canonical(
+        {
+            "session_id": event.session_id,
+            "rev": event.rev,
+            "lane": event.lane,
+            "type": event.type,
+            "payload": event.payload,
+            "at": event.at,
+        }
+    )
+    return hashlib.sha256(event.hash_prev.encode() + body).hexdigest()
+
+
+def link(head: Head, session_id: str, lane: str, payload: EventPayload, at: datetime) -> Event:
+    """Return the event that follows `head`."""
+    unsealed = Event(
+        session_id=session_id,
+        rev=head.rev + 1,
+        lane=lane,
+        type=payload.type,
+        payload=render_payload(payload),
+        at=stamp(at),
+        hash_prev=head.hash,
+        hash="",
+    )
+    return unsealed.model_copy(update={"hash": digest(unsealed)})
+
+
+def head_of(event: Event) -> Head:
+    """Return the head of a chain that ends with `event`."""
+    return Head(event.rev, event.hash)
+
+
+def first_break(events: Iterable[Event], start: Head | None = None) -> Break | None:
+    """Find the first event that does not follow from `start` and those before it; None if all do."""
+    head = start or Head()
+    for event in events:
+        if event.rev != head.rev + 1:
+            return Break(event.rev, f"revision {event.rev} follows {head.rev}: events are missing")
+        if event.hash_prev != head.hash:
+            return Break(event.rev, "its hash_prev is not the hash of the event before it")
+        if event.hash != digest(event):
+            return Break(event.rev, "its content does not match its hash")
+        head = head_of(event)
+    return None

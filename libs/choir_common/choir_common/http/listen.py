@@ -1,0 +1,110 @@
+"""Listen for HTTP on Unix sockets and TCP ports, and stop without hanging on open streams.
+
+Called by each service's `__main__` through `serve`. Sockets are bound first, so that a taken port or an
+overlong path is one clear sentence before anything else has started.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from choir_common.errors import StartupError
+
+# sockaddr_un.sun_path holds 108 bytes on Linux, the last one a NUL.
+MAX_SOCKET_PATH = 107
+BACKLOG = 2048
+STOP_GRACE_S = 3
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """Bind a Unix socket at `path` in a directory of mode 0700; a stale socket file is replaced.
+
+    Raises StartupError when the path is too long or cannot be made.
+    """
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise StartupError(
+            f"The socket path {path} has {len(os.fsencode(path))} bytes, and a Unix socket takes "
+            f"{MAX_SOCKET_PATH} at most. Choose a shorter CHOIR_HOME (or --home)."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        path.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind(os.fspath(path))
+    except OSError as error:
+        raise StartupError(f"Cannot make the socket {path}: {error.strerror}.") from error
+    path.chmod(0o600)
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock
+
+
+def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
+    """Bind a TCP port; `setting` is named in the error when the port is taken.
+
+    Raises StartupError when it cannot be bound.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        why = "another program holds it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise StartupError(
+            f"Cannot listen on {host}:{port}: {why}. Stop that program or set {setting} to a "
+            "free port."
+        ) from error
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server whose signals are its owner's affair."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(app: FastAPI, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
+    """Serve `app` on `sockets` until `stop` is set; open streams get a short grace, then the end."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=STOP_GRACE_S,
+        timeout_keep_alive=75,
+        h11_max_incomplete_event_size=64_000,
+    )
+    server = _Server(config)
+
+    async def watch() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    async with asyncio.TaskGroup() as tasks:
+        watcher = tasks.create_task(watch())
+        await server.serve(sockets=list(sockets))
+        watcher.cancel()
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

@@ -1,0 +1,113 @@
+"""Build the FastAPI app every service's doors are mounted on.
+
+Called by each `app.py`. Adds problem details for every error, a body limit that counts what arrives,
+`/livez` (the process runs) and `/readyz` (it can work; 503 and the reasons otherwise).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge
+from choir_common.http.problems import problem_response, render_choir_error
+from choir_common.wire.operator import PartStatus
+
+log = structlog.get_logger("choir.http")
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """How a service finds out whether it can work."""
+
+    check: Callable[[], Awaitable[Sequence[PartStatus]]]
+
+
+def make_service_app(
+    title: str, version: str, readiness: Readiness, *, max_body_bytes: int = 1_000_000
+) -> FastAPI:
+    """Return an app with error handling, body limit and health routes."""
+    app = FastAPI(title=title, version=version, docs_url=None, redoc_url=None)
+    app.add_exception_handler(ChoirError, render_choir_error)
+    app.add_exception_handler(RequestValidationError, _render_invalid)
+    app.add_exception_handler(HTTPException, _render_http)
+    app.add_exception_handler(Exception, _render_unexpected)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+
+    @app.get("/livez", tags=["health"])
+    async def livez() -> dict[str, str]:
+        """Say that the process runs."""
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["health"])
+    async def readyz() -> JSONResponse:
+        """Say whether every part this service needs is there, and which is not."""
+        parts = list(await readiness.check())
+        ready = all(part.ok for part in parts)
+        body = {"ready": ready, "parts": [part.model_dump() for part in parts]}
+        return JSONResponse(body, 200 if ready else 503)
+
+    return app
+
+
+class BodyLimit:
+    """Cuts a request whose body grows past the limit, whatever its Content-Length claims."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        error = TooLarge(f"The body is larger than {self._max} bytes.")
+        for name, value in scope["headers"]:
+            if name == b"content-length" and (not value.isdigit() or int(value) > self._max):
+                await problem_response(error)(scope, receive, send)
+                return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._max:
+                raise error
+            return message
+
+        await self._app(scope, counted, send)
+
+
+async def _render_invalid(_: Request, error: Exception) -> JSONResponse:
+    faults = error.errors() if isinstance(error, RequestValidationError) else []
+    text = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in faults)
+    return problem_response(BadInput(text or None))
+
+
+async def _render_http(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == NotFound.status:
+        return problem_response(NotFound(f"There is no {request.method} {request.url.path} here."))
+    return problem_response(_WithStatus(status, str(getattr(error, "detail", ""))))
+
+
+async def _render_unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
+    return problem_response(ChoirError())
+
+
+class _WithStatus(BadInput):
+    """A framework's own refusal (405 and the like)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message or None)
+        self.status = status

@@ -1,0 +1,39 @@
+"""Make HTTP clients for an endpoint: the one place that tells a Unix socket from TCP (spec 12.2)."""
+
+import ssl
+from collections.abc import Mapping
+
+import httpx2
+
+UNIX = "unix://"
+
+
+def make_client(
+    endpoint: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 30.0,
+    ca_file: str | None = None,
+) -> httpx2.AsyncClient:
+    """Return a client for `unix:///path/to.sock` or `http(s)://host:port`; close it after use.
+
+    Streams (SSE) must pass their own read timeout. Proxies of the environment are never used.
+    """
+    limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
+    timeout = httpx2.Timeout(timeout_s, connect=5.0)
+    if endpoint.startswith(UNIX):
+        transport = httpx2.AsyncHTTPTransport(
+            uds=endpoint.removeprefix(UNIX), limits=limits, trust_env=False
+        )
+        return httpx2.AsyncClient(
+            base_url="http://choir", transport=transport, headers=headers, timeout=timeout
+        )
+    verify = ssl.create_default_context(cafile=ca_file) if ca_file else True
+    return httpx2.AsyncClient(
+        base_url=endpoint,
+        headers=headers,
+        timeout=timeout,
+        limits=limits,
+        verify=verify,
+        trust_env=False,
+    )

@@ -1,0 +1,33 @@
+"""Make and name the identifiers that cross process boundaries.
+
+Called by every service; an id is an opaque string whose prefix tells a reader what it names.
+"""
+
+import os
+import re
+import time
+from typing import NewType
+
+AgentId = NewType("AgentId", str)
+SessionId = NewType("SessionId", str)
+TurnId = NewType("TurnId", str)
+CallId = NewType("CallId", str)
+InboxId = NewType("InboxId", str)
+DmName = NewType("DmName", str)
+GatewayName = NewType("GatewayName", str)
+RequestId = NewType("RequestId", str)
+ApprovalId = NewType("ApprovalId", str)
+
+# Agent ids become Postgres schema and role names and directory names, hence the narrow alphabet.
+NAME_PATTERN = r"^[a-z][a-z0-9_]{0,40}$"
+_NAME = re.compile(NAME_PATTERN)
+
+
+def is_agent_id(text: str) -> bool:
+    """Tell whether `text` may name an agent: it becomes a Postgres schema and role."""
+    return _NAME.match(text) is not None
+
+
+def new_id(prefix: str) -> str:
+    """Return a fresh id `<prefix>_<23 hex digits>`: it sorts by the millisecond it was made."""
+    return f"{prefix}_{time.time_ns() // 1_000_000:011x}{os.urandom(6).hex()}"

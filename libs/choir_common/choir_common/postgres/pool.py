@@ -1,0 +1,154 @@
+"""Run statements on a small pool; every failure of the connection becomes a ChoirError.
+
+Used by `store` modules. A connection that broke in the middle of a statement means *outcome unknown*:
+the caller retries under the same key. One that could not be had means *unavailable*: nothing happened.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+import asyncpg
+import stamina
+from asyncpg.pool import PoolConnectionProxy
+
+from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+
+Connection = PoolConnectionProxy[asyncpg.Record]
+
+STATEMENT_TIMEOUT_S = 30.0
+ACQUIRE_TIMEOUT_S = 5.0
+# what asyncpg raises when the server or the connection is gone; InternalClientError in more than
+# half of the measured kills
+_LOST = (
+    asyncpg.InternalClientError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    ConnectionError,
+    TimeoutError,
+    OSError,
+)
+_REFUSING = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DiskFullError,
+)
+
+
+class Database:
+    """A pool of connections; open it with `async with`."""
+
+    def __init__(self, dsn: str, password: str | None, *, size: int, application: str) -> None:
+        self._dsn = dsn
+        self._password = password
+        self._size = size
+        self._application = application
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the pool, waiting up to half a minute for a server that is still starting.
+
+        Raises StartupError when it does not come up or refuses the credentials.
+        """
+        try:
+            async for attempt in stamina.retry_context(
+                on=_LOST + _REFUSING, attempts=None, timeout=30, wait_initial=0.05, wait_max=1
+            ):
+                with attempt:
+                    self._pool = await self._open()
+        except (*_LOST, *_REFUSING, asyncpg.PostgresError) as error:
+            raise StartupError(
+                f"Cannot use Postgres at {self._dsn}: {error or type(error).__name__}. "
+                "Check that it runs and that its password is the one in the secrets."
+            ) from error
+        return self
+
+    async def _open(self) -> "asyncpg.Pool[asyncpg.Record]":
+        return await asyncpg.create_pool(
+            self._dsn,
+            password=self._password,
+            min_size=1,
+            max_size=self._size,
+            command_timeout=STATEMENT_TIMEOUT_S,
+            timeout=ACQUIRE_TIMEOUT_S,
+            server_settings={"application_name": self._application, "jit": "off"},
+        )
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the pool; connections still busy after two seconds are cut."""
+        if self._pool:
+            try:
+                await _within(2, self._pool)
+            finally:
+                self._pool = None
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection.
+
+        Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
+        """
+        if self._pool is None:
+            raise Unavailable("The database pool is closed.")
+        try:
+            held = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
+        except (*_LOST, *_REFUSING) as error:
+            raise Unavailable(
+                f"The database cannot be reached ({type(error).__name__})."
+            ) from error
+        try:
+            yield held
+        except _REFUSING as error:
+            raise Unavailable(f"The database refuses work: {error}") from error
+        except _LOST as error:
+            raise OutcomeUnknown(
+                f"The database connection broke ({type(error).__name__})."
+            ) from error
+        finally:
+            with contextlib.suppress(*_LOST):
+                await self._pool.release(held)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Lend a connection inside a transaction: all or nothing."""
+        async with self.connection() as held, held.transaction():
+            yield held
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[asyncpg.Record]:
+        """Return all rows of one statement."""
+        async with self.connection() as held:
+            return await held.fetch(sql, *args)
+
+    async def fetchrow(self, sql: str, *args: object) -> asyncpg.Record | None:
+        """Return the first row of one statement."""
+        async with self.connection() as held:
+            return await held.fetchrow(sql, *args)
+
+    async def fetchval(self, sql: str, *args: object) -> Any:
+        """Return the first column of the first row."""
+        async with self.connection() as held:
+            return await held.fetchval(sql, *args)
+
+    async def execute(self, sql: str, *args: object) -> str:
+        """Run one statement; return its command tag."""
+        async with self.connection() as held:
+            return await held.execute(sql, *args)
+
+    async def reachable(self) -> bool:
+        """Tell whether the server answers."""
+        try:
+            return bool(await self.fetchval("SELECT 1") == 1)
+        except Unavailable:
+            return False
+
+
+async def _within(seconds: float, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
+    try:
+        await asyncio.wait_for(pool.close(), seconds)
+    except TimeoutError:
+        pool.terminate()

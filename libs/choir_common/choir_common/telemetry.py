@@ -1,0 +1,87 @@
+"""Write structured logs, through the one redactor.
+
+`configure_logging` is called once by each `__main__`; everybody else uses `structlog.get_logger`.
+Secrets registered with the `Redactor` never reach a line, whether in a field, a message or a traceback.
+"""
+
+import base64
+import logging
+import sys
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+MASK = "[redacted]"
+# Shorter values would blank out ordinary words.
+SHORTEST_SECRET = 6
+
+
+class Redactor:
+    """Replaces known secret values, also base64 and URL-encoded, by a mask."""
+
+    def __init__(self) -> None:
+        self._values: tuple[str, ...] = ()
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Add secret values; those under six characters are ignored."""
+        known = set(self._values)
+        for value in values:
+            if len(value) >= SHORTEST_SECRET:
+                plain = base64.b64encode(value.encode()).decode().rstrip("=")
+                known |= {value, quote(value, safe=""), plain}
+        # longest first, so that a secret inside another leaves no tail
+        self._values = tuple(sorted(known, key=len, reverse=True))
+
+    def clean(self, text: str) -> str:
+        """Return `text` with every known secret masked."""
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MASK)
+        return text
+
+    def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        """Clean a log line (a structlog processor that stands after the traceback's rendering)."""
+        return {key: self._deep(value) for key, value in event.items()}
+
+    def _deep(self, value: object) -> object:
+        match value:
+            case str():
+                return self.clean(value)
+            case dict():
+                return {key: self._deep(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self._deep(item) for item in value]
+            case bool() | int() | float() | None:
+                return value
+            case _:
+                return self.clean(str(value))
+
+
+def configure_logging(source: str, level: str, redactor: Redactor) -> None:
+    """Send JSON lines to standard error: timestamp, level, source, message (spec 22.2)."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"),
+            structlog.processors.EventRenamer("message"),
+            lambda _, __, event: {"source": source, **event},
+            structlog.processors.format_exc_info,
+            redactor,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_ToStructlog()], force=True)
+
+
+class _ToStructlog(logging.Handler):
+    """Carries the libraries' own log records into ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)

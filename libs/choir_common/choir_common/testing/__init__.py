@@ -1,0 +1,1 @@
+"""Fakes, and fixtures that start real servers; imported by tests alone."""

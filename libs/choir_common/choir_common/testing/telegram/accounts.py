@@ -1,0 +1,161 @@
+"""The bots, chats, messages and files that a fake Telegram remembers.
+
+server.py holds one `Directory`; methods.py changes it for bots, user.py for people.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from itertools import count
+
+from choir_common.testing.telegram.faults import BotApiError, Fault, bad_request
+from choir_common.testing.telegram.mailbox import Mailbox
+from choir_common.wire.json import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """One key of an inline keyboard."""
+
+    text: str
+    callback_data: str
+
+
+@dataclass(slots=True)
+class SentMessage:
+    """A message in a chat, from the bot or from the person; an edit changes it in place."""
+
+    message_id: int
+    from_bot: bool
+    text: str
+    parse_mode: str | None = None
+    buttons: tuple[Button, ...] = ()
+    file_kind: str | None = None
+    file_name: str | None = None
+    file_bytes: bytes | None = None
+    edits: int = 0
+    at: int = field(default_factory=lambda: int(time.time()))
+
+
+@dataclass(slots=True)
+class Chat:
+    """A private chat between one person and one bot; `news` carries what the bot says, in order."""
+
+    user_id: int
+    first_name: str
+    messages: dict[int, SentMessage] = field(default_factory=dict)
+    news: "asyncio.Queue[SentMessage]" = field(default_factory=asyncio.Queue)
+    actions: list[str] = field(default_factory=list)
+    blocked: bool = False
+
+    def as_json(self) -> JsonObject:
+        """Give the chat the shape of the Bot API."""
+        return {"id": self.user_id, "type": "private", "first_name": self.first_name}
+
+    def person(self) -> JsonObject:
+        """Give the person behind the chat the shape of the Bot API."""
+        return {"id": self.user_id, "is_bot": False, "first_name": self.first_name}
+
+    def said(self) -> list[str]:
+        """List every text the bot sent here, in order, as it stands after edits."""
+        return [m.text for m in self.messages.values() if m.from_bot]
+
+
+@dataclass(slots=True)
+class Webhook:
+    """Where Telegram would push updates; an empty url means long polling."""
+
+    url: str = ""
+    secret_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a bot answered to the press of a button."""
+
+    query_id: str
+    text: str | None
+    show_alert: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call a bot made: for tests that look at what was asked, not only at its effect."""
+
+    method: str
+    arguments: JsonObject
+
+
+@dataclass(slots=True)
+class Bot:
+    """One bot account, known by its token."""
+
+    token: str
+    username: str
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    chats: dict[int, Chat] = field(default_factory=dict)
+    webhook: Webhook = field(default_factory=Webhook)
+    commands: list[JsonObject] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    scripts: dict[str, list[Fault]] = field(default_factory=dict)
+    _message_ids: "count[int]" = field(default_factory=lambda: count(1))
+    _file_ids: "count[int]" = field(default_factory=lambda: count(1))
+
+    @property
+    def bot_id(self) -> int:
+        """The number before the colon of the token, as at Telegram."""
+        return int(self.token.split(":", 1)[0])
+
+    def as_json(self) -> JsonObject:
+        """Give the bot the shape of the Bot API."""
+        return {
+            "id": self.bot_id,
+            "is_bot": True,
+            "first_name": self.username,
+            "username": self.username,
+            "can_join_groups": False,
+            "can_read_all_group_messages": False,
+            "supports_inline_queries": False,
+        }
+
+    def chat(self, chat_id: int) -> Chat:
+        """Find the chat a bot may write to.
+
+        Raises BotApiError: 400 for a person who never wrote, 403 for one who blocked the bot.
+        """
+        chat = self.chats.get(chat_id)
+        if chat is None:
+            raise bad_request("chat not found")
+        if chat.blocked:
+            raise BotApiError(403, "Forbidden: bot was blocked by the user")
+        return chat
+
+    def new_message_id(self) -> int:
+        """Give the next message id of this bot."""
+        return next(self._message_ids)
+
+    def keep_file(self, name: str, content: bytes) -> str:
+        """Store a file and give its `file_id`."""
+        file_id = f"file-{next(self._file_ids)}"
+        self.files[file_id] = (name, content)
+        return file_id
+
+    def next_fault(self, method: str) -> Fault | None:
+        """Take the next scripted fault of a method, if any."""
+        script = self.scripts.get(method)
+        return script.pop(0) if script else None
+
+
+@dataclass(slots=True)
+class Directory:
+    """Every bot of this Telegram, by token."""
+
+    bots: dict[str, Bot] = field(default_factory=dict)
+
+    def bot(self, token: str) -> Bot:
+        """Find a bot. Raises BotApiError 401 for a token nobody was given."""
+        if token not in self.bots:
+            raise BotApiError(401, "Unauthorized")
+        return self.bots[token]

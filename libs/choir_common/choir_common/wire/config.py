@@ -1,0 +1,202 @@
+"""The shape of `config.json` (spec 6.3) and the settings an agent gets from it.
+
+Read by control (configuration) and `choirctl init`; only names of secrets stand here, never values.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from choir_common.wire.model import AgentName, Name, Wire
+
+
+class RepoConfig(Wire):
+    """A git repository and the ref that is followed."""
+
+    url: str = ""
+    ref: str = "main"
+
+
+class WorkspaceConfig(Wire):
+    """A directory on the host that one agent at a time may hold."""
+
+    path: str
+
+
+class ModelConfig(Wire):
+    """A language model behind an OpenAI-compatible endpoint that supports tool calls (spec 21)."""
+
+    provider: str = "openai"
+    model: str
+    endpoint: str
+    temperature: float | None = 0.7
+    reasoning_effort: str | None = None
+    secret: Name | None = None
+    context_window: int = Field(default=128_000, ge=1_000)
+    """Tokens; decides when working memory is compacted."""
+    timeout_ms: int = Field(default=120_000, ge=1_000)
+
+
+class TtsConfig(Wire):
+    """A text-to-speech provider (spec 21.3)."""
+
+    provider: Literal["elevenlabs"] = "elevenlabs"
+    model_id: str
+    endpoint: str
+    secret: Name
+
+
+class VoiceSettings(Wire):
+    """How a voice speaks; ranges as the provider defines them."""
+
+    stability: float = Field(default=0.5, ge=0, le=1)
+    similarity_boost: float = Field(default=0.75, ge=0, le=1)
+    style: float = Field(default=0.0, ge=0, le=1)
+    use_speaker_boost: bool = True
+    speed: float = Field(default=1.0, ge=0.5, le=2)
+
+
+class VoiceProfileConfig(Wire):
+    """A named voice of a TTS provider."""
+
+    tts: Name
+    voice_id: str
+    output_format: str = "mp3_44100_128"
+    voice_settings: VoiceSettings = VoiceSettings()
+
+
+class GitIdentityConfig(Wire):
+    """Who an agent is in git; exclusive to one agent at a time."""
+
+    name: str
+    email: str
+    secret: Name
+
+
+class NotionConfig(Wire):
+    """A Notion integration; exclusive to one agent at a time."""
+
+    secret: Name
+
+
+class EmailConfig(Wire):
+    """A mail account over SMTP and IMAP."""
+
+    smtp_host: str
+    smtp_port: int = Field(ge=1, le=65535)
+    imap_host: str
+    imap_port: int = Field(ge=1, le=65535)
+    sharing: Literal["exclusive", "shared"]
+    secret: Name
+
+
+class SearchConfig(Wire):
+    """A web search provider."""
+
+    secret: Name
+
+
+class EmbeddingConfig(Wire):
+    """An embedding model; without this section the offline model of the memory service is used."""
+
+    provider: str = "openai"
+    model: str
+    dimensions: int = Field(ge=1, le=16_000)
+    endpoint: str
+    secret: Name | None = None
+
+
+class GatewayConfig(Wire):
+    """A channel instance: a Telegram bot (its token is the secret) or the console."""
+
+    type: Literal["telegram", "console"]
+    secret: Name | None = None
+    api_url: str | None = None
+    """Base address of the Bot API; only a self-hosted Bot API server needs it."""
+
+
+class DmConfig(Wire):
+    """One user on one gateway; the DMs of a gateway are its allowlist."""
+
+    gateway: Name
+    user_id: str
+    admin: bool = False
+
+
+class PostgresConfig(Wire):
+    """Where Postgres is; without this section the deployment's own is used."""
+
+    host: str
+    port: int = Field(default=5432, ge=1, le=65535)
+    database: str = "choir"
+    secret: Name
+
+
+class AgentDefaults(Wire):
+    """What an agent is started with unless the start says otherwise."""
+
+    workspace: Name
+    llm: Name
+    dm: Name
+    voice_profile: Name | None = None
+    git_identity: Name | None = None
+    notion: Name | None = None
+    email: Name | None = None
+
+
+class AgentConfig(Wire):
+    """An agent's definition."""
+
+    defaults: AgentDefaults
+    repo: RepoConfig = RepoConfig()
+    autostart: bool = False
+    """Start with control; `choirctl init` sets it for the first agent."""
+    restart: Literal["on-crash", "never"] = "on-crash"
+
+
+class Budgets(Wire):
+    """Hard stops (spec 7.6)."""
+
+    max_steps_per_turn: int = Field(default=40, ge=1)
+    """Model calls in one turn; a turn of forty is a loop, not work."""
+    max_tool_calls_per_turn: int = Field(default=100, ge=1)
+
+
+class Config(Wire):
+    """The whole of config.json."""
+
+    agents: dict[AgentName, AgentConfig]
+    workspaces: dict[Name, WorkspaceConfig]
+    models: dict[Name, ModelConfig] = Field(default_factory=dict)
+    """`default` may be absent: the deployment then supplies it (a detected provider, or rehearsal)."""
+    gateways: dict[Name, GatewayConfig] = Field(default_factory=dict)
+    dms: dict[Name, DmConfig] = Field(default_factory=dict)
+    global_repo: RepoConfig | None = None
+    tts: dict[Name, TtsConfig] = Field(default_factory=dict)
+    voice_profiles: dict[Name, VoiceProfileConfig] = Field(default_factory=dict)
+    git_identities: dict[Name, GitIdentityConfig] = Field(default_factory=dict)
+    notion_integrations: dict[Name, NotionConfig] = Field(default_factory=dict)
+    email_accounts: dict[Name, EmailConfig] = Field(default_factory=dict)
+    search: dict[Name, SearchConfig] = Field(default_factory=dict)
+    embedding: EmbeddingConfig | None = None
+    postgres: PostgresConfig | None = None
+    budgets: Budgets = Budgets()
+    heartbeat_interval_ms: int = Field(default=5_000, ge=100)
+    crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
+    """At least twice the heartbeat interval (checked by control), against false alarms."""
+    rate_limit_retry_ms: int = Field(default=1_000, ge=0)
+    log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
+    event_window: int = Field(default=50, ge=4)
+    """Events that stand in the prompt in full (spec 11.3)."""
+    summary_timeout_ms: int = Field(default=30_000, ge=0)
+
+
+class AgentSettings(Wire):
+    """What a running agent needs of the config: one versioned blob, swapped whole (spec 16.3)."""
+
+    model_name: str
+    model: ModelConfig
+    budgets: Budgets
+    heartbeat_interval_ms: int
+    rate_limit_retry_ms: int
+    event_window: int

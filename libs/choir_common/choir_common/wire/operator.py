@@ -1,0 +1,100 @@
+"""The operator's view over `/v1` (OpenAPI): choirctl and scripts read these."""
+
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from choir_common.wire.events import Event
+from choir_common.wire.messages import AgentState
+from choir_common.wire.model import AgentName, Moment, Wire
+from choir_common.wire.rpc import ResourceBindings, StatusReport
+
+T = TypeVar("T")
+
+SessionStatus = Literal["starting", "active", "stopping", "stopped", "crashed", "abandoned"]
+
+
+class Page(BaseModel, Generic[T]):
+    """A page of a list; pass `next` as `cursor` for the one after it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    items: list[T]
+    next: str | None = None
+
+
+class AgentView(Wire):
+    """An agent and, if it runs, its session."""
+
+    agent_id: str
+    state: AgentState
+    session_id: str | None
+    epoch: int | None
+    bindings: ResourceBindings | None
+    model: str | None
+    pid: int | None
+    """Process or container identity is for people; None when the runtime has no pid to show."""
+    started_at: Moment | None
+    last_heartbeat_at: Moment | None
+    lanes: tuple[StatusReport, ...] = ()
+    queued_messages: int = 0
+
+
+class StartAgent(Wire):
+    """Start an agent; what is left out comes from its defaults."""
+
+    workspace: str | None = None
+    llm: str | None = None
+    dm: str | None = None
+
+
+class SessionView(Wire):
+    """A session and where its log stands."""
+
+    session_id: str
+    agent_id: AgentName
+    status: SessionStatus
+    epoch: int
+    head_rev: int
+    head_hash: str
+    continues: str | None
+    started_at: Moment
+    ended_at: Moment | None
+
+
+class EventPage(Wire):
+    """Events in order of revision; `next` is the `after` of the following page."""
+
+    items: tuple[Event, ...]
+    next: int | None
+
+
+class Verification(Wire):
+    """Whether a session's stored log is what was written."""
+
+    session_id: str
+    ok: bool
+    events: int
+    head_rev: int
+    broken_at: int | None = None
+    reason: str | None = None
+
+
+class PartStatus(Wire):
+    """One component, up or down, and why."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+class SystemStatus(Wire):
+    """The whole system at a glance."""
+
+    ready: bool
+    version: str
+    config_version: int
+    home: str
+    model: str
+    parts: tuple[PartStatus, ...]
+    agents: tuple[AgentView, ...] = Field(default=())

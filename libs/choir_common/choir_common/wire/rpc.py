@@ -1,0 +1,158 @@
+"""The eight verbs of an agent's conversation with control (spec 12.5), `POST /rpc/<verb>`.
+
+Session and token travel in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never here.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from choir_common.wire.config import AgentSettings
+from choir_common.wire.events import Event
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+
+VERBS = (
+    "INIT_HELLO",
+    "GET_SECRETS",
+    "HEARTBEAT",
+    "REQUEST_APPROVAL",
+    "REPORT_STATUS",
+    "TERMINATE_SELF",
+    "FETCH_DYNAMIC_CONFIG",
+    "EXECUTE_HOST_TOOL",
+)
+
+
+class HelloRequest(Wire):
+    """INIT_HELLO: an agent process introduces itself under the epoch it was started with."""
+
+    agent_id: str
+    session_id: str
+    epoch: int
+    image_version: str
+    tool_manifest_hash: str
+    skill_manifest_hash: str
+
+
+class ResourceBindings(Wire):
+    """What this session has leased or been bound to, by name."""
+
+    workspace: str
+    llm: str
+    dm: str
+
+
+class HelloResponse(Wire):
+    """What the agent needs to go on where the durable log ends."""
+
+    status: Literal["fresh", "resumed"]
+    epoch: int
+    continues: str | None
+    resource_bindings: ResourceBindings
+    snapshot: JsonObject | None = None
+    head_rev: int
+    head_hash: str
+    tail_events: tuple[Event, ...]
+    """The newest events up to the head, oldest first; bounded, never cut inside an open turn."""
+    config_version: int
+    config: AgentSettings
+
+
+class SecretsRequest(Wire):
+    """GET_SECRETS: names only; control answers those the session's bindings allow."""
+
+    resources: tuple[str, ...]
+
+
+class SecretsResponse(Wire):
+    """Secret values, for the agent's memory only."""
+
+    secrets: dict[str, str]
+
+
+class HeartbeatRequest(Wire):
+    """HEARTBEAT: sign of life, and the events after `base_rev` in order (spec 13.1)."""
+
+    agent_id: str
+    epoch: int
+    base_rev: int = Field(ge=0)
+    new_rev: int = Field(ge=0)
+    patches: tuple[Event, ...] = Field(default=(), max_length=1000)
+    config_version: int
+    hash_prev: str
+    hash_new: str
+    timestamp: str
+
+
+class HeartbeatResponse(Wire):
+    """`ack_rev` and all before it are durable."""
+
+    ack_rev: int
+    config_version_latest: int
+
+
+class ApprovalRequest(Wire):
+    """REQUEST_APPROVAL: ask a human for something that changes what the agent can do."""
+
+    request_type: Literal["tool", "skill", "config_change", "repo_change"]
+    call_id: str
+    payload: JsonObject
+
+
+class ApprovalResponse(Wire):
+    """Where the request stands; the same call_id always gets the same approval."""
+
+    approval_id: str
+    status: Literal["pending", "approved", "rejected"]
+
+
+class StatusReport(Wire):
+    """REPORT_STATUS: what a lane is doing now."""
+
+    lane: str
+    state: str
+    skill: str | None = None
+    step: str | None = None
+    budget_remaining: dict[str, int] = Field(default_factory=dict)
+
+
+class TerminateRequest(Wire):
+    """TERMINATE_SELF: the agent has flushed its log and is about to exit."""
+
+    reason: str
+
+
+class Ack(Wire):
+    """Nothing more to say."""
+
+    ack: Literal[True] = True
+
+
+class ConfigRequest(Wire):
+    """FETCH_DYNAMIC_CONFIG: ask for the settings if newer than these."""
+
+    current_config_version: int
+
+
+class ConfigResponse(Wire):
+    """The whole settings, never a part; none if the caller has the newest."""
+
+    config_version: int
+    config: AgentSettings | None
+
+
+class HostToolRequest(Wire):
+    """EXECUTE_HOST_TOOL: run a tool on the host's side under an idempotency key, `call_id`."""
+
+    tool_name: str
+    call_id: str
+    input: JsonObject
+
+
+class HostToolResponse(Wire):
+    """The outcome; for an error `output` holds `code` and `message`."""
+
+    call_id: str
+    status: Literal["success", "error"]
+    output: JsonObject

@@ -1,0 +1,84 @@
+"""What control tells an agent over `GET /events` (SSE): a durable queue per session.
+
+The SSE id is `seq`; a reconnect with `Last-Event-ID` goes on after it, a first connect gets every
+signal that is not done yet, in order.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from choir_common.wire.model import Wire
+
+
+class UserMessageSignal(Wire):
+    """A message waits in the inbox; it is done when a `user_msg` event naming it is durable."""
+
+    kind: Literal["user_message"] = "user_message"
+    inbox_id: str
+    dm: str
+    text: str
+
+
+class InjectSignal(Wire):
+    """Words for the edge lane at its next safe point (spec 12.8)."""
+
+    kind: Literal["inject"] = "inject"
+    text: str
+
+
+class CancelSignal(Wire):
+    """Cancel a core job by name, or the current turn without one."""
+
+    kind: Literal["cancel"] = "cancel"
+    job: str | None = None
+
+
+class CompactSignal(Wire):
+    """Fold old events into the reference summary now."""
+
+    kind: Literal["compact"] = "compact"
+
+
+class ConfigChangedSignal(Wire):
+    """Newer settings can be fetched."""
+
+    kind: Literal["config_changed"] = "config_changed"
+    config_version: int
+
+
+class ApprovalResolvedSignal(Wire):
+    """A human decided."""
+
+    kind: Literal["approval_resolved"] = "approval_resolved"
+    approval_id: str
+    status: Literal["approved", "rejected"]
+
+
+class ShutdownSignal(Wire):
+    """Finish the current safe point, flush, TERMINATE_SELF, exit (spec 17.2)."""
+
+    kind: Literal["shutdown"] = "shutdown"
+    reason: str
+
+
+SignalBody = Annotated[
+    UserMessageSignal
+    | InjectSignal
+    | CancelSignal
+    | CompactSignal
+    | ConfigChangedSignal
+    | ApprovalResolvedSignal
+    | ShutdownSignal,
+    Field(discriminator="kind"),
+]
+
+
+class Signal(Wire):
+    """One entry of a session's signal queue."""
+
+    seq: int
+    body: SignalBody
+
+
+SIGNAL_BODY: TypeAdapter[SignalBody] = TypeAdapter(SignalBody)

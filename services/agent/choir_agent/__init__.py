@@ -1,0 +1,1 @@
+"""The agent runtime of Choir: lanes, arbiter, locks, tools."""

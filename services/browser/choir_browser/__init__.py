@@ -1,0 +1,1 @@
+"""The browser worker of Choir: one isolated context per running agent."""

@@ -1,0 +1,1 @@
+"""The channels of Choir: Telegram bots and the console."""

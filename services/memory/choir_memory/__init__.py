@@ -1,0 +1,1 @@
+"""The memory service of Choir: per-agent knowledge, embeddings, hybrid search."""
