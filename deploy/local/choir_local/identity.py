@@ -1,0 +1,89 @@
+"""Decide as whom a server that refuses root shall run.
+
+Called by `postgres`. An ordinary user runs it as itself. Root, and a user without a passwd entry
+(common in containers), map themselves to an unprivileged user in a user namespace: on disk the
+files stay the caller's and no mode is changed. Where namespaces are blocked, root becomes `nobody`.
+"""
+
+import os
+import pwd
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import StartupError
+from choir_local import child_start
+
+PROBE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """As whom a child runs, in the words of `child_start`, and who owns its files outside."""
+
+    text: str
+    owner_uid: int | None = None
+    """Files of the child belong to this user; None means the caller's own."""
+    owner_gid: int | None = None
+
+
+SAME_USER = Identity("same")
+
+
+def unprivileged_identity() -> Identity:
+    """Return an identity under which Postgres starts here.
+
+    Raises StartupError where there is none.
+    """
+    if os.geteuid() != 0 and _has_passwd_entry(os.geteuid()):
+        return SAME_USER
+    stand_in = _stand_in()
+    mapped = Identity(f"mapped:{stand_in.pw_uid}:{stand_in.pw_gid}", os.geteuid(), os.getegid())
+    if sys.platform == "linux" and _works(mapped):
+        return mapped
+    lowered = Identity(
+        f"lowered:{stand_in.pw_uid}:{stand_in.pw_gid}", stand_in.pw_uid, stand_in.pw_gid
+    )
+    if sys.platform == "linux" and os.geteuid() == 0 and _works(lowered):
+        return lowered
+    raise StartupError(
+        "Postgres refuses to run as root, and this machine allows neither user namespaces nor a "
+        "change of user. Start Choir as an ordinary user, or name an existing Postgres with "
+        "pgvector in CHOIR_POSTGRES_DSN."
+    )
+
+
+def _has_passwd_entry(uid: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
+
+
+def _stand_in() -> pwd.struct_passwd:
+    """Return an unprivileged user that exists here: initdb asks for its name."""
+    others = sorted((user for user in pwd.getpwall() if user.pw_uid != 0), key=lambda u: u.pw_uid)
+    for user in others:
+        if user.pw_name == "nobody":
+            return user
+    if others:
+        return others[0]
+    raise StartupError(
+        "Postgres refuses to run as root, and /etc/passwd names no other user. "
+        "Add one (for example nobody) or start Choir as an ordinary user."
+    )
+
+
+def _works(identity: Identity) -> bool:
+    """Try `identity` on a child that does nothing else."""
+    script = Path(child_start.__file__)
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", str(script), str(os.getpid()), "9", identity.text],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=PROBE_S,
+        check=False,
+    )
+    return tried.returncode == 0

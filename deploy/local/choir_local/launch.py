@@ -1,0 +1,104 @@
+"""Start one child process: own session, clean environment, its life tied to ours.
+
+Called by `postgres`, `nats` and `supervisor`; the child passes through `child_start` before it
+becomes the program. Every caller must `wait()` for what it starts.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from choir_local import child_start
+from choir_local.identity import SAME_USER, Identity
+
+PIPE_ROOM = 60_000  # bytes that a Linux pipe takes (64 KiB) before a writer would block
+LOG_LIMIT = 16 * 1024 * 1024  # bytes; a child's log is set aside when it starts with more than this
+INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Return the few variables every program needs, plus `more`; never a stray key or token."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {"HOME": str(Path.home()), **kept, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to start: `stdin` is written whole and closed, `fds` stay open in the child."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=clean_environment)
+    stdin: bytes = b""
+    fds: tuple[int, ...] = ()
+    identity: Identity = SAME_USER
+    death_signal: signal.Signals = signal.SIGTERM
+    """Sent by the kernel to the child when this process dies, however it dies."""
+
+
+def open_log(path: Path) -> int:
+    """Open `path` for appending, mode 0600; set an overlong one aside as `<name>.1`."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > LOG_LIMIT:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+async def launch(command: Command, log: Path) -> Process:
+    """Start `command` with its output appended to `log`; the caller waits for it.
+
+    Raises OSError if it cannot be forked.
+    """
+    log_fd = open_log(log)
+    try:
+        return await _spawn(command, log_fd)
+    finally:
+        os.close(log_fd)
+
+
+async def run_to_end(command: Command, within: timedelta) -> tuple[int, str]:
+    """Run `command` and return its exit code and output; it is killed after `within`."""
+    process = await _spawn(command, PIPE)
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, output.decode(errors="replace")
+
+
+async def _spawn(command: Command, output: int) -> Process:
+    if len(command.stdin) > PIPE_ROOM:
+        raise ValueError(f"standard input of {command.argv[0]} exceeds {PIPE_ROOM} bytes")
+    # A real pipe, not asyncio's PIPE: that is a socket pair, which /dev/stdin cannot open.
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, command.stdin)
+    finally:
+        os.close(write_end)
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            child_start.__file__,
+            str(os.getpid()),
+            str(int(command.death_signal)),
+            command.identity.text,
+            *command.argv,
+            env=dict(command.env),
+            stdin=read_end,
+            stdout=output,
+            stderr=STDOUT,
+            pass_fds=command.fds,
+            start_new_session=True,
+        )
+    finally:
+        os.close(read_end)

