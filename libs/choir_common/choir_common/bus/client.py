@@ -40,6 +40,7 @@ Answer = TypeVar("Answer", bound=Wire)
 DEADLINE_HEADER = "Choir-Deadline-Ms"
 ERROR_HEADER = "Nats-Service-Error-Code"
 CONNECT_TIMEOUT_S = 2
+STOP_GRACE_S = 2.0
 # More at once than this from one endpoint wait in NATS' own pending buffer, which is bounded too.
 MAX_CONCURRENT_PER_ENDPOINT = 64
 
@@ -62,6 +63,7 @@ class Bus:
         self._name = name
         self._client = Client()
         self._tasks: asyncio.TaskGroup | None = None
+        self._working: set[asyncio.Task[None]] = set()
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -84,9 +86,13 @@ class Bus:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop answering, let answers under way finish, close."""
+        """Stop answering, give answers under way two seconds, close."""
         with contextlib.suppress(NatsError, TimeoutError, OSError):
-            await asyncio.wait_for(self._client.drain(), 2)
+            await asyncio.wait_for(self._client.drain(), STOP_GRACE_S)
+        if self._working:
+            _, late = await asyncio.wait(self._working, timeout=STOP_GRACE_S)
+            for task in late:
+                task.cancel()
         await self._stack.aclose()
         if not self._client.is_closed:
             await self._client.close()
@@ -160,7 +166,7 @@ class Bus:
             yield
         finally:
             with contextlib.suppress(NatsError, TimeoutError, OSError):
-                await asyncio.wait_for(service.stop(), 2)
+                await asyncio.wait_for(service.stop(), STOP_GRACE_S)
 
     def _handler(self, endpoint: Endpoint) -> Callable[[MicroRequest], Awaitable[None]]:
         slots = asyncio.Semaphore(MAX_CONCURRENT_PER_ENDPOINT)
@@ -176,7 +182,9 @@ class Bus:
             await slots.acquire()
             if self._tasks is None:
                 raise Unavailable("This bus is closed.")
-            self._tasks.create_task(work(request))
+            task = self._tasks.create_task(work(request))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
 
         return take
 

@@ -1,0 +1,1 @@
+"""Choir's tests: unit, contract, service, journey, faults, security, compose, bench."""

@@ -1,0 +1,170 @@
+"""The bus against a real nats-server: typed answers, envelopes, deadlines, and coming back."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from choir_common.bus.client import Bus, Endpoint
+from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, NotFound, Unavailable
+from choir_common.wire.browsing import ContextRequest
+from choir_common.wire.memories import EnsureSpace
+from choir_common.wire.messages import Nothing
+
+
+@dataclass
+class NatsProcess:
+    """A nats-server on a fixed port that can be killed and started again."""
+
+    directory: Path
+    port: int
+    token: str = "bus-token"
+    process: "subprocess.Popen[bytes] | None" = field(default=None)
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        binary = Path(sys.executable).parent / "nats-server"
+        self.process = subprocess.Popen(
+            [binary, "-a", "127.0.0.1", "-p", str(self.port), "--auth", self.token],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.directory,
+        )
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise TimeoutError("nats-server did not listen")
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsProcess]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = NatsProcess(tmp_path, port)
+    server.start()
+    yield server
+    server.kill()
+
+
+async def ensure(_: EnsureSpace) -> Nothing:
+    return Nothing()
+
+
+async def refuse(_: EnsureSpace) -> Nothing:
+    raise NotFound("There is no agent x.")
+
+
+async def break_down(_: EnsureSpace) -> Nothing:
+    raise RuntimeError("secret internals")
+
+
+async def dawdle(_: EnsureSpace) -> Nothing:
+    await asyncio.sleep(30)
+    return Nothing()
+
+
+SPACE = EnsureSpace(agent_id="main")
+
+
+async def test_an_answer_arrives_as_its_model(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
+            assert await bus.ask("t.ok", SPACE, Nothing, 2) == Nothing()
+
+
+async def test_an_error_arrives_as_the_class_it_was_raised_as(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.no", EnsureSpace, refuse)):
+            with pytest.raises(NotFound, match="no agent x"):
+                await bus.ask("t.no", SPACE, Nothing, 2)
+
+
+async def test_an_unexpected_failure_shows_no_internals(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.bug", EnsureSpace, break_down)):
+            with pytest.raises(ChoirError) as caught:
+                await bus.ask("t.bug", SPACE, Nothing, 2)
+    assert "secret internals" not in str(caught.value)
+
+
+async def test_a_request_of_the_wrong_shape_is_the_callers_fault(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.ok", ContextRequest, ensure)):
+            with pytest.raises(BadInput, match="agent_id"):
+                await bus.ask("t.ok", Nothing(), Nothing, 2)
+
+
+async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        with pytest.raises(Unavailable, match="t.nobody"):
+            await bus.ask("t.nobody", SPACE, Nothing, 30)
+
+
+async def test_a_call_ends_at_its_deadline(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.slow", EnsureSpace, dawdle)):
+            with pytest.raises(DeadlineExceeded):
+                await bus.ask("t.slow", SPACE, Nothing, 0.2)
+
+
+async def test_a_slow_request_does_not_hold_up_the_next(nats: NatsProcess) -> None:
+    async def sometimes_slow(space: EnsureSpace) -> Nothing:
+        return await (dawdle if space.agent_id == "slow" else ensure)(space)
+
+    async with Bus(nats.url, nats.token, "a") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.mixed", EnsureSpace, sometimes_slow)):
+            async with asyncio.TaskGroup() as tasks:
+                slow = tasks.create_task(
+                    bus.ask("t.mixed", EnsureSpace(agent_id="slow"), Nothing, 20)
+                )
+                assert await bus.ask("t.mixed", SPACE, Nothing, 2) == Nothing()
+                slow.cancel()
+
+
+async def test_after_a_killed_server_returns_both_sides_go_on(nats: NatsProcess) -> None:
+    async with Bus(nats.url, nats.token, "client") as client, Bus(nats.url, nats.token, "s") as bus:
+        async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
+            nats.kill()
+            with pytest.raises((Unavailable, DeadlineExceeded)):
+                await client.ask("t.ok", SPACE, Nothing, 1)
+            nats.start()
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        await client.ask("t.ok", SPACE, Nothing, 1)
+                        break
+                    except (Unavailable, DeadlineExceeded):
+                        await asyncio.sleep(0.05)
+
+
+async def test_a_bus_waits_for_a_server_that_starts_later(nats: NatsProcess) -> None:
+    nats.kill()
+
+    async def start_later() -> None:
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(nats.start)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(start_later())
+        async with asyncio.timeout(10), Bus(nats.url, nats.token, "a") as bus:
+            assert bus.connected

@@ -1,0 +1,131 @@
+"""Hold the house to its shape: sizes, names, no import cycle. Run by `make check`; exits 1 on a fault.
+
+Limits and their reasons stand in CONTRIBUTING.md; what tells a clean system from a bloated one is the
+largest import cycle, so any cycle at all fails.
+"""
+
+import ast
+import re
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {
+    "choir_common": "libs/choir_common",
+    "choirctl": "libs/choirctl",
+    "choir_local": "deploy/local",
+    "choir_control": "services/control",
+    "choir_agent": "services/agent",
+    "choir_memory": "services/memory",
+    "choir_gateway": "services/gateway",
+    "choir_browser": "services/browser",
+}
+MAX_MODULE_LINES = 500
+P90_MODULE_LINES = 300
+MEDIAN_MODULE_LINES = 120
+MAX_FUNCTION_LINES = 50
+MEDIAN_FUNCTION_LINES = 12
+BANNED_NAMES = re.compile(
+    r"^(utils?|helpers?|common|misc|base|impl|managers?|processors?|tools?_?utils?)$"
+)
+BANNED_TEXT = {
+    r"\bTYPE_CHECKING\b": "a TYPE_CHECKING block hides a cycle",
+    r"\b(TODO|FIXME|XXX)\b": "finish it or write it into an issue",
+    r"\bNotImplementedError\b": "a stub is a defect",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method and how many lines it takes."""
+
+    place: str
+    lines: int
+
+
+def modules() -> Iterator[Path]:
+    """Yield the project's own modules, tests apart."""
+    for folder in PACKAGES.values():
+        for package in (ROOT / folder).glob("choir*"):
+            yield from sorted(package.rglob("*.py"))
+
+
+def functions(path: Path, tree: ast.Module) -> Iterator[Function]:
+    """Yield every function of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield Function(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", length)
+
+
+def module_faults(path: Path, text: str) -> Iterator[str]:
+    """Yield what is wrong with one module's size, name and text."""
+    where = path.relative_to(ROOT)
+    lines = text.count("\n")
+    if lines > MAX_MODULE_LINES:
+        yield f"{where}: {lines} lines (at most {MAX_MODULE_LINES})"
+    name = path.parent.name if path.stem == "__init__" else path.stem
+    if BANNED_NAMES.match(name):
+        yield f"{where}: the name `{name}` says nothing; say the noun it keeps or the deed it does"
+    if text.strip() and not text.lstrip().startswith(('"""', "#!")):
+        yield f"{where}: no module docstring"
+    for pattern, reason in BANNED_TEXT.items():
+        for found in re.finditer(pattern, text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{where}:{line}: {found.group(0)}: {reason}"
+
+
+def cycles() -> Iterator[str]:
+    """Yield each import cycle between modules of all packages together."""
+    graph = grimp.build_graph(*PACKAGES)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        yield "import cycle: " + " > ".join(error.args[1])
+
+
+def percentile(values: list[int], share: float) -> int:
+    """Return the value below which `share` of `values` lie."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def main() -> int:
+    """Print every fault and the house's figures; return the exit code."""
+    faults: list[str] = []
+    sizes: list[int] = []
+    lengths: list[int] = []
+    for path in modules():
+        text = path.read_text()
+        sizes.append(text.count("\n"))
+        faults += module_faults(path, text)
+        for function in functions(path, ast.parse(text)):
+            lengths.append(function.lines)
+            if function.lines > MAX_FUNCTION_LINES:
+                faults.append(
+                    f"{function.place}: {function.lines} lines (at most {MAX_FUNCTION_LINES})"
+                )
+    faults += cycles()
+    median, p90 = int(statistics.median(sizes)), percentile(sizes, 0.9)
+    function_median = int(statistics.median(lengths))
+    if median > MEDIAN_MODULE_LINES or p90 > P90_MODULE_LINES:
+        faults.append(f"modules grow: median {median}, p90 {p90} lines")
+    if function_median > MEDIAN_FUNCTION_LINES:
+        faults.append(f"functions grow: median {function_median} lines")
+    print(
+        f"shape: {len(sizes)} modules (median {median}, p90 {p90}, longest {max(sizes)} lines), "
+        f"{len(lengths)} functions (median {function_median}, longest {max(lengths)})"
+    )
+    for fault in faults:
+        print(f"shape: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
