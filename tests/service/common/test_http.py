@@ -1,0 +1,130 @@
+"""The HTTP room over real sockets: health, problems, body limit, SSE, and ports that are taken."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
+
+from choir_common.errors import Conflict, StartupError
+from choir_common.http import sse
+from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.http.transport import make_client
+from choir_common.wire.operator import PartStatus
+
+
+def make_app() -> FastAPI:
+    async def check() -> list[PartStatus]:
+        return [PartStatus(name="postgres", ok=False, detail="refuses connections")]
+
+    app = make_service_app("test", "1", Readiness(check), max_body_bytes=1000)
+
+    @app.post("/echo")
+    async def echo(request: Request) -> dict[str, int]:
+        return {"bytes": len(await request.body())}
+
+    @app.get("/conflict")
+    async def conflict() -> None:
+        raise Conflict("It already runs; stop it first.")
+
+    @app.get("/bug")
+    async def bug() -> None:
+        raise RuntimeError("inner detail")
+
+    @app.get("/stream")
+    async def stream() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            for number in range(3):
+                yield sse.render(sse.ServerSentEvent(str(number), "n", '{"a": "line\\nbreak"}'))
+                yield sse.KEEPALIVE
+            await asyncio.sleep(60)
+
+        return sse.stream(body())
+
+    return app
+
+
+@pytest.fixture(params=["unix", "tcp"])
+async def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    if request.param == "unix":
+        sock, url = bind_unix(tmp_path / "s" / "x.sock"), f"unix://{tmp_path}/s/x.sock"
+    else:
+        sock = bind_tcp("127.0.0.1", 0, "CHOIR_X")
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(make_app(), [sock], stop))
+        yield url
+        stop.set()
+
+
+async def test_health_tells_life_and_readiness_apart(endpoint: str) -> None:
+    async with make_client(endpoint) as client:
+        assert (await client.get("/livez")).status_code == 200
+        ready = await client.get("/readyz")
+    assert ready.status_code == 503
+    assert ready.json()["parts"][0]["detail"] == "refuses connections"
+
+
+async def test_errors_are_problem_documents(endpoint: str) -> None:
+    async with make_client(endpoint) as client:
+        conflict = await client.get("/conflict")
+        missing = await client.get("/nowhere")
+        wrong = await client.get("/echo")
+    assert conflict.headers["content-type"] == "application/problem+json"
+    assert (conflict.status_code, conflict.json()["code"]) == (409, "conflict")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    assert wrong.status_code == 405
+
+
+async def test_an_unexpected_failure_shows_no_internals(endpoint: str) -> None:
+    async with make_client(endpoint) as client:
+        answer = await client.get("/bug")
+    assert answer.status_code == 500
+    assert "inner detail" not in answer.text
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_an_oversize_body_gets_413(endpoint: str, chunked: bool) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(30):
+            yield b"x" * 100
+
+    async with make_client(endpoint) as client:
+        answer = await client.post("/echo", content=chunks() if chunked else b"x" * 3000)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+async def test_a_stream_is_read_event_by_event_and_cut_at_stop(endpoint: str) -> None:
+    async with make_client(endpoint) as client, client.stream("GET", "/stream") as response:
+        events = sse.read(response.aiter_bytes())
+        got = [await anext(events) for _ in range(3)]
+        await response.aclose()
+    assert [event.id for event in got] == ["0", "1", "2"]
+    assert got[0].data == '{"a": "line\\nbreak"}'
+
+
+def test_a_taken_port_is_named_with_its_setting() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with pytest.raises(StartupError, match=rf"{port}.*another program.*CHOIR_HTTP_PORT"):
+            bind_tcp("127.0.0.1", port, "CHOIR_HTTP_PORT")
+
+
+def test_a_socket_path_that_is_too_long_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 120) / "choird.sock"
+    with pytest.raises(StartupError, match="107 at most.*shorter CHOIR_HOME"):
+        bind_unix(path)
+    assert not path.parent.exists()
+
+
+def test_a_socket_stands_in_a_directory_of_its_owner_alone(tmp_path: Path) -> None:
+    bind_unix(tmp_path / "d" / "x.sock").close()
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "d" / "x.sock").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,54 @@
+"""The one redactor: a secret's exact value never reaches a line, in any of its usual costumes."""
+
+import base64
+import json
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+
+from choir_common.telemetry import MASK, Redactor
+
+CANARY = "k3y/with+odd chars=="
+
+
+@pytest.mark.parametrize(
+    "costume",
+    [CANARY, quote(CANARY, safe=""), base64.b64encode(CANARY.encode()).decode()],
+)
+def test_a_learned_secret_is_masked_in_every_costume(costume: str) -> None:
+    redactor = Redactor()
+    redactor.learn([CANARY])
+    cleaned = redactor.clean(f"before {costume} after")
+    assert costume.rstrip("=") not in cleaned
+    assert MASK in cleaned
+
+
+def test_a_secret_inside_a_longer_secret_leaves_no_tail() -> None:
+    redactor = Redactor()
+    redactor.learn(["abcdef", "abcdefghij"])
+    assert redactor.clean("x abcdefghij y") == f"x {MASK} y"
+
+
+def test_a_traceback_in_a_log_line_is_cleaned_too() -> None:
+    script = (
+        "import structlog\n"
+        "from choir_common.telemetry import Redactor, configure_logging\n"
+        "redactor = Redactor(); redactor.learn(['canary-123456'])\n"
+        "configure_logging('test', 'info', redactor)\n"
+        "log = structlog.get_logger()\n"
+        "try:\n"
+        "    raise ValueError('it was canary-123456')\n"
+        "except ValueError:\n"
+        "    log.exception('failed with canary-123456', deep={'a': ['canary-123456']})\n"
+        "import logging; logging.getLogger('lib').error('lib says canary-123456')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["source"] == "test"
+    assert "canary-123456" not in done.stderr
+    assert "ValueError" in lines[0]["exception"]
