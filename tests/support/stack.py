@@ -1,0 +1,241 @@
+"""Start a whole embedded stack as a user would (`choirctl up --detach`), talk to it, break it.
+
+Used by tests/journey, tests/faults and tests/bench. Each stack has a home and ports of its own.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from choir_common.http import sse
+from choir_common.http.transport import make_client
+from choir_common.wire.events import Event
+from choir_common.wire.messages import OutboundMessage
+from choir_common.wire.operator import Verification
+
+CHOIRCTL = Path(sys.executable).parent / "choirctl"
+START_TIMEOUT_S = 120
+
+
+def free_port() -> int:
+    """Return a loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Stack:
+    """An embedded stack in a temporary home."""
+
+    home: Path
+    http_port: int
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.home}/socks/choird.sock"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
+        """Run choirctl against this stack; return what it printed on standard output."""
+        done = subprocess.run(
+            [CHOIRCTL, *args],
+            env={**os.environ, **self.env, "CHOIR_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(
+                f"choirctl {' '.join(args)} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
+                f"\n{self.logs()}"
+            )
+        return done.stdout
+
+    def logs(self, lines: int = 15) -> str:
+        """Return the newest lines of every log, for a failure's message."""
+        tails = []
+        for path in sorted((self.home / "logs").glob("*.log")):
+            tail = "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+            tails.append(f"--- {path.name}\n{tail}")
+        return "\n".join(tails)
+
+    def secret(self, name: str) -> str:
+        """Return a secret's value from secrets.json."""
+        return str(json.loads((self.home / "secrets.json").read_text())[name])
+
+    def children(self) -> dict[str, Any]:
+        """Return the supervisor's own record of its children."""
+        record: dict[str, Any] = json.loads((self.home / "run" / "stack.json").read_text())
+        return record
+
+    def pid(self, name: str) -> int:
+        """Return the pid of a child of the supervisor."""
+        return int(self.children()["children"][name]["pid"])
+
+    async def agent_pid(self, agent: str = "main") -> int | None:
+        """Return the pid of a running agent, None while it is down."""
+        async with make_client(self.endpoint) as client:
+            view = (await client.get(f"/v1/agents/{agent}")).json()
+        return view["pid"] if view["state"] == "running" else None
+
+    async def kill(self, name: str) -> None:
+        """`kill -9` a child of the supervisor, or the agent `main`, with its process group."""
+        pid = await self.agent_pid() if name == "agent" else self.pid(name)
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if name == "postgres":
+                # the whole process group, as a power cut would
+                os.killpg(os.getpgid(pid), signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
+
+
+@dataclass
+class User:
+    """A person at the console DM: says things, and hears everything that is said to the DM."""
+
+    client: httpx2.AsyncClient
+    dm: str
+    heard: list[OutboundMessage] = field(default_factory=list)
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def says(self, text: str, key: str | None = None, patience_s: float = 60) -> str:
+        """Send a message, again under the same key until it is accepted; return its inbox id."""
+        key = key or os.urandom(8).hex()
+        deadline = time.monotonic() + patience_s
+        while True:
+            with contextlib.suppress(httpx2.HTTPError):
+                answer = await self.client.post(
+                    f"/v1/dms/{self.dm}/messages", json={"text": text, "idempotency_key": key}
+                )
+                if answer.status_code in (200, 202):
+                    return str(answer.json()["inbox_id"])
+                if answer.status_code < 500:
+                    raise AssertionError(f"{answer.status_code}: {answer.text}")
+            if time.monotonic() > deadline:
+                raise AssertionError("the message was not accepted in time")
+            await asyncio.sleep(0.1)
+
+    async def hears_answer(self, inbox_id: str, timeout_s: float = 60) -> OutboundMessage:
+        """Wait for the message that answers `inbox_id`."""
+        async with asyncio.timeout(timeout_s), self.arrived:
+            while True:
+                for message in self.heard:
+                    if message.answers == inbox_id and message.kind != "notice":
+                        return message
+                await self.arrived.wait()
+
+    async def asks(self, text: str, timeout_s: float = 60) -> str:
+        """Say something and return the answer's text."""
+        return (await self.hears_answer(await self.says(text), timeout_s)).text
+
+    async def listen(self) -> None:
+        """Follow the DM's event stream for ever, resuming where it was cut."""
+        last = "0"
+        while True:
+            with contextlib.suppress(httpx2.HTTPError):
+                async with self.client.stream(
+                    "GET",
+                    f"/v1/dms/{self.dm}/events",
+                    headers={"Last-Event-ID": last},
+                    timeout=httpx2.Timeout(10, read=40),
+                ) as response:
+                    if response.status_code == 200:
+                        async for event in sse.read(response.aiter_bytes()):
+                            if event.event == "message":
+                                last = event.id
+                                await self._take(OutboundMessage.model_validate_json(event.data))
+            await asyncio.sleep(0.05)
+
+    async def _take(self, message: OutboundMessage) -> None:
+        async with self.arrived:
+            self.heard.append(message)
+            self.arrived.notify_all()
+
+
+@contextlib.asynccontextmanager
+async def user_at(
+    endpoint: str, dm: str = "console", token: str | None = None
+) -> AsyncIterator[User]:
+    """Sit a user down at a DM; the stream is open before the first word."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with make_client(endpoint, headers=headers) as client:
+        user = User(client, dm)
+        listening = asyncio.create_task(user.listen())
+        try:
+            await asyncio.sleep(0.05)
+            yield user
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+async def read_log(stack: Stack, session_id: str) -> list[Event]:
+    """Return a session's whole stored log."""
+    events: list[Event] = []
+    async with make_client(stack.endpoint) as client:
+        while True:
+            answer = await client.get(
+                f"/v1/sessions/{session_id}/events",
+                params={"after": events[-1].rev if events else 0, "limit": 500},
+            )
+            answer.raise_for_status()
+            page = answer.json()
+            events += [Event.model_validate(item) for item in page["items"]]
+            if page["next"] is None:
+                return events
+
+
+async def sessions_of(stack: Stack, agent: str = "main") -> list[dict[str, Any]]:
+    """Return an agent's sessions, newest first."""
+    async with make_client(stack.endpoint) as client:
+        answer = await client.get("/v1/sessions", params={"agent_id": agent})
+        answer.raise_for_status()
+        items: list[dict[str, Any]] = answer.json()["items"]
+        return items
+
+
+async def verify(stack: Stack, session_id: str) -> Verification:
+    """Ask control whether a session's log is what was written."""
+    async with make_client(stack.endpoint) as client:
+        answer = await client.get(f"/v1/sessions/{session_id}/verify", timeout=60)
+        return Verification.model_validate_json(answer.content)
+
+
+@contextlib.contextmanager
+def running_stack(
+    score: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[Stack]:
+    """Start a stack in a fresh home, and leave nothing of it behind."""
+    # not under pytest's own long temporary path: a Unix socket takes 107 bytes
+    home = Path(tempfile.mkdtemp(prefix="choir-"))
+    port = free_port()
+    clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
+    stack = Stack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
+    try:
+        stack.run("up", "--detach", *(["--score", str(score)] if score else []))
+        yield stack
+    finally:
+        stack.run("down", check=False)
+        shutil.rmtree(home, ignore_errors=True)
