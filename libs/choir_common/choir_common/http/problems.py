@@ -3,9 +3,9 @@
 Used by `service_app` (rendering) and by every HTTP client of a Choir service (reading).
 """
 
-from fastapi import Request
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
 

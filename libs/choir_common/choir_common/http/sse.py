@@ -6,7 +6,7 @@ Written by control's signal door and the gateway's console, read by the agent an
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from fastapi.responses import StreamingResponse
+from starlette.responses import StreamingResponse
 
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
