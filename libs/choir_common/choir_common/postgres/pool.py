@@ -7,7 +7,7 @@ the caller retries under the same key. One that could not be had means *unavaila
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import asyncpg
 import stamina
@@ -15,7 +15,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 
-Connection = PoolConnectionProxy[asyncpg.Record]
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0

@@ -1,0 +1,63 @@
+"""The door to Postgres against a real server: migrations once, failures in Choir's words."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+from choir_common.postgres.migrate import Migration, migrate
+from choir_common.postgres.pool import Database
+from tests.support.servers import PASSWORD, running_postgres
+
+FIRST = Migration("0001_a.sql", "CREATE TABLE {schema}.a (id int)")
+SECOND = Migration("0002_b.sql", "CREATE TABLE {schema}.b (id int)")
+
+
+async def test_each_migration_is_applied_once_whoever_runs_it() -> None:
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        both = await asyncio.gather(*(migrate(database, "s", [FIRST]) for _ in range(4)))
+        assert sorted(both) == [[], [], [], ["0001_a.sql"]]
+        assert await migrate(database, "s", [FIRST, SECOND]) == ["0002_b.sql"]
+
+        with pytest.raises(StartupError, match=r"0001_a\.sql.*changed"):
+            await migrate(database, "s", [Migration(FIRST.name, "SELECT 1"), SECOND])
+        with pytest.raises(StartupError, match=r"newer Choir.*0002_b\.sql"):
+            await migrate(database, "s", [FIRST])
+        broken = Migration("0003_c.sql", "CREATE TABLE {schema}.c (id int); SELECT nonsense")
+        with pytest.raises(StartupError, match=r"0003_c\.sql.*failed"):
+            await migrate(database, "s", [FIRST, SECOND, broken])
+        assert await database.fetchval("SELECT to_regclass('s.c')") is None
+
+
+async def test_a_wrong_password_is_one_clear_sentence_without_the_password() -> None:
+    async with running_postgres() as server:
+        database = Database(server.dsn, "wrong-pw", size=1, application="t")
+        with pytest.raises(StartupError, match="password") as caught:
+            await database.__aenter__()
+        assert "wrong-pw" not in str(caught.value)
+
+
+async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_comes_back() -> None:
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        await database.execute("CREATE TABLE t (id int)")
+        sleeping = asyncio.create_task(database.execute("SELECT pg_sleep(30)"))
+        await asyncio.sleep(0.3)
+        assert server.pid is not None
+        os.killpg(os.getpgid(server.pid), signal.SIGKILL)
+        with pytest.raises(OutcomeUnknown):
+            await sleeping
+        with pytest.raises(Unavailable):
+            await database.execute("INSERT INTO t VALUES (1)")
+        assert not await database.reachable()
+        await server.wait()
+        await server.start()
+        async with asyncio.timeout(10):
+            while not await database.reachable():
+                await asyncio.sleep(0.05)
+        assert await database.fetchval("SELECT count(*) FROM t") == 0
+
+
+def open_database(dsn: str) -> Database:
+    return Database(dsn, PASSWORD, size=5, application="test")
