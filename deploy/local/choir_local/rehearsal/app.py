@@ -1,0 +1,248 @@
+"""The routes of the rehearsal model.
+
+Served by `__main__` and `run`. State is counters only: how many requests came, and how often a fault
+of the score was already served to the same request.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.choose import Answer, Fault, choose, load_greeting
+from choir_local.rehearsal.completion import make_reply, render_document, render_stream
+from choir_local.rehearsal.embedding import DIMENSIONS, embed, to_base64
+from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score
+from choir_local.rehearsal.turn import ChatRequest, read_turn
+
+MODEL = "rehearsal"
+EMBEDDING_MODEL = "rehearsal-embedding"
+BODY_LIMIT = 32 * 1024 * 1024  # bytes; a conversation of 10,000 events fits
+REMEMBERED_FAULTS = 10_000
+
+
+class EmbeddingRequest(BaseModel):
+    """The body of `POST /v1/embeddings`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    model: str
+    input: str | tuple[str, ...]
+    encoding_format: str = "float"
+    dimensions: int = Field(default=DIMENSIONS, ge=1, le=16_000)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was asked since the start."""
+
+    requests: int = 0
+    chat: int = 0
+    tool_calls: int = 0
+    faults: int = 0
+    embeddings: int = 0
+    embedded_texts: int = 0
+
+
+class ServedFaults:
+    """Remembers, for the newest requests, how many faults each was served."""
+
+    def __init__(self) -> None:
+        self._served: OrderedDict[bytes, int] = OrderedDict()
+
+    def take(self, messages: bytes, faults: tuple[Fault, ...]) -> Fault | None:
+        """Return the fault that is due for a request with these messages, or None."""
+        if not faults:
+            return None
+        key = hashlib.blake2b(messages, digest_size=16).digest()
+        served = self._served.pop(key, 0)
+        self._served[key] = served + 1
+        if len(self._served) > REMEMBERED_FAULTS:
+            self._served.popitem(last=False)
+        for fault in faults:
+            if fault.times == 0 or served < fault.times:
+                return fault
+            served -= fault.times
+        return None
+
+
+def make_rehearsal_app(score: Score | None = None) -> Starlette:
+    """Return the server for `score`; without one it greets and reports."""
+    model = RehearsalModel(score or Score())
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", model.complete, methods=["POST"]),
+            Route("/v1/embeddings", model.embed, methods=["POST"]),
+            Route("/v1/models", model.list_models),
+            Route("/v1/stats", model.tell_counts),
+            Route("/livez", model.tell_life),
+        ],
+    )
+
+
+class RehearsalModel:
+    """The handlers, around one score."""
+
+    def __init__(self, score: Score) -> None:
+        self._score = score
+        self._greeting = load_greeting()
+        self._counts = Counts()
+        self._served = ServedFaults()
+
+    async def complete(self, request: Request) -> Response:
+        """Answer one chat request (POST /v1/chat/completions)."""
+        self._counts.requests += 1
+        self._counts.chat += 1
+        body = await _read_body(request)
+        if body is None:
+            return _error(413, f"The body is larger than {BODY_LIMIT} bytes.")
+        try:
+            asked = ChatRequest.model_validate_json(body)
+        except ValidationError as error:
+            return _error(400, _faults_text(error))
+        if not asked.messages:
+            return _error(400, "messages: at least one message is needed")
+        answer = choose(read_turn(asked), self._score, self._greeting)
+        if answer.delay_ms:
+            await asyncio.sleep(answer.delay_ms / 1000)
+        fault = self._served.take(body, answer.faults)
+        if fault is not None:
+            self._counts.faults += 1
+            return _fail(fault, asked, answer)
+        self._counts.tool_calls += len(answer.calls)
+        return _answer(asked, answer, len(body))
+
+    async def embed(self, request: Request) -> Response:
+        """Return unit vectors (POST /v1/embeddings)."""
+        self._counts.requests += 1
+        self._counts.embeddings += 1
+        body = await _read_body(request)
+        if body is None:
+            return _error(413, f"The body is larger than {BODY_LIMIT} bytes.")
+        try:
+            asked = EmbeddingRequest.model_validate_json(body)
+        except ValidationError as error:
+            return _error(400, _faults_text(error))
+        texts = (asked.input,) if isinstance(asked.input, str) else asked.input
+        self._counts.embedded_texts += len(texts)
+        vectors = (embed(text, asked.dimensions) for text in texts)
+        as_text = asked.encoding_format == "base64"
+        data = [
+            {"object": "embedding", "index": i, "embedding": to_base64(v) if as_text else v}
+            for i, v in enumerate(vectors)
+        ]
+        tokens = sum(len(text) for text in texts) // 4 + 1
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return _json({"object": "list", "data": data, "model": asked.model, "usage": usage})
+
+    async def list_models(self, _: Request) -> Response:
+        """List the two models there are (GET /v1/models)."""
+        names = (MODEL, EMBEDDING_MODEL)
+        data = [{"id": n, "object": "model", "created": 0, "owned_by": "choir"} for n in names]
+        return _json({"object": "list", "data": data})
+
+    async def tell_counts(self, _: Request) -> Response:
+        """Return the counters (GET /v1/stats)."""
+        return _json(asdict(self._counts))
+
+    async def tell_life(self, _: Request) -> Response:
+        """Say that the process runs (GET /livez)."""
+        return _json({"status": "ok"})
+
+
+def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int) -> Response:
+    reply = make_reply(answer, asked.model, prompt_chars)
+    if not asked.stream:
+        return Response(render_document(reply), media_type="application/json")
+    include_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    parts = render_stream(reply, include_usage=include_usage)
+    if not answer.chunk_delay_ms:
+        return Response(b"".join(parts), media_type="text/event-stream")
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+            await asyncio.sleep(answer.chunk_delay_ms / 1000)
+
+    return StreamingResponse(slowly(), media_type="text/event-stream")
+
+
+def _fail(fault: Fault, asked: ChatRequest, answer: Answer) -> Response:
+    """Serve a fault in place of the answer."""
+    if isinstance(fault, ErrorStep):
+        response = (
+            _error(fault.status, "The rehearsal score wants an error here.")
+            if fault.body is None
+            else _json(fault.body, fault.status)
+        )
+        if fault.retry_after_s is not None:
+            response.headers["retry-after"] = f"{fault.retry_after_s:g}"
+            response.headers["retry-after-ms"] = f"{fault.retry_after_s * 1000:g}"
+        return response
+    return _malform(fault, asked, answer)
+
+
+def _malform(fault: MalformedStep, asked: ChatRequest, answer: Answer) -> Response:
+    match fault.kind:
+        case "html":
+            return Response("<html><h1>502 Bad Gateway</h1></html>", media_type="text/html")
+        case "empty":
+            return _json({"id": "chatcmpl-none", "object": "chat.completion", "choices": []})
+        case "arguments":
+            calls = answer.calls or (Call(name="choir_fs_read"),)
+            reply = make_reply(Answer(calls=calls), asked.model, 0, broken=True)
+        case "body" | "cut":
+            reply = make_reply(Answer(answer.text or "Unfinished"), asked.model, 0)
+    whole = b"".join(render_stream(reply, include_usage=False)) if asked.stream else None
+    media_type = "text/event-stream" if asked.stream else "application/json"
+    body = whole or render_document(reply)
+    if fault.kind == "arguments":
+        return Response(body, media_type=media_type)
+    if fault.kind == "body":
+        return Response(body[: len(body) // 2], media_type=media_type)
+    # The length promises more than comes, so the client sees the connection end in the middle.
+    cut = StreamingResponse(_once(body[: len(body) // 2]), media_type=media_type)
+    cut.headers["content-length"] = str(len(body))
+    return cut
+
+
+async def _once(part: bytes) -> AsyncIterator[bytes]:
+    yield part
+
+
+async def _read_body(request: Request) -> bytes | None:
+    """Return the body, or None if it is larger than the limit."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_LIMIT:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _json(document: object, status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, media_type="application/json")
+
+
+def _error(status: int, message: str) -> Response:
+    kind = {401: "invalid_api_key", 429: "rate_limit_exceeded"}.get(status, "rehearsal_error")
+    body: JsonObject = {"error": {"message": message, "type": kind, "code": kind, "param": None}}
+    return _json(body, status)
+
+
+def _faults_text(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    )

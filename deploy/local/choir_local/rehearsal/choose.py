@@ -1,0 +1,194 @@
+"""Choose the next answer of the rehearsal model.
+
+Called by `app` with the turn; the answer is rendered by `completion`. Pure: the same messages always
+give the same answer, so a turn that is taken up again goes on where it was.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import TypeAlias
+
+from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.directives import Directives, read_directives
+from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score, Step, Steps, When
+from choir_local.rehearsal.template import Values, fill_arguments, fill_text
+from choir_local.rehearsal.turn import OfferedFunction, Turn
+
+REPORT_CHARS = 4000
+QUOTE_CHARS = 200
+CHEAP_TOOLS = ("choir_fs_read", "choir_memory_query")
+_GREETINGS = re.compile(r"^\W*(hi|hello|hey|good (morning|day|evening)|help|/help|/start)\b", re.I)
+
+Fault: TypeAlias = ErrorStep | MalformedStep
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one model call gives: after the faults, a text, tool calls or both."""
+
+    text: str | None = None
+    calls: tuple[Call, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Each is served its number of times, in order, before the text and calls."""
+    delay_ms: float = 0
+    chunk_delay_ms: float = 0
+
+
+def load_greeting() -> str:
+    """Return the words of a model that was given no score."""
+    return resources.files(__package__ or "").joinpath("greeting.md").read_text("utf-8").strip()
+
+
+def choose(turn: Turn, score: Score, greeting: str) -> Answer:
+    """Return the next answer: directives first, then rules, scene, otherwise, greeting."""
+    directives = read_directives(turn.user_text)
+    ordered = _follow_directives(turn, directives)
+    answer = ordered or _follow_score(turn, score) or _improvise(turn, greeting)
+    faults = (directives.error, *answer.faults) if directives.error else answer.faults
+    return replace(answer, faults=faults, delay_ms=answer.delay_ms + directives.delay_ms)
+
+
+def wire_name(name: str, offered: tuple[str, ...]) -> str:
+    """Return a tool's name as it goes over the wire, where it may hold no dots."""
+    return name if name in offered else name.replace(".", "_")
+
+
+def _follow_directives(turn: Turn, directives: Directives) -> Answer | None:
+    if directives.complaint is not None:
+        return Answer(directives.complaint)
+    if directives.tools:
+        if turn.answers >= directives.tools:
+            return Answer(f"Done: {directives.tools} tool calls. {_quote_last(turn)}".strip())
+        call = directives.tool or _cheap_call(turn.tools)
+        return Answer(calls=(_on_wire(call, turn),)) if call else _no_tool(turn, "call")
+    if directives.order is None:
+        return None
+    if turn.answers:
+        return Answer(_report(turn))
+    call = _on_wire(directives.order, turn)
+    offered = call.name in turn.tool_names
+    return Answer(calls=(call,)) if offered else _no_tool(turn, directives.order.name)
+
+
+def _on_wire(call: Call, turn: Turn) -> Call:
+    return Call(name=wire_name(call.name, turn.tool_names), arguments=call.arguments)
+
+
+def _no_tool(turn: Turn, wanted: str) -> Answer:
+    offered = ", ".join(turn.tool_names) or "none"
+    return Answer(f"I was offered no tool {wanted}. The tools of this request: {offered}.")
+
+
+def _cheap_call(tools: tuple[OfferedFunction, ...]) -> Call | None:
+    """Return a call that does no harm: of a known reading tool, else of the first one offered."""
+    known = (tool for name in CHEAP_TOOLS for tool in tools if tool.name == name)
+    tool = next(known, tools[0] if tools else None)
+    return Call(name=tool.name, arguments=_smallest_arguments(tool)) if tool else None
+
+
+def _smallest_arguments(tool: OfferedFunction) -> JsonObject:
+    schema = tool.parameters or {}
+    required, properties = schema.get("required"), schema.get("properties")
+    if not isinstance(required, list) or not isinstance(properties, dict):
+        return {}
+    samples: JsonObject = {"path": "README.md", "query": "rehearsal"}
+    by_type: JsonObject = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
+    found: JsonObject = {}
+    for name in map(str, required):
+        about = properties.get(name)
+        kind = about.get("type") if isinstance(about, dict) else None
+        found[name] = by_type.get(str(kind), samples.get(name, "rehearsal"))
+    return found
+
+
+def _follow_score(turn: Turn, score: Score) -> Answer | None:
+    for rule in score.rules:
+        groups = _match(rule.when, turn)
+        if groups is not None:
+            played = 0 if rule.when.reacts else turn.answers
+            return _play(rule.steps, played, Values(turn, groups))
+    if 0 < turn.users <= len(score.scenes):
+        scene = Steps.from_list(score.scenes[turn.users - 1])
+        return _play(scene, turn.answers, Values(turn))
+    if score.otherwise is not None:
+        return _play(Steps.from_list(score.otherwise), turn.answers, Values(turn))
+    return None
+
+
+def _match(when: When, turn: Turn) -> Mapping[str, str] | None:
+    """Return the regex's groups if the turn is what `when` waits for, else None."""
+    newest = turn.results[-1] if turn.results and turn.last_role == "tool" else None
+    tests = (
+        when.contains is None or when.contains.lower() in turn.user_text.lower(),
+        when.system_contains is None or when.system_contains.lower() in turn.system_text.lower(),
+        when.last_role in (None, turn.last_role),
+        when.tool_result_of is None
+        or (newest is not None and newest.name in (when.tool_result_of, _dotless(when))),
+        when.result_contains is None
+        or (newest is not None and when.result_contains in newest.text),
+    )
+    if not all(tests):
+        return None
+    found = re.search(when.regex, turn.user_text) if when.regex is not None else None
+    if found is None:
+        return None if when.regex is not None else {}
+    numbered = {str(i): text or "" for i, text in enumerate(found.groups(), start=1)}
+    return {"0": found.group(0), **numbered, **{k: v or "" for k, v in found.groupdict().items()}}
+
+
+def _dotless(when: When) -> str:
+    return (when.tool_result_of or "").replace(".", "_")
+
+
+def _play(steps: Steps, played: int, values: Values) -> Answer:
+    """Return the answer after `played` ones; past the end, the last words or a report."""
+    if played >= len(steps.answers):
+        last = steps.answers[-1][-1]
+        if last.say is not None and not last.calls:
+            return Answer(fill_text(last.say, values))
+        return Answer(_report(values.turn))
+    group = steps.answers[played]
+    return Answer(
+        text=None if group[-1].say is None else fill_text(group[-1].say, values),
+        calls=tuple(_fill_call(call, values) for call in group[-1].calls),
+        faults=tuple(fault for step in group for fault in _faults(step)),
+        delay_ms=sum(step.delay_ms for step in group),
+        chunk_delay_ms=group[-1].chunk_delay_ms,
+    )
+
+
+def _faults(step: Step) -> tuple[Fault, ...]:
+    return tuple(fault for fault in (step.error, step.malformed) if fault is not None)
+
+
+def _fill_call(call: Call, values: Values) -> Call:
+    name = wire_name(call.name, values.turn.tool_names)
+    return Call(name=name, arguments=fill_arguments(call.arguments, values))
+
+
+def _improvise(turn: Turn, greeting: str) -> Answer:
+    """Answer without a score: report, greet, or say plainly what this is."""
+    if turn.results:
+        return Answer(_report(turn))
+    if turn.users <= 1 or _GREETINGS.match(turn.user_text):
+        return Answer(greeting)
+    quoted = turn.user_text.strip()[:QUOTE_CHARS]
+    return Answer(
+        f'You wrote: "{quoted}". I am the rehearsal model: scripted, no real intelligence, so I '
+        "can only repeat it. Say `help` to see what I can do, or configure a real model: set "
+        "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and run `choirctl up` again."
+    )
+
+
+def _report(turn: Turn) -> str:
+    """Say what the tools of this turn answered."""
+    if not turn.results:
+        return "No tool has answered in this turn."
+    lines = (f"The tool {result.name} answered: {result.text}" for result in turn.results)
+    return "\n".join(lines)[:REPORT_CHARS]
+
+
+def _quote_last(turn: Turn) -> str:
+    return f"The last answered: {turn.results[-1].text[:QUOTE_CHARS]}" if turn.results else ""

@@ -1,0 +1,39 @@
+"""Make deterministic embeddings: unit vectors in which texts that share words lie close.
+
+Called by `app`. Words are hashed to a few signed places each; no model, so it means nothing more.
+"""
+
+import base64
+import hashlib
+import math
+import re
+import struct
+from functools import lru_cache
+
+DIMENSIONS = 384
+PLACES_PER_WORD = 12
+_WORD = re.compile(r"\w+")
+
+
+@lru_cache(maxsize=20_000)
+def _places(word: str) -> tuple[int, ...]:
+    digest = hashlib.blake2b(word.encode(), digest_size=4 * PLACES_PER_WORD).digest()
+    return struct.unpack(f"<{PLACES_PER_WORD}I", digest)
+
+
+def embed(text: str, dimensions: int = DIMENSIONS) -> list[float]:
+    """Return the unit vector of `text`."""
+    vector = [0.0] * dimensions
+    for word in _WORD.findall(text.lower()) or [text]:
+        for place in _places(word):
+            vector[(place >> 1) % dimensions] += 1.0 if place & 1 else -1.0
+    # All places may cancel out; a vector of length zero would break cosine distances.
+    length = math.sqrt(math.fsum(x * x for x in vector))
+    if length == 0.0:
+        return [1.0, *vector[1:]]
+    return [x / length for x in vector]
+
+
+def to_base64(vector: list[float]) -> str:
+    """Return `vector` as OpenAI's base64 format: little-endian 32-bit floats."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,0 +1,234 @@
+"""The written score: what the rehearsal model answers, as one JSON file.
+
+Read by `app` at start, followed by `choose`. A request is answered by the first of: directives in the
+user's message (`directives`), the first of `rules` that fits, the scene of this user message
+(`scenes[0]` for the first user message of the conversation, and so on), `otherwise`, the greeting.
+
+A rule or scene is a list of steps; each assistant message after the last user message has used up one,
+so a turn that is taken up again after a crash goes on where it was. In texts and call arguments stand
+`{user}`, `{result}` (the newest tool result), `{result.a.b}` (a place in its JSON), `{results.0.a}`
+(the first result of this turn) and `{match.1}` or `{match.name}` (groups of the rule's `regex`).
+
+    {"rules": [{"when": {"contains": "summarise"},
+                "then": [{"call": {"name": "choir.fs.read", "arguments": {"path": "notes.txt"}}},
+                         {"delay_ms": 50, "say": "It says: {result.text}"}]}],
+     "scenes": [[{"error": {"status": 429, "retry_after_s": 0.1}}, {"say": "Good day."}]],
+     "otherwise": [{"say": "I have no line for that."}]}
+"""
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from choir_common.errors import StartupError
+from choir_common.wire.json import JsonObject
+
+Malformation = Literal["body", "arguments", "empty", "html", "cut"]
+"""body: half a JSON document; arguments: a tool call whose arguments are no JSON; empty: no choices;
+html: a proxy's error page with status 200; cut: the connection ends in the middle."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Call(_Part):
+    """One tool call; `choir.fs.read` goes over the wire as `choir_fs_read`."""
+
+    name: str = Field(min_length=1, max_length=64)
+    arguments: JsonObject = Field(default_factory=dict)
+
+
+class ErrorStep(_Part):
+    """An HTTP error in place of the answer."""
+
+    status: int = Field(default=500, ge=400, le=599)
+    retry_after_s: float | None = Field(default=None, ge=0)
+    body: JsonObject | None = None
+    """Sent as it stands; None sends an error as OpenAI does."""
+    times: int = Field(default=1, ge=0)
+    """How often the same request gets it before the answer comes; 0 means always."""
+
+
+class MalformedStep(_Part):
+    """An answer that breaks the protocol."""
+
+    kind: Malformation
+    times: int = Field(default=1, ge=0)
+    """As in `error`."""
+
+
+class Step(_Part):
+    """One answer of the model: in this order it waits, fails, then says or calls."""
+
+    delay_ms: float = Field(default=0, ge=0, le=600_000)
+    error: ErrorStep | None = None
+    malformed: MalformedStep | None = None
+    say: str | None = None
+    call: Call | tuple[Call, ...] | None = None
+    chunk_delay_ms: float = Field(default=0, ge=0, le=60_000)
+    """Pause between the parts of a streamed answer."""
+
+    @field_validator("malformed", mode="before")
+    @classmethod
+    def _name_alone(cls, value: object) -> object:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @field_validator("call", mode="before")
+    @classmethod
+    def _list_of_calls(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Return the calls of this step, none or more."""
+        if self.call is None:
+            return ()
+        return self.call if isinstance(self.call, tuple) else (self.call,)
+
+    @property
+    def answers(self) -> bool:
+        """Tell whether this step ends one model call; else it only prepares the next step."""
+        return self.say is not None or self.call is not None
+
+    @property
+    def always_fails(self) -> bool:
+        """Tell whether nothing after this step is ever reached."""
+        faults = (self.error, self.malformed)
+        return any(fault is not None and fault.times == 0 for fault in faults)
+
+
+class Steps(_Part):
+    """The answers of one turn: each is the steps of one model call, the last of them answering."""
+
+    answers: tuple[tuple[Step, ...], ...]
+
+    @classmethod
+    def from_list(cls, steps: tuple[Step, ...]) -> Self:
+        """Group `steps` by model call.
+
+        Raises ValueError for steps that can never be reached, or a list without an end.
+        """
+        groups: list[tuple[Step, ...]] = []
+        waiting: list[Step] = []
+        for number, step in enumerate(steps):
+            waiting.append(step)
+            if not step.answers and not step.always_fails:
+                continue
+            if (step.always_fails or not step.calls) and number + 1 < len(steps):
+                raise ValueError(f"step {number} ends the turn, so the steps after it never come")
+            groups.append(tuple(waiting))
+            waiting = []
+        if waiting or not groups:
+            raise ValueError("the last step must say or call something, or fail always (times 0)")
+        return cls(answers=tuple(groups))
+
+
+class When(_Part):
+    """What a rule waits for; all that is given must hold, nothing given always holds."""
+
+    contains: str | None = None
+    """Stands in the last user message, in whatever case."""
+    regex: str | None = None
+    """Is found in the last user message (Python syntax)."""
+    system_contains: str | None = None
+    """Stands in a system message, in whatever case."""
+    last_role: Literal["user", "tool"] | None = None
+    tool_result_of: str | None = None
+    """The newest message is a result of this tool."""
+    result_contains: str | None = None
+    """Stands in the newest tool result."""
+
+    @field_validator("regex")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return value
+
+    @property
+    def reacts(self) -> bool:
+        """Tell whether this waits for a tool result, and so answers once, whatever came before."""
+        reacting = (self.tool_result_of, self.result_contains)
+        return self.last_role == "tool" or any(part is not None for part in reacting)
+
+
+class Rule(_Part):
+    """When to play which steps."""
+
+    when: When
+    then: tuple[Step, ...] = Field(strict=False)
+
+    @model_validator(mode="after")
+    def _plays(self) -> Self:
+        steps = Steps.from_list(self.then)
+        if self.when.reacts and len(steps.answers) > 1:
+            raise ValueError(
+                "a rule that waits for a tool result answers once: give each result its own rule"
+            )
+        return self
+
+    @property
+    def steps(self) -> Steps:
+        """Return the steps grouped by model call."""
+        return Steps.from_list(self.then)
+
+
+class Score(_Part):
+    """A whole score."""
+
+    about: str = ""
+    rules: tuple[Rule, ...] = Field(default=(), strict=False)
+    scenes: tuple[tuple[Step, ...], ...] = Field(default=(), strict=False)
+    otherwise: tuple[Step, ...] | None = Field(default=None, strict=False)
+
+    @field_validator("scenes")
+    @classmethod
+    def _scenes_play(cls, value: tuple[tuple[Step, ...], ...]) -> tuple[tuple[Step, ...], ...]:
+        for number, scene in enumerate(value):
+            try:
+                Steps.from_list(scene)
+            except ValueError as error:
+                raise ValueError(f"scene {number}: {error}") from error
+        return value
+
+    @field_validator("otherwise")
+    @classmethod
+    def _otherwise_plays(cls, value: tuple[Step, ...] | None) -> tuple[Step, ...] | None:
+        if value is not None:
+            Steps.from_list(value)
+        return value
+
+
+def parse_score(text: str | bytes, source: str = "the score") -> Score:
+    """Read a score.
+
+    Raises StartupError naming `source` and each field that does not fit.
+    """
+    try:
+        return Score.model_validate_json(text)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'file'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_context=False)
+        )
+        raise StartupError(f"The rehearsal score {source} does not fit. {faults}.") from error
+
+
+def load_score(path: Path) -> Score:
+    """Read a score from `path`.
+
+    Raises StartupError if it cannot be read or does not fit.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise StartupError(
+            f"The rehearsal score {path} cannot be read: {error.strerror}. "
+            "Correct --score (CHOIR_SCORE), or leave it out."
+        ) from error
+    return parse_score(text, str(path))

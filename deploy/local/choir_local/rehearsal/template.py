@@ -1,0 +1,85 @@
+"""Fill `{result.text}` and its kin into a score's texts and arguments. Called by `choose`. Pure."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.turn import Turn
+
+# Other braces are left alone: JSON and code stand in scores too.
+PLACEHOLDER = re.compile(r"\{((?:user|result|results|match)(?:\.[^{}\s]+)?)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What the placeholders stand for."""
+
+    turn: Turn
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Groups of the rule's regex, by number and name."""
+
+
+def fill_text(template: str, values: Values) -> str:
+    """Return `template` with its placeholders filled; a missing value says so in its place."""
+    return PLACEHOLDER.sub(lambda found: _as_text(_look_up(found.group(1), values)), template)
+
+
+def fill_arguments(arguments: JsonObject, values: Values) -> JsonObject:
+    """Fill every string in `arguments`; one that is a placeholder alone takes the value's type."""
+    return {name: _fill(value, values) for name, value in arguments.items()}
+
+
+def _fill(value: JsonValue, values: Values) -> JsonValue:
+    if isinstance(value, str):
+        whole = PLACEHOLDER.fullmatch(value)
+        return _look_up(whole.group(1), values) if whole else fill_text(value, values)
+    if isinstance(value, list):
+        return [_fill(item, values) for item in value]
+    if isinstance(value, dict):
+        return fill_arguments(value, values)
+    return value
+
+
+def _look_up(path: str, values: Values) -> JsonValue:
+    head, *rest = path.split(".")
+    results = [result.text for result in values.turn.results]
+    found: JsonValue
+    match head:
+        case "user":
+            found = values.turn.user_text
+        case "match":
+            found = dict(values.groups)
+        case "result":
+            found = _parse(results[-1], rest) if results else None
+        case _:
+            found = [_parse(text, rest[1:]) for text in results]
+    for part in rest:
+        found = _step_into(found, part)
+    return f"<no {path}>" if found is None else found
+
+
+def _parse(text: str, rest: list[str]) -> JsonValue:
+    """Read a result as JSON if a place inside it is asked for."""
+    if not rest:
+        return text
+    try:
+        parsed: JsonValue = json.loads(text)
+    except ValueError:
+        return None
+    return parsed
+
+
+def _step_into(value: JsonValue, part: str) -> JsonValue:
+    if isinstance(value, dict):
+        return value.get(part)
+    if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+        return value[int(part)]
+    return None
+
+
+def _as_text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

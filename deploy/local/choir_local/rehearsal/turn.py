@@ -1,0 +1,136 @@
+"""What the messages of a chat request say about where its conversation stands.
+
+Called by `app` with the raw body; read by `choose`, `directives` and `template`. Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from choir_common.wire.json import JsonObject
+
+
+class _Lenient(BaseModel):
+    # What a client sends beyond this is of no interest here, and new fields come every year.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TextPart(_Lenient):
+    """A part of a message's content; only text is read."""
+
+    text: str = ""
+
+
+class CalledFunction(_Lenient):
+    """The function of a tool call."""
+
+    name: str
+    arguments: str = ""
+
+
+class CalledTool(_Lenient):
+    """A tool call in an assistant message."""
+
+    id: str
+    function: CalledFunction
+
+
+class ChatMessage(_Lenient):
+    """One message of the conversation."""
+
+    role: str
+    content: str | tuple[TextPart, ...] | None = None
+    tool_calls: tuple[CalledTool, ...] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the content as text."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return " ".join(part.text for part in self.content)
+
+
+class OfferedFunction(_Lenient):
+    """The function of an offered tool."""
+
+    name: str
+    description: str = ""
+    parameters: JsonObject | None = None
+
+
+class OfferedTool(_Lenient):
+    """A tool that the model may call."""
+
+    function: OfferedFunction
+
+
+class StreamOptions(_Lenient):
+    """Wishes about a stream."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(_Lenient):
+    """The body of `POST /v1/chat/completions`."""
+
+    model: str
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[OfferedTool, ...] | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    response_format: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered in this turn; `name` is as it went over the wire."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where a conversation stands; a turn begins with the last user message."""
+
+    user_text: str
+    users: int
+    """User messages so far, this one included."""
+    answers: int
+    """Assistant messages since the last user message: the steps already played."""
+    results: tuple[ToolResult, ...]
+    last_role: str
+    system_text: str
+    tools: tuple[OfferedFunction, ...]
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Return the names of the offered tools, as on the wire."""
+        return tuple(tool.name for tool in self.tools)
+
+
+def read_turn(request: ChatRequest) -> Turn:
+    """Say where the conversation of `request` stands."""
+    messages = request.messages
+    start = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
+    since = messages[start + 1 :]
+    return Turn(
+        user_text=messages[start].text if start >= 0 else "",
+        users=sum(message.role == "user" for message in messages),
+        answers=sum(message.role == "assistant" for message in since),
+        results=_results(since),
+        last_role=messages[-1].role if messages else "user",
+        system_text="\n".join(m.text for m in messages if m.role in ("system", "developer")),
+        tools=tuple(tool.function for tool in request.tools or ()),
+    )
+
+
+def _results(since: Sequence[ChatMessage]) -> tuple[ToolResult, ...]:
+    names = {call.id: call.function.name for m in since for call in m.tool_calls or ()}
+    return tuple(
+        ToolResult(names.get(message.tool_call_id or "", "a tool"), message.text)
+        for message in since
+        if message.role == "tool"
+    )
