@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from choir_common.errors import StartupError
 
@@ -77,7 +77,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: FastAPI, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
+async def serve(app: ASGIApp, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
     """Serve `app` on `sockets` until `stop` is set; open streams get a short grace, then the end."""
     config = uvicorn.Config(
         app,
