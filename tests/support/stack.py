@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,16 @@ class Stack:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def dsn(self) -> str:
+        """Return the embedded Postgres' address, without the password."""
+        return f"postgresql://choir@/choir?host={self.home}/data/postgres-socket"
+
+    @property
+    def rehearsal_url(self) -> str:
+        """Return where the rehearsal model listens."""
+        return str(self.children()["rehearsal_url"])
 
     def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
         """Run choirctl against this stack; return what it printed on standard output."""
@@ -225,15 +235,20 @@ async def verify(stack: Stack, session_id: str) -> Verification:
 
 @contextlib.contextmanager
 def running_stack(
-    score: Path | None = None, env: Mapping[str, str] | None = None
+    score: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[Path], None] | None = None,
 ) -> Iterator[Stack]:
-    """Start a stack in a fresh home, and leave nothing of it behind."""
+    """Start a stack in a fresh home (`prepare` may edit its config), and leave nothing behind."""
     # not under pytest's own long temporary path: a Unix socket takes 107 bytes
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
     clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
     stack = Stack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
     try:
+        if prepare:
+            stack.run("init")
+            prepare(home)
         stack.run("up", "--detach", *(["--score", str(score)] if score else []))
         yield stack
     finally:

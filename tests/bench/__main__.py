@@ -1,0 +1,110 @@
+"""Run every measurement and print the table: `python -m tests.bench [--quick] [--out FILE]`."""
+
+import argparse
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+from rich.console import Console
+from rich.table import Table
+
+from choir_common.http.transport import make_client
+from tests.bench.figures import Results
+from tests.bench.floor import Floor
+from tests.bench.footprint import weigh
+from tests.bench.throughput import crowd_config, measure_throughput
+from tests.bench.turns import measure_turns
+from tests.support.stack import Stack, running_stack, user_at
+
+OUT = Path(".bench/results.json")
+
+
+async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the system messages and tools the agent last sent, so that the floor sends the same."""
+    async with httpx2.AsyncClient(base_url=stack.rehearsal_url, trust_env=False) as client:
+        request = (await client.get("/v1/stats")).json()["last_request"]
+    system = [message for message in request["messages"] if message["role"] == "system"]
+    return system, request["tools"]
+
+
+async def turns_and_footprint(stack: Stack, results: Results) -> None:
+    """Measure turns beside the floor, then weigh the processes."""
+    async with user_at(stack.endpoint) as user:
+        await user.asks("#tools=1 warm up")
+        system, tools = await prompt_of(stack)
+        async with (
+            asyncpg.create_pool(stack.dsn, password=stack.secret("postgres-admin")) as pool,
+            httpx2.AsyncClient(
+                base_url=f"{stack.rehearsal_url}/v1", trust_env=False, timeout=60
+            ) as model,
+        ):
+            floor = Floor(model, pool, system, tools)
+            await floor.prepare()
+            results.turns = await measure_turns(user, floor)
+    results.rss_mb = await weigh(stack)
+
+
+async def first_answer(stack: Stack) -> None:
+    """Ask the one question a newcomer asks."""
+    async with make_client(stack.endpoint) as client:
+        (await client.get("/readyz")).raise_for_status()
+    async with user_at(stack.endpoint) as user:
+        await user.asks("hello")
+
+
+def measure_starts(stack: Stack, results: Results) -> None:
+    """Time a stop, a warm start, and the first answer after it."""
+    stack.run("down")
+    start = time.perf_counter()
+    stack.run("up", "--detach")
+    results.start_s["warm_up"] = round(time.perf_counter() - start, 2)
+    asyncio.run(first_answer(stack))
+    results.start_s["warm_first_answer"] = round(time.perf_counter() - start, 2)
+
+
+def show(results: Results) -> None:
+    """Print the figures as tables."""
+    console = Console()
+    turns = Table("turn", "choir p50", "p99", "floor-pg p50", "p99", "ratio", title="ms per turn")
+    for kind, f in results.turns.items():
+        cells = (f.choir_p50_ms, f.choir_p99_ms, f.floor_pg_p50_ms, f.floor_pg_p99_ms, f.ratio)
+        turns.add_row(kind, *(f"{cell:.2f}" for cell in cells))
+    console.print(turns)
+    for title, figures in (
+        ("throughput", results.throughput),
+        ("resident MB", results.rss_mb),
+        ("start, s", results.start_s),
+    ):
+        table = Table(title=title)
+        for name in figures:
+            table.add_column(name)
+        table.add_row(*(f"{value:g}" for value in figures.values()))
+        console.print(table)
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--quick", action="store_true", help="without the crowd of fifty agents")
+    options = parser.parse_args()
+    results = Results()
+    start = time.perf_counter()
+    with running_stack() as stack:
+        results.start_s["cold_up"] = round(time.perf_counter() - start, 2)
+        asyncio.run(turns_and_footprint(stack, results))
+        measure_starts(stack, results)
+    if not options.quick:
+        with running_stack(prepare=crowd_config) as stack:
+            results.throughput = asyncio.run(measure_throughput(stack))
+    results.write(options.out)
+    show(results)
+    print(json.dumps({"written": str(options.out)}))
+
+
+if __name__ == "__main__":
+    main()

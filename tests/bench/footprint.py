@@ -1,0 +1,37 @@
+"""Weigh each process of a running stack: resident memory in MB.
+
+Postgres' workers share their buffers, so its processes are weighed by proportional share (PSS); the
+others by RSS, as `ps` shows it.
+"""
+
+import psutil
+
+from tests.support.stack import Stack
+
+MB = 1024 * 1024
+
+
+async def weigh(stack: Stack) -> dict[str, float]:
+    """Return MB by process name, the agent, and `all_services` (all but the agent)."""
+    weights: dict[str, float] = {}
+    record = stack.children()
+    weights["supervisor"] = _rss(record["supervisor_pid"])
+    for name in record["children"]:
+        pid = stack.pid(name)
+        weights[name] = _tree_pss(pid) if name == "postgres" else _rss(pid)
+    services = sum(weights.values())
+    agent = await stack.agent_pid()
+    if agent is not None:
+        weights["agent"] = _rss(agent)
+    weights["all_services"] = services
+    return {name: round(weight, 1) for name, weight in weights.items()}
+
+
+def _rss(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / MB
+
+
+def _tree_pss(pid: int) -> float:
+    root = psutil.Process(pid)
+    family = [root, *root.children(recursive=True)]
+    return sum(float(process.memory_full_info().pss) for process in family) / MB
