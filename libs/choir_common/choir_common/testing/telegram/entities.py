@@ -12,7 +12,8 @@ MESSAGE_LIMIT = 4096
 _RESERVED = set("_*[]()~`>#+-=|{}.!")
 _PAIRED = ("```", "`", "__", "_", "*", "~", "||")
 _TAGS = frozenset(
-    "b strong i em u ins s strike del tg-spoiler a code pre span blockquote tg-emoji".split()
+    {"a", "b", "blockquote", "code", "del", "em", "i", "ins", "pre", "s", "span", "strike"}
+    | {"strong", "tg-emoji", "tg-spoiler", "u"}
 )
 
 

@@ -36,6 +36,7 @@ class Mailbox:
     repeats: list[QueuedUpdate] = field(default_factory=list)
     _ids: "count[int]" = field(default_factory=lambda: count(1000))
     _arrival: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _poll: int = 0
 
     def put(self, kind: str, body: JsonObject) -> int:
@@ -54,6 +55,12 @@ class Mailbox:
     def is_confirmed(self, update_id: int) -> bool:
         """Tell whether the bot has moved its offset past this update."""
         return all(u.update_id != update_id for u in self.pending)
+
+    async def confirmed(self, update_id: int) -> None:
+        """Wait until the bot has moved its offset past this update."""
+        while not self.is_confirmed(update_id):
+            self._moved.clear()
+            await self._moved.wait()
 
     async def take(
         self, offset: int, limit: int, wait_s: float, kinds: Collection[str]
@@ -82,6 +89,7 @@ class Mailbox:
             self.pending = [u for u in self.pending if u.update_id >= offset]
         elif offset < 0:
             self.pending = self.pending[offset:]
+        self._moved.set()
 
     async def _wait(self, seconds: float) -> None:
         self._arrival.clear()

@@ -1,0 +1,186 @@
+"""Serve the fake Bot API over real HTTP in the test's own loop.
+
+Tests enter `run_fake_telegram()`; a bot is pointed at `base_url`. Called by python-telegram-bot over
+loopback; what a call does stands in methods.py.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import assert_never
+
+import uvicorn
+from pydantic import JsonValue
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from choir_common.testing.telegram.accounts import Bot, Call, Chat, Directory
+from choir_common.testing.telegram.faults import (
+    BotApiError,
+    DropAfter,
+    DropBefore,
+    Fault,
+    Flood,
+    Pass,
+    Refuse,
+    Slow,
+)
+from choir_common.testing.telegram.methods import METHODS, Exchange
+from choir_common.testing.telegram.request import read_arguments
+from choir_common.testing.telegram.user import FakeUser
+
+DEFAULT_TOKEN = "4200:fake-token"  # noqa: S105  a token only this fake knows
+
+
+class CutConnection(Response):
+    """Begin an answer and hang up: the client cannot know what happened."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"1000"), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+class FakeTelegram:
+    """Telegram as tests hold it in their hand."""
+
+    def __init__(self, port: int) -> None:
+        self._origin = f"http://127.0.0.1:{port}"
+        self._directory = Directory()
+
+    @property
+    def api_url(self) -> str:
+        """What stands in for https://api.telegram.org."""
+        return self._origin
+
+    @property
+    def base_url(self) -> str:
+        """python-telegram-bot's `base_url`."""
+        return f"{self._origin}/bot"
+
+    @property
+    def base_file_url(self) -> str:
+        """python-telegram-bot's `base_file_url`."""
+        return f"{self._origin}/file/bot"
+
+    def bot(self, token: str = DEFAULT_TOKEN) -> Bot:
+        """Give the bot with this token, made on first mention."""
+        if token not in self._directory.bots:
+            username = f"bot_{token.split(':', 1)[0]}"
+            self._directory.bots[token] = Bot(token, username)
+        return self._directory.bots[token]
+
+    def revoke(self, token: str) -> None:
+        """Forget a bot: its token gets 401 from now on."""
+        del self._directory.bots[token]
+
+    def user(self, user_id: int, token: str = DEFAULT_TOKEN) -> FakeUser:
+        """Give a person who has opened a chat with this bot."""
+        bot = self.bot(token)
+        chat = bot.chats.setdefault(user_id, Chat(user_id, f"Person {user_id}"))
+        return FakeUser(bot, chat)
+
+    def script(self, method: str, *faults: Fault, token: str = DEFAULT_TOKEN) -> None:
+        """Let the next calls of a method go wrong, one fault a call, in this order."""
+        self.bot(token).scripts.setdefault(method, []).extend(faults)
+
+    def repeat(self, update_id: int, token: str = DEFAULT_TOKEN) -> None:
+        """Deliver an update again, even one the bot has confirmed."""
+        self.bot(token).mailbox.repeat(update_id)
+
+    async def call(self, request: Request) -> Response:
+        """Answer one call of the Bot API."""
+        try:
+            bot = self._directory.bot(request.path_params["token"])
+            name = request.path_params["method"]
+            arguments = await read_arguments(request)
+            bot.calls.append(Call(name, dict(arguments.values)))
+            return await _perform(name, Exchange(bot, arguments))
+        except BotApiError as error:
+            return _refusal(error)
+
+    async def download(self, request: Request) -> Response:
+        """Give the bytes of a file the bot may fetch."""
+        try:
+            bot = self._directory.bot(request.path_params["token"])
+        except BotApiError as error:
+            return _refusal(error)
+        found = bot.files.get(request.path_params["path"].rpartition("/")[2])
+        return Response(found[1]) if found else _refusal(BotApiError(404, "Not Found"))
+
+
+async def _perform(name: str, exchange: Exchange) -> Response:
+    method = METHODS.get(name)
+    if method is None:
+        raise BotApiError(404, "Not Found: method not found")
+    match exchange.bot.next_fault(name):
+        case None | Pass():
+            return _result(await method(exchange))
+        case Flood(seconds):
+            raise BotApiError(429, f"Too Many Requests: retry after {seconds}", seconds)
+        case Refuse(status, description):
+            raise BotApiError(status, description)
+        case DropBefore():
+            return CutConnection()
+        case DropAfter():
+            await method(exchange)
+            return CutConnection()
+        case Slow(seconds):
+            await asyncio.sleep(seconds)
+            return _result(await method(exchange))
+        case other:
+            assert_never(other)
+
+
+def _result(value: JsonValue) -> Response:
+    return JSONResponse({"ok": True, "result": value})
+
+
+def _refusal(error: BotApiError) -> Response:
+    body: dict[str, JsonValue] = {
+        "ok": False,
+        "error_code": error.status,
+        "description": error.description,
+    }
+    if error.retry_after is not None:
+        body["parameters"] = {"retry_after": error.retry_after}
+    return JSONResponse(body, error.status)
+
+
+class _QuietServer(uvicorn.Server):
+    """A uvicorn that leaves the test runner's signals alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
+    """Run a Telegram on a free loopback port until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        fake = FakeTelegram(listener.getsockname()[1])
+        routes = [
+            Route("/bot{token}/{method}", fake.call, methods=["GET", "POST"]),
+            Route("/file/bot{token}/{path:path}", fake.download),
+        ]
+        config = uvicorn.Config(
+            Starlette(routes=routes),
+            log_config=None,
+            log_level=100,  # a cut connection is not worth a line
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=1,
+        )
+        server = _QuietServer(config)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.serve(sockets=[listener]))
+            try:
+                yield fake
+            finally:
+                server.should_exit = True
+                server.force_exit = True  # a long poll need not run out

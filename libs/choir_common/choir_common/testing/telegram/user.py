@@ -1,0 +1,89 @@
+"""A person in front of Telegram: says, presses, sends files, edits; and hears what the bot says.
+
+Made by `FakeTelegram.user`; every deed becomes an update in the bot's mailbox.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from choir_common.testing.telegram.accounts import Bot, Button, Chat, SentMessage
+from choir_common.testing.telegram.methods import message_json
+from choir_common.wire.json import JsonObject
+
+
+@dataclass(slots=True)
+class FakeUser:
+    """One person's private chat with one bot."""
+
+    bot: Bot
+    chat: Chat
+
+    @property
+    def user_id(self) -> int:
+        """The person's Telegram id, which is the chat's too."""
+        return self.chat.user_id
+
+    async def says(self, text: str) -> int:
+        """Write a message; gives the id of the update it became."""
+        return self._post("message", self._write(SentMessage(0, False, text)))
+
+    async def edits(self, message: SentMessage, text: str) -> int:
+        """Change an own message; gives the update's id."""
+        message.text = text
+        message.edits += 1
+        return self._post("edited_message", message_json(self.bot, self.chat, message))
+
+    async def sends_file(self, kind: str, name: str, content: bytes, caption: str = "") -> int:
+        """Send a `document`, `photo`, `voice` or `video`; gives the update's id."""
+        message = SentMessage(0, False, caption, file_kind=kind, file_name=name, file_bytes=content)
+        return self._post("message", self._write(message))
+
+    async def presses(self, message: SentMessage, button: str) -> int:
+        """Press the button with that text under a message; gives the update's id."""
+        key = next(b for b in message.buttons if b.text == button)
+        return await self.forges_press(message, key)
+
+    async def forges_press(self, message: SentMessage, button: Button) -> int:
+        """Send a callback with any data, whether or not such a button was ever shown."""
+        body: JsonObject = {
+            "id": f"query-{len(self.bot.mailbox.history) + 1}",
+            "from": self.chat.person(),
+            "chat_instance": str(self.user_id),
+            "message": message_json(self.bot, self.chat, message),
+            "data": button.callback_data,
+        }
+        return self._post("callback_query", body)
+
+    async def hears(self, timeout: float = 10.0) -> SentMessage:
+        """Wait for the next thing the bot says, edits included. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            return await self.chat.news.get()
+
+    async def hears_all(self, count: int, timeout: float = 10.0) -> list[SentMessage]:
+        """Wait for the next `count` messages. Raises TimeoutError with fewer."""
+        return [await self.hears(timeout) for _ in range(count)]
+
+    async def hears_nothing(self, seconds: float = 0.5) -> bool:
+        """Tell whether the bot stays silent for that long."""
+        try:
+            await self.hears(seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    async def until_confirmed(self, update_id: int, timeout: float = 10.0) -> None:
+        """Wait until the bot has confirmed an update to Telegram. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            await self.bot.mailbox.confirmed(update_id)
+
+    def blocks(self) -> None:
+        """Block the bot: it gets 403 from now on."""
+        self.chat.blocked = True
+
+    def _write(self, message: SentMessage) -> JsonObject:
+        message.message_id = self.bot.new_message_id()
+        self.chat.messages[message.message_id] = message
+        return message_json(self.bot, self.chat, message)
+
+    def _post(self, kind: str, body: JsonObject) -> int:
+        return self.bot.mailbox.put(kind, body)
