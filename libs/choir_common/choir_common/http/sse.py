@@ -1,25 +1,27 @@
-"""Write and read server-sent events (SSE).
+"""Write server-sent events (SSE).
 
-Written by control's signal door and the gateway's console, read by the agent and `choirctl chat`.
+Used by control's signal door and the gateway's console; the reader's side is `sse_read`, whose names
+stand here too for those who need both.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-from starlette.responses import StreamingResponse
+from fastapi.responses import StreamingResponse
+
+from choir_common.http.sse_read import MAX_LINE_BYTES, ServerSentEvent, read
+
+__all__ = [
+    "KEEPALIVE",
+    "KEEPALIVE_S",
+    "MAX_LINE_BYTES",
+    "ServerSentEvent",
+    "read",
+    "render",
+    "stream",
+]
 
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
-MAX_LINE_BYTES = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
-    """One event: `id` resumes the stream, `event` names the kind, `data` is JSON text."""
-
-    id: str
-    event: str
-    data: str
 
 
 def render(event: ServerSentEvent) -> bytes:
@@ -34,35 +36,3 @@ def stream(body: AsyncIterator[bytes]) -> StreamingResponse:
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
-
-
-async def read(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
-    """Parse an event stream; comments are passed over, an unfinished last event is dropped.
-
-    Raises ValueError when a line is longer than 1,000,000 bytes.
-    """
-    buffer = b""
-    fields: dict[str, str] = {}
-    async for chunk in chunks:
-        buffer += chunk
-        *lines, buffer = buffer.split(b"\n")
-        if len(buffer) > MAX_LINE_BYTES:
-            raise ValueError("an event stream line is too long")
-        for line in lines:
-            text = line.rstrip(b"\r").decode()
-            if text:
-                _take(fields, text)
-            elif "data" in fields:
-                yield ServerSentEvent(
-                    fields.get("id", ""), fields.get("event", "message"), fields["data"]
-                )
-                fields = {}
-
-
-def _take(fields: dict[str, str], line: str) -> None:
-    name, _, value = line.partition(":")
-    value = value.removeprefix(" ")
-    if name == "data" and "data" in fields:
-        fields["data"] += "\n" + value
-    elif name:
-        fields[name] = value

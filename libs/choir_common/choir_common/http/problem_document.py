@@ -1,0 +1,31 @@
+"""The shape of an RFC 9457 problem document, and how a client reads one back into an error.
+
+Rendered by `problems`, read by every HTTP client of a Choir service.
+"""
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
+
+CONTENT_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """An error over HTTP; `code` is stable, `detail` is for people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+def read_problem(status: int, body: bytes) -> ChoirError:
+    """Rebuild the error behind a response with a status of 400 or more."""
+    try:
+        problem = Problem.model_validate_json(body)
+    except ValidationError:
+        return ChoirError(f"HTTP {status} without a problem document.")
+    return from_envelope(ErrorEnvelope(code=problem.code, message=problem.detail))
