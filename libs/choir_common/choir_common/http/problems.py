@@ -1,27 +1,15 @@
-"""Render errors as RFC 9457 problem details, and read them back.
+"""Render errors as RFC 9457 problem details.
 
-Used by `service_app` (rendering) and by every HTTP client of a Choir service (reading).
+Used by `service_app`; the document itself, and how a client reads it, is `problem_document`.
 """
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
+from choir_common.errors import ChoirError
+from choir_common.http.problem_document import CONTENT_TYPE, Problem, read_problem
 
-CONTENT_TYPE = "application/problem+json"
-
-
-class Problem(BaseModel):
-    """An error over HTTP; `code` is stable, `detail` is for people."""
-
-    model_config = ConfigDict(frozen=True)
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
+__all__ = ["CONTENT_TYPE", "Problem", "problem_response", "read_problem", "render_choir_error"]
 
 
 def problem_response(error: ChoirError) -> JSONResponse:
@@ -44,12 +32,3 @@ def problem_response(error: ChoirError) -> JSONResponse:
 async def render_choir_error(_: Request, error: Exception) -> JSONResponse:
     """Answer a ChoirError raised anywhere in a door."""
     return problem_response(error if isinstance(error, ChoirError) else ChoirError())
-
-
-def read_problem(status: int, body: bytes) -> ChoirError:
-    """Rebuild the error behind a response with a status of 400 or more."""
-    try:
-        problem = Problem.model_validate_json(body)
-    except ValidationError:
-        return ChoirError(f"HTTP {status} without a problem document.")
-    return from_envelope(ErrorEnvelope(code=problem.code, message=problem.detail))

@@ -6,7 +6,7 @@ stand here too for those who need both.
 
 from collections.abc import AsyncIterator
 
-from fastapi.responses import StreamingResponse
+from starlette.responses import StreamingResponse
 
 from choir_common.http.sse_read import MAX_LINE_BYTES, ServerSentEvent, read
 
