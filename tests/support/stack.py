@@ -254,3 +254,18 @@ def running_stack(
     finally:
         stack.run("down", check=False)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def starting_stack(
+    score: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[Path], None] | None = None,
+) -> AsyncIterator[Stack]:
+    """Do as `running_stack`, off the loop: for tests whose loop serves what the stack talks to."""
+    running = running_stack(score, env, prepare)
+    stack = await asyncio.to_thread(running.__enter__)
+    try:
+        yield stack
+    finally:
+        await asyncio.to_thread(running.__exit__, None, None, None)
