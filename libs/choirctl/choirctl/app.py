@@ -1,0 +1,94 @@
+"""The table of commands, and the app made of it. Called by `__main__`; next comes a command's module.
+
+`--help` has to be quick, and what a command needs (models, HTTP, the embedded stack) takes long to load.
+So a command's module is loaded only when its name stands on the command line; the others are a line of help.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command or group: its module has `register(app)`."""
+
+    name: str
+    help: str
+
+    @property
+    def module(self) -> str:
+        return f"choirctl.commands.{self.name}"
+
+
+COMMANDS = (
+    Entry("up", "Start Choir on this machine and show what runs."),
+    Entry("down", "Stop the Choir that `up` started."),
+    Entry("status", "Show whether Choir works, and each part of it."),
+    Entry("chat", "Talk to an agent."),
+    Entry("agent", "List, start and stop agents."),
+    Entry("session", "Read and verify the logs of sessions."),
+    Entry("doctor", "Look for what would keep Choir from working here."),
+    Entry("init", "Make the state directory with a first configuration."),
+    Entry("version", "Print the version."),
+)
+
+
+def mentioned_words() -> set[str]:
+    """Return the words on the command line, be it run or about to be completed by the shell."""
+    pending = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
+    return {*sys.argv[1:], *pending.split()}
+
+
+def make_app(words: Collection[str]) -> typer.Typer:
+    """Return the app with the commands named in `words` loaded."""
+    app = typer.Typer(
+        name="choirctl",
+        help="Run Choir and talk to it.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # its renderer takes 0.25 s to load, twice all the rest
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 missing, 4 denied, 5 conflict, "
+        "6 unavailable. Data goes to standard output, everything else to standard error.",
+    )
+    app.callback()(_remember)
+    for entry in COMMANDS:
+        if entry.name in words:
+            load(entry.module).register(app)
+        else:
+            app.command(entry.name, help=entry.help)(_not_loaded)
+    return app
+
+
+def load(module: str) -> ModuleType:
+    """Import a module when it is needed: the one late import, for the sake of a quick start."""
+    return importlib.import_module(module)
+
+
+def _remember(
+    ctx: typer.Context,
+    home: Annotated[
+        Path | None,
+        typer.Option(help="State directory; else CHOIR_HOME, else ~/.choir.d.", show_default=False),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of control; else CHOIR_URL, else the socket in the state directory.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    ctx.obj = (home, url)
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command that is called stands on the command line, so it was loaded")

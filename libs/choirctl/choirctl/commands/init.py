@@ -1,0 +1,34 @@
+"""`choirctl init`: make the state directory; next comes `first_home`."""
+
+import typer
+
+from choirctl.first_home import make_home
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import err, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(init)
+
+
+def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """Make the state directory with a first configuration; what is there is never changed."""
+    made = make_home(find_place(ctx, home).home)
+    if as_json:
+        print_json({"home": str(made.home), "made": [str(path) for path in made.paths]})
+        return
+    console = err()
+    if not made.paths:
+        console.print(f"All is there already in {made.home}; nothing was changed.")
+        return
+    console.print(f"Made the state directory [bold]{made.home}[/]:")
+    for path in made.paths:
+        console.print(f"  {path}")
+    console.print(
+        "\nIt holds one agent, `main`, that you talk to from this terminal. Next:\n"
+        "  choirctl up       start it\n"
+        "  choirctl doctor   look for what would keep it from working\n"
+        f"To give it a model, set OPENROUTER_API_KEY or OPENAI_API_KEY, run Ollama, or name one in "
+        f"{made.home / 'config.json'}."
+    )

@@ -1,0 +1,23 @@
+"""`choirctl version`."""
+
+import importlib.metadata
+import platform
+
+import typer
+
+from choirctl.place import AsJson
+from choirctl.printing import out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(version)
+
+
+def version(as_json: AsJson = False) -> None:
+    """Print the version."""
+    number = importlib.metadata.version("choirctl")
+    if as_json:
+        print_json({"version": number, "python": platform.python_version()})
+        return
+    out().print(f"choirctl {number} (Python {platform.python_version()})")

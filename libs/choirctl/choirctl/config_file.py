@@ -1,0 +1,115 @@
+"""Read config.json and secrets.json before anything is started, and say exactly what is wrong.
+
+Called by `up` and `doctor`. Control reads the same files itself; this is the check that costs nothing
+and leaves nothing half-started.
+"""
+
+import json
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.errors import StartupError
+from choir_common.wire.config import Config
+
+SECRETS_MODE = 0o600
+_WHITESPACE = " \t\r\n"
+_SECRETS = TypeAdapter(dict[str, str])
+
+
+def read_config(path: Path) -> Config:
+    """Read and check config.json.
+
+    Raises StartupError naming the file, the line and the field.
+    """
+    text = _read(path)
+    try:
+        return Config.model_validate_json(text)
+    except ValidationError as error:
+        raise StartupError(f"{_faults(path, text, error)} Correct it and start again.") from error
+
+
+def read_secrets(path: Path) -> dict[str, str]:
+    """Read and check secrets.json.
+
+    Raises StartupError when it is no object of strings, or others than its owner may read it.
+    """
+    text = _read(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise StartupError(
+            f"{path} holds secrets and has mode {mode:04o}, so that others may read it. "
+            f"Run `chmod 600 {path}`."
+        )
+    try:
+        return _SECRETS.validate_json(text, strict=True)
+    except ValidationError as error:
+        # pydantic's own text would quote a value
+        raise StartupError(
+            f"{_faults(path, text, error)} Each secret is a name and a text."
+        ) from None
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    """Return the line on which the value at `path` begins, or the deepest part of it there is."""
+    decoder = json.JSONDecoder()
+    at = _skip(text, 0)
+    try:
+        for step in path:
+            found = _child(decoder, text, at, step)
+            if found is None:
+                break
+            at = found
+    except (ValueError, IndexError):
+        return None
+    return text.count("\n", 0, at) + 1
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise StartupError(f"There is no {path}. `choirctl init` makes a first one.") from error
+    except UnicodeDecodeError as error:
+        raise StartupError(f"{path} is not UTF-8 text (byte {error.start}).") from error
+    except OSError as error:
+        raise StartupError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _faults(path: Path, text: str, error: ValidationError) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as broken:
+        return f"{path}, line {broken.lineno}, column {broken.colno}: not JSON ({broken.msg})."
+    found = []
+    for fault in error.errors(include_input=False, include_context=False, include_url=False):
+        line = line_of(text, fault["loc"])
+        field = ".".join(map(str, fault["loc"])) or "the file"
+        found.append(f"line {line}, field `{field}`: {fault['msg']}")
+    return f"{path} does not fit: {'; '.join(found)}."
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _WHITESPACE:
+        at += 1
+    return at
+
+
+def _child(decoder: json.JSONDecoder, text: str, at: int, step: str | int) -> int | None:
+    """Return where the value under `step` begins in the object or array that begins at `at`."""
+    closing = {"{": "}", "[": "]"}.get(text[at])
+    place, index = _skip(text, at + 1), 0
+    while closing is not None and text[place] != closing:
+        key: str | int = index
+        if closing == "}":
+            key, place = decoder.raw_decode(text, place)
+            place = _skip(text, _skip(text, place) + 1)
+        if key == step:
+            return place
+        _, place = decoder.raw_decode(text, place)
+        place = _skip(text, place)
+        place = _skip(text, place + 1) if text[place] == "," else place
+        index += 1
+    return None

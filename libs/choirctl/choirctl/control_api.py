@@ -1,0 +1,208 @@
+"""Call `/v1` with types: one method per operation. Used by the commands; `conversation` speaks in DMs.
+
+Every failure leaves as an error of `choir_common.errors`, worded for the person at the terminal.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    DeadlineExceeded,
+    OutcomeUnknown,
+    Unauthorized,
+    Unavailable,
+)
+from choir_common.http.problems import read_problem
+from choir_common.http.transport import make_client
+from choir_common.wire.operator import (
+    AgentView,
+    EventPage,
+    Page,
+    SessionView,
+    StartAgent,
+    SystemStatus,
+    Verification,
+)
+from choirctl.place import Place
+
+M = TypeVar("M", bound=BaseModel)
+PAGE = 200
+VERIFY_S = 300.0  # a log of a million events takes a while to hash
+
+
+class ControlApi:
+    """Control's operator API at one place; made by `connect`."""
+
+    def __init__(self, client: httpx2.AsyncClient, place: Place) -> None:
+        self.client = client
+        self._place = place
+
+    async def status(self) -> SystemStatus:
+        """Return the whole system at a glance."""
+        return await self._get("/v1/status", SystemStatus)
+
+    async def agents(self) -> list[AgentView]:
+        """Return all agents."""
+        return [view async for view in self._pages("/v1/agents", Page[AgentView], {})]
+
+    async def agent(self, agent_id: str) -> AgentView:
+        """Return one agent. Raises NotFound when there is none of that name."""
+        return await self._get(f"/v1/agents/{agent_id}", AgentView)
+
+    async def start_agent(self, agent_id: str, request: StartAgent, timeout_s: float) -> AgentView:
+        """Start an agent. Raises Conflict when it runs, or a resource is held by another."""
+        return await self._post(f"/v1/agents/{agent_id}/start", request, AgentView, timeout_s)
+
+    async def stop_agent(self, agent_id: str, timeout_s: float) -> AgentView:
+        """Stop an agent in good order. Raises Conflict when it does not run."""
+        return await self._post(f"/v1/agents/{agent_id}/stop", None, AgentView, timeout_s)
+
+    async def sessions(self, agent_id: str | None, limit: int) -> list[SessionView]:
+        """Return up to `limit` sessions, newest first."""
+        params = {"agent_id": agent_id} if agent_id else {}
+        found: list[SessionView] = []
+        async for view in self._pages("/v1/sessions", Page[SessionView], params):
+            found.append(view)
+            if len(found) >= limit:
+                break
+        return found
+
+    async def events(self, session_id: str, after: int) -> EventPage:
+        """Return the events that follow revision `after`."""
+        params = {"after": str(after), "limit": str(PAGE)}
+        return await self._get(f"/v1/sessions/{session_id}/events", EventPage, params)
+
+    async def verify(self, session_id: str) -> Verification:
+        """Ask control to check a session's whole log."""
+        path = f"/v1/sessions/{session_id}/verify"
+        return await self._get(path, Verification, timeout_s=VERIFY_S)
+
+    async def _pages(
+        self, path: str, shape: type[Page[M]], params: Mapping[str, str]
+    ) -> AsyncIterator[M]:
+        cursor: str | None = None
+        while True:
+            page = await self._get(
+                path, shape, {**params, **({"cursor": cursor} if cursor else {})}
+            )
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            cursor = page.next
+
+    async def _get(
+        self,
+        path: str,
+        shape: type[M],
+        params: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> M:
+        return parse(await self.send("GET", path, params=params, timeout_s=timeout_s), shape)
+
+    async def _post(
+        self, path: str, body: BaseModel | None, shape: type[M], timeout_s: float = 30.0
+    ) -> M:
+        return parse(await self.send("POST", path, body=body, timeout_s=timeout_s), shape)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> httpx2.Response:
+        """Send a request and return its good answer.
+
+        Raises the error the answer holds; Unavailable when nothing answers, OutcomeUnknown when the
+        connection broke in between.
+        """
+        content = None if body is None else body.model_dump_json(exclude_none=True)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        with transport_errors(self._place):
+            response = await self.client.request(
+                method,
+                path,
+                params=dict(params or {}),
+                content=content,
+                headers=headers,
+                timeout=httpx2.Timeout(timeout_s, connect=5.0),
+            )
+        self.raise_for(response.status_code, response.content)
+        return response
+
+    def raise_for(self, status: int, body: bytes) -> None:
+        """Raise the error behind a bad status."""
+        if status < 400:
+            return
+        error = read_problem(status, body)
+        if isinstance(error, Unauthorized):
+            raise Unauthorized(
+                f"{self._place.spoken} refuses the operator token: {error.message} Set CHOIR_TOKEN to "
+                f"the value of `operator-token` in the secrets.json of that Choir."
+            )
+        raise error
+
+
+@contextlib.asynccontextmanager
+async def connect(place: Place) -> AsyncIterator[ControlApi]:
+    """Open the API at `place`; nothing is sent yet.
+
+    Raises BadInput for an address that is none, Unavailable when there is no Choir to talk to.
+    """
+    if place.url is None and not place.socket.exists():
+        raise Unavailable(
+            f"Choir does not run here: there is no socket at {place.socket}. Start it with "
+            "`choirctl up`; for a Choir elsewhere, name its address with --url or CHOIR_URL, or its "
+            "state directory with --home or CHOIR_HOME."
+        )
+    if place.url is not None and not place.url.startswith(("http://", "https://")):
+        raise BadInput(f"`{place.url}` is no address of a Choir. Write http://host:port.")
+    token = place.token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with make_client(place.endpoint, headers=headers) as client:
+        yield ControlApi(client, place)
+
+
+@contextlib.contextmanager
+def transport_errors(place: Place) -> Iterator[None]:
+    """Word what went wrong on the way to control."""
+    try:
+        yield
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        raise Unavailable(
+            f"Nothing answers at {place.spoken}: {error}. Start Choir with `choirctl up`, or see "
+            "`choirctl doctor`."
+        ) from error
+    except httpx2.TimeoutException as error:
+        raise DeadlineExceeded(
+            f"{place.spoken} did not answer in time. See `choirctl status`, and the logs in "
+            f"{place.home / 'logs'}."
+        ) from error
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise BadInput(f"`{place.spoken}` is no address of a Choir: {error}.") from error
+    except httpx2.HTTPError as error:
+        raise OutcomeUnknown(
+            f"The connection to {place.spoken} broke ({error or type(error).__name__}). See "
+            "`choirctl status` before you try again."
+        ) from error
+
+
+def parse(response: httpx2.Response, shape: type[M]) -> M:
+    """Read an answer. Raises ChoirError when it is not what this version of choirctl knows."""
+    try:
+        return shape.model_validate_json(response.content)
+    except ValidationError as error:
+        raise ChoirError(
+            f"{response.request.url} answered what this choirctl does not understand "
+            f"({error.error_count()} fields do not fit {shape.__name__}). Are choirctl and Choir of "
+            "the same version? `choirctl version` and `choirctl status` tell."
+        ) from error

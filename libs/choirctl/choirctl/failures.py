@@ -1,0 +1,42 @@
+"""Turn what a command raised into one paragraph on standard error and an exit code. Called by `__main__`."""
+
+import sys
+import textwrap
+import traceback
+
+from choir_common.errors import ChoirError
+from choirctl.place import environment
+
+WIDTH = 100
+UNEXPECTED = 1
+
+
+def explain(error: BaseException) -> int:
+    """Print `error` as a paragraph; return the exit code it means."""
+    match error:
+        case ChoirError():
+            _say(error.message)
+            return error.exit_code
+        case BaseExceptionGroup():
+            # the first is the cause; the others fell with it
+            return explain(error.exceptions[0])
+        case PermissionError():
+            _say(
+                f"Permission denied: {error.filename or error}. Check who owns it, and who you are."
+            )
+            return 4
+        case OSError():
+            _say(f"{error.filename or 'The system'}: {error.strerror or error}.")
+            return UNEXPECTED
+        case _:
+            _say(
+                f"choirctl failed: {type(error).__name__}: {error}. Set CHOIR_DEBUG=1 to see where."
+            )
+            if environment("CHOIR_DEBUG"):
+                traceback.print_exception(error)
+            return UNEXPECTED
+
+
+def _say(message: str) -> None:
+    text = " ".join(message.split())
+    sys.stderr.write(textwrap.fill(f"Error: {text}", WIDTH, break_long_words=False) + "\n")

@@ -1,0 +1,123 @@
+"""Make the state directory (spec 6.3) with a first configuration. Called by `init` and `up`.
+
+What is there is never touched: files appear whole under their name or not at all.
+"""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import StartupError
+from choir_common.http.listen import MAX_SOCKET_PATH
+from choir_common.wire.config import (
+    AgentConfig,
+    AgentDefaults,
+    Config,
+    DmConfig,
+    GatewayConfig,
+    WorkspaceConfig,
+)
+from choirctl.place import TOKEN_SECRET
+
+DIRECTORIES = (  # parents first: each is made with mode 0700
+    "repos",
+    "repos/global",
+    "repos/agents",
+    "socks",
+    "logs",
+    "logs/archive",
+    "data",
+    "run",
+    "workspaces",
+    "workspaces/main",
+)
+TOKEN_BYTES = 32
+# The socket of the first agent; control checks those of agents with longer names.
+SAMPLE_SOCKET = "socks/agents/main/choir.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What `make_home` made; empty when all was there."""
+
+    home: Path
+    paths: tuple[Path, ...]
+
+
+def make_home(home: Path) -> Made:
+    """Make what is missing of the state directory; what is there stays as it is.
+
+    Raises StartupError when the path is too long for sockets, or cannot be made.
+    """
+    check_length(home)
+    made: list[Path] = []
+    try:
+        for path in (home, *(home / name for name in DIRECTORIES)):
+            if not path.is_dir():
+                path.mkdir(mode=0o700, parents=path == home)
+                made.append(path)
+        for name, text in (("config.json", first_config(home)), ("secrets.json", first_secrets())):
+            if _create(home / name, text):
+                made.append(home / name)
+    except OSError as error:
+        raise StartupError(
+            f"Cannot make the state directory {home}: {error.filename}: {error.strerror}. Choose "
+            "another with --home or CHOIR_HOME."
+        ) from error
+    return Made(home, tuple(made))
+
+
+def check_length(home: Path) -> None:
+    """Refuse a state directory whose sockets the kernel could not take.
+
+    Raises StartupError naming the longest path and both lengths.
+    """
+    longest = home / SAMPLE_SOCKET
+    length = len(os.fsencode(longest))
+    if length > MAX_SOCKET_PATH:
+        raise StartupError(
+            f"The state directory {home} is too long a path: the socket {longest} would have "
+            f"{length} bytes, and a Unix socket takes {MAX_SOCKET_PATH} at most. Choose a shorter "
+            "one with --home or CHOIR_HOME. Nothing was made."
+        )
+
+
+def first_config(home: Path) -> str:
+    """Return a config.json with one agent, reached through the console; the model is found at start."""
+    config = Config(
+        agents={
+            "main": AgentConfig(
+                defaults=AgentDefaults(workspace="main", llm="default", dm="console"),
+                autostart=True,
+            )
+        },
+        workspaces={"main": WorkspaceConfig(path=str(home / "workspaces" / "main"))},
+        gateways={"console": GatewayConfig(type="console")},
+        dms={"console": DmConfig(gateway="console", user_id="operator", admin=True)},
+    )
+    return config.model_dump_json(indent=2, exclude_defaults=True) + "\n"
+
+
+def first_secrets() -> str:
+    """Return a secrets.json with a fresh operator token."""
+    return f'{{\n  "{TOKEN_SECRET}": "{secrets.token_urlsafe(TOKEN_BYTES)}"\n}}\n'
+
+
+def _create(path: Path, text: str) -> bool:
+    """Write `path` with mode 0600, whole or not at all; False when it was there already."""
+    if path.exists():
+        return False
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(partial, path)  # unlike a rename, never replaces a file made meanwhile
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink()
+    return True

@@ -1,0 +1,101 @@
+"""Say which Choir a command means, from options, the environment and the state directory.
+
+Used by every command; the only reader of the environment in choirctl. Next comes `control_api`.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import NotFound, StartupError
+
+HOME_NAME = ".choir.d"  # spec 6.3
+DEFAULT_PORT = 9400
+TOKEN_SECRET = "operator-token"  # noqa: S105 - the name of a secret, not its value
+
+Home = Annotated[
+    Path | None,
+    typer.Option("--home", help="State directory; else CHOIR_HOME, else ~/.choir.d."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="Address of control; else CHOIR_URL, else the local socket."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a Choir keeps its state, and where it answers."""
+
+    home: Path
+    url: str | None
+    """Set when the Choir meant is reached over HTTP, wherever it runs."""
+
+    @property
+    def socket(self) -> Path:
+        return self.home / "socks" / "choird.sock"
+
+    @property
+    def endpoint(self) -> str:
+        """The address for `choir_common.http.transport`."""
+        return self.url or f"unix://{self.socket}"
+
+    @property
+    def spoken(self) -> str:
+        """The address as a person knows it."""
+        return self.url or str(self.socket)
+
+    def token(self) -> str | None:
+        """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json."""
+        if self.url is None:
+            return None
+        return os.environ.get("CHOIR_TOKEN") or self._stored_token()
+
+    def _stored_token(self) -> str | None:
+        path = self.home / "secrets.json"
+        try:
+            value = json.loads(path.read_text()).get(TOKEN_SECRET)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, AttributeError) as error:
+            raise StartupError(
+                f"Cannot read the operator token from {path}: {error}. Mend the file, or set "
+                "CHOIR_TOKEN."
+            ) from error
+        return str(value) if value else None
+
+
+def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Place:
+    """Return the place that the command's own options, the options before it or the environment say.
+
+    Raises NotFound when there is no home directory to fall back to.
+    """
+    outer_home, outer_url = ctx.find_root().obj or (None, None)
+    url = url or outer_url or os.environ.get("CHOIR_URL") or None
+    return Place(find_home(home or outer_home), url.rstrip("/") if url else None)
+
+
+def find_home(chosen: Path | None) -> Path:
+    """Return the absolute state directory: `chosen`, CHOIR_HOME or ~/.choir.d.
+
+    Raises NotFound when the user has no home directory.
+    """
+    named = chosen or (Path(os.environ["CHOIR_HOME"]) if os.environ.get("CHOIR_HOME") else None)
+    try:
+        home = named.expanduser() if named else Path.home() / HOME_NAME
+    except RuntimeError as error:
+        raise NotFound(
+            "There is no home directory to keep Choir's state in. Name a directory with --home or "
+            "CHOIR_HOME."
+        ) from error
+    return home.absolute()
+
+
+def environment(name: str) -> str | None:
+    """Return an environment variable, None if it is unset or empty."""
+    return os.environ.get(name) or None

@@ -1,0 +1,62 @@
+"""Print: data on standard output, everything else on standard error. Used by every command.
+
+Colour is left out where nobody sees it, and where NO_COLOR is set (rich does both).
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+PIPE_WIDTH = 10_000  # a pipe has no width: nothing may be cut there
+
+
+def out() -> Console:
+    """Return the console for data."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=True)
+
+
+def err() -> Console:
+    """Return the console for words."""
+    return Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH, soft_wrap=True)
+
+
+def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, object]) -> None:
+    """Print `value` as indented JSON."""
+    match value:
+        case BaseModel():
+            plain: object = value.model_dump(mode="json")
+        case dict():
+            plain = value
+        case _:
+            plain = [item.model_dump(mode="json") for item in value]
+    sys.stdout.write(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_json_line(value: BaseModel) -> None:
+    """Print `value` on one line, at once: for streams."""
+    sys.stdout.write(value.model_dump_json() + "\n")
+    sys.stdout.flush()
+
+
+def table(*columns: str) -> Table:
+    """Return an empty table with plain heads and no lines."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """Say how long ago `moment` was: `-`, `12s`, `3m`, `5h`, `2d`."""
+    if moment is None:
+        return "-"
+    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

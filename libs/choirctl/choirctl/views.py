@@ -1,0 +1,85 @@
+"""Lay out what `/v1` says as tables for people. Used by the commands `agent`, `session` and `status`."""
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.wire.events import Event
+from choir_common.wire.operator import AgentView, SessionView
+from choirctl.printing import ago, table
+
+STATE_COLOURS = {"running": "green", "active": "green", "crashed": "red", "abandoned": "red"}
+LONGEST_VALUE = 100
+
+
+def agent_rows(agents: Sequence[AgentView]) -> Table:
+    """Return one line per agent."""
+    rows = table("AGENT", "STATE", "MODEL", "SESSION", "STARTED", "HEARTBEAT", "QUEUED")
+    for agent in agents:
+        rows.add_row(
+            agent.agent_id,
+            _state(agent.state),
+            agent.model or "-",
+            agent.session_id or "-",
+            ago(agent.started_at),
+            ago(agent.last_heartbeat_at),
+            str(agent.queued_messages),
+        )
+    return rows
+
+
+def agent_facts(agent: AgentView) -> Table:
+    """Return all that is known of one agent, a line each."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("agent", agent.agent_id)
+    facts.add_row("state", _state(agent.state))
+    facts.add_row("session", f"{agent.session_id or '-'}, epoch {agent.epoch or '-'}")
+    facts.add_row("model", agent.model or "-")
+    if agent.bindings:
+        facts.add_row("workspace", agent.bindings.workspace)
+        facts.add_row("dm", agent.bindings.dm)
+    facts.add_row("process", str(agent.pid or "-"))
+    facts.add_row("started", ago(agent.started_at))
+    facts.add_row("heartbeat", ago(agent.last_heartbeat_at))
+    facts.add_row("queued messages", str(agent.queued_messages))
+    for lane in agent.lanes:
+        doing = " ".join(part for part in (lane.state, lane.skill, lane.step) if part)
+        facts.add_row(f"lane {lane.lane}", doing)
+    return facts
+
+
+def session_rows(sessions: Sequence[SessionView]) -> Table:
+    """Return one line per session."""
+    rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED", "CONTINUES")
+    for session in sessions:
+        rows.add_row(
+            session.session_id,
+            session.agent_id,
+            _state(session.status),
+            str(session.epoch),
+            str(session.head_rev),
+            ago(session.started_at),
+            ago(session.ended_at),
+            session.continues or "-",
+        )
+    return rows
+
+
+def event_line(event: Event) -> str:
+    """Return an event on one line: revision, time, lane, type and the gist of its payload."""
+    gist = " ".join(
+        f"[dim]{name}=[/]{escape(_short(value))}" for name, value in event.payload.items() if value
+    )
+    return f"{event.rev:>5} {event.at[11:23]} {event.lane:<8} [bold]{event.type}[/] {gist}"
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _state(word: str) -> str:
+    colour = STATE_COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else word
