@@ -1,0 +1,113 @@
+"""`kill -9` each process in the middle of a turn, at random points (GUARANTEES R1, R2, R6).
+
+After every kill the stack mends itself, and then: each accepted message has exactly one answer in the log,
+the person heard it once, no tool with a recorded result ran twice, and every chain verifies. The effect
+ledger is a file that each tool call appends one line to.
+"""
+
+import asyncio
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from choir_common.wire.events import Event, Reply, ToolResultCommitted, payload_of
+from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
+
+KILLS = int(os.environ.get("CHOIR_KILLS", "20"))
+CALLS = 3
+TURN_S = 0.8
+MEND_WITHIN_S = 45
+VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as stack:
+        yield stack
+
+
+def order(mark: str) -> str:
+    """Return a message that makes the agent append `mark` to the ledger in three calls in a row."""
+    call = json.dumps({"command": f"echo {mark} >> ledger.txt"})
+    return f"#delay=60 #tools={CALLS} #tool=choir.exec {call}"
+
+
+async def whole_log(stack: Stack) -> list[Event]:
+    """Return the events of all sessions, each session verified."""
+    events: list[Event] = []
+    for session in await sessions_of(stack):
+        verdict = await verify(stack, session["session_id"])
+        assert verdict.ok, verdict
+        events += await read_log(stack, session["session_id"])
+    return events
+
+
+async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:
+    """Wait until the victim lives again under another pid."""
+    async with asyncio.timeout(MEND_WITHIN_S):
+        while True:
+            try:
+                pid = await stack.agent_pid() if victim == "agent" else stack.pid(victim)
+                if pid and pid != old_pid and psutil.pid_exists(pid):
+                    return
+            except Exception as error:  # whatever is down right now is what this test is about
+                assert not isinstance(error, AssertionError)
+            await asyncio.sleep(0.1)
+
+
+async def pid_of(stack: Stack, victim: str) -> int | None:
+    return await stack.agent_pid() if victim == "agent" else stack.pid(victim)
+
+
+async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
+    """Start a turn, kill the victim somewhere in it, wait for the answer; return the inbox id."""
+    old_pid = await pid_of(stack, victim)
+    async with asyncio.TaskGroup() as tasks:
+        saying = tasks.create_task(user.says(order(mark), key=mark))
+        await asyncio.sleep(random.uniform(0, TURN_S))
+        await stack.kill(victim)
+    inbox_id = saying.result()
+    try:
+        await user.hears_answer(inbox_id, MEND_WITHIN_S)
+    except TimeoutError as error:
+        raise AssertionError(f"{mark} was never answered\n{stack.logs(25)}") from error
+    await await_return(stack, victim, old_pid)
+    return inbox_id
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
+    stack: Stack, victim: str
+) -> None:
+    marks = {f"{victim}-{number}": "" for number in range(KILLS)}
+    async with user_at(stack.endpoint) as user:
+        for mark in marks:
+            marks[mark] = await kill_once(stack, user, victim, mark)
+        await asyncio.sleep(0.5)
+        heard = Counter(message.outbox_id for message in user.heard)
+
+    payloads = [payload_of(event) for event in await whole_log(stack)]
+    answers = Counter(p.answers for p in payloads if isinstance(p, Reply) and p.kind != "notice")
+    assert {inbox_id: answers[inbox_id] for inbox_id in marks.values()} == dict.fromkeys(
+        marks.values(), 1
+    )
+    assert set(heard.values()) == {1}
+    check_ledger(stack, payloads, victim)
+
+
+def check_ledger(stack: Stack, payloads: list[object], victim: str) -> None:
+    """Assert that each call with a result of its own ran once, and no interrupted one twice."""
+    lines = (stack.home / "workspaces" / "main" / "ledger.txt").read_text().split()
+    ran = Counter(line for line in lines if line.startswith(victim))
+    done = [p for p in payloads if isinstance(p, ToolResultCommitted) and p.tool == "choir.exec"]
+    assert len({result.call_id for result in done}) == len(done)
+    succeeded = sum(1 for result in done if result.status == "success")
+    interrupted = sum(1 for result in done if result.status == "interrupted")
+    assert succeeded <= len(lines) <= succeeded + interrupted
+    assert all(count <= CALLS for count in ran.values())
