@@ -7,7 +7,6 @@ must survive lives here alone; Postgres is the truth.
 import asyncio
 import importlib.metadata
 import json
-import os
 import shutil
 import signal
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from choir_common.errors import StartupError
 from choir_local.launch import Command, clean_environment, launch
+from choir_local.private_file import write_private
 from choir_local.running import await_ready, end
 from choir_local.socket_paths import check_port_free
 
@@ -90,11 +90,7 @@ class EmbeddedNats:
         self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._data_dir.glob("*.ports"):
             left.unlink()
-        partial = self._config.with_suffix(".partial")
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            file.write(self._render())
-        partial.replace(self._config)
+        write_private(self._config, self._render())
 
     @property
     def _config(self) -> Path:

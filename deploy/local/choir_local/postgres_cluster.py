@@ -18,6 +18,7 @@ from choir_common.errors import StartupError
 from choir_local.identity import Identity
 from choir_local.launch import Command, clean_environment, run_to_end
 from choir_local.postgres_binaries import PostgresBinaries
+from choir_local.private_file import sync_directory
 
 SUPERUSER = "choir"
 DATABASE = "choir"
@@ -159,12 +160,3 @@ def _processes_in(data_dir: Path) -> list[int]:
     return [
         process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == wanted
     ]
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in `directory` survive a power cut."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

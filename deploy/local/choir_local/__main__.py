@@ -1,0 +1,48 @@
+"""Run the embedded stack in the foreground: `python -m choir_local`.
+
+Started by `choirctl up --detach` and by tests that kill the supervisor; Ctrl-C or SIGTERM stops all.
+"""
+
+import asyncio
+import sys
+
+from choir_common.errors import StartupError
+from choir_local.settings import LocalSettings
+from choir_local.stack import Stack, run_until_signal
+from choir_local.stack_state import StackState
+
+
+class _Progress:
+    """Prints a line whenever a child's phase changes."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[str, int]] = {}
+
+    def show(self, state: StackState) -> None:
+        for child in state.children:
+            now = (child.phase, child.restarts)
+            if self._told.get(child.name) != now and child.phase != "waiting":
+                self._told[child.name] = now
+                note = f": {child.note}" if child.note else ""
+                sys.stderr.write(f"{child.name} {child.phase}{note}\n")
+        if self._told.get("") != (state.phase, 0):
+            self._told[""] = (state.phase, 0)
+            sys.stderr.write(f"stack {state.phase}; model: {state.model}\n")
+
+
+async def _run() -> None:
+    await run_until_signal(Stack(LocalSettings.load(), _Progress().show))
+
+
+def main() -> int:
+    """Run until a signal; return the exit code."""
+    try:
+        asyncio.run(_run())
+    except StartupError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

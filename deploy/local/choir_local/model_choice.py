@@ -1,0 +1,152 @@
+"""Choose which model answers as `default`. Called by `stack` at every start.
+
+The first that is there: a score (rehearsal), an OpenRouter key, an OpenAI key, a local Ollama with a
+model that can call tools, the rehearsal model. A key may stand in the environment or in secrets.json.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from choir_common.errors import StartupError
+from choir_common.http.transport import make_client
+from choir_common.wire.config import ModelConfig
+from choir_local.settings import LocalSettings
+
+OPENROUTER_SECRET = "openrouter-key"  # noqa: S105 - a secret's name
+OPENAI_SECRET = "openai-key"  # noqa: S105 - a secret's name
+OPENROUTER_MODEL = "anthropic/claude-sonnet-4.5"
+OPENAI_MODEL = "gpt-5-mini"
+ASK_S = 1.0  # a local Ollama answers in milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model, in words for the start screen, and the secret it needs if the environment had it."""
+
+    config: ModelConfig
+    words: str
+    rehearsal: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+class _OllamaModel(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+
+
+class _OllamaModels(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    models: tuple[_OllamaModel, ...] = ()
+
+
+class _OllamaDetails(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    capabilities: tuple[str, ...] = ()
+
+
+async def choose_model(
+    settings: LocalSettings, known_secrets: Mapping[str, str], rehearsal_url: str
+) -> ModelChoice:
+    """Return the model to use; `rehearsal_url` is where the rehearsal model would listen.
+
+    Raises StartupError if the source that CHOIR_MODEL_SOURCE demands is not there.
+    """
+    source = "rehearsal" if settings.score is not None else settings.model_source
+    if source in ("auto", "openrouter"):
+        found = _openrouter(settings, known_secrets)
+        if found is not None:
+            return found
+    if source in ("auto", "openai"):
+        found = _openai(settings, known_secrets)
+        if found is not None:
+            return found
+    if source in ("auto", "ollama"):
+        found = await _ollama(settings)
+        if found is not None:
+            return found
+    if source in ("auto", "rehearsal"):
+        return _rehearsal(settings, rehearsal_url)
+    raise StartupError(
+        f"CHOIR_MODEL_SOURCE is {source}, but there is no such model: openrouter needs "
+        "OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, and ollama a running Ollama with a model "
+        "that can call tools. Provide it, or unset CHOIR_MODEL_SOURCE."
+    )
+
+
+def _rehearsal(settings: LocalSettings, url: str) -> ModelChoice:
+    words = (
+        f"the rehearsal model, following {settings.score}"
+        if settings.score
+        else "the rehearsal model (scripted, no real intelligence)"
+    )
+    config = ModelConfig(provider="rehearsal", model="rehearsal", endpoint=url, temperature=None)
+    return ModelChoice(config, words, rehearsal=True)
+
+
+def _openrouter(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(OPENROUTER_SECRET, settings.openrouter_api_key, known)
+    if secret is None:
+        return None
+    name = settings.model or OPENROUTER_MODEL
+    config = ModelConfig(
+        provider="openrouter",
+        model=name,
+        endpoint="https://openrouter.ai/api/v1",
+        secret=OPENROUTER_SECRET,
+    )
+    return ModelChoice(config, f"{name} at OpenRouter", secrets=secret)
+
+
+def _openai(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(OPENAI_SECRET, settings.openai_api_key, known)
+    if secret is None:
+        return None
+    name = settings.model or OPENAI_MODEL
+    config = ModelConfig(
+        provider="openai",
+        model=name,
+        endpoint=settings.openai_base_url,
+        temperature=None,  # newer models of OpenAI refuse any other than their own
+        secret=OPENAI_SECRET,
+    )
+    return ModelChoice(config, f"{name} at {settings.openai_base_url}", secrets=secret)
+
+
+def _secret(
+    name: str, from_environment: SecretStr | None, known: Mapping[str, str]
+) -> dict[str, str] | None:
+    value = from_environment.get_secret_value() if from_environment else known.get(name)
+    return {name: value} if value else None
+
+
+async def _ollama(settings: LocalSettings) -> ModelChoice | None:
+    host = (
+        settings.ollama_host if "://" in settings.ollama_host else f"http://{settings.ollama_host}"
+    )
+    try:
+        async with make_client(host, timeout_s=ASK_S) as client:
+            name = await _ollama_model(client, settings.model)
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValidationError):
+        return None
+    if name is None:
+        return None
+    config = ModelConfig(provider="ollama", model=name, endpoint=f"{host.rstrip('/')}/v1")
+    return ModelChoice(config, f"{name} at the local Ollama")
+
+
+async def _ollama_model(client: httpx2.AsyncClient, wanted: str) -> str | None:
+    """Return the first model that can call tools, or `wanted` if it is there."""
+    listed = await client.get("/api/tags")
+    listed.raise_for_status()
+    names = [model.name for model in _OllamaModels.model_validate_json(listed.content).models]
+    if wanted:
+        return wanted if wanted in names else None
+    for name in names:
+        shown = await client.post("/api/show", json={"model": name})
+        details = _OllamaDetails.model_validate_json(shown.content)
+        if "tools" in details.capabilities:
+            return name
+    return None

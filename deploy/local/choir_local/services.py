@@ -1,0 +1,230 @@
+"""The table of children: which processes make up the embedded stack, and what each is told.
+
+Called by `stack`, run by `supervisor`. Settings go to a service as `CHOIR_*` variables, secrets as one
+JSON object on its standard input, and only those it needs.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import httpx2
+import orjson
+
+from choir_common.http.transport import UNIX, make_client
+from choir_common.wire.json import JsonObject
+from choir_local.home import Home
+from choir_local.launch import Command, clean_environment
+from choir_local.model_choice import ModelChoice
+from choir_local.nats import EmbeddedNats
+from choir_local.postgres import EmbeddedPostgres
+from choir_local.settings import LocalSettings
+from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, StackSecrets
+from choir_local.supervisor import Child
+
+ASK_S = 2.0
+PYTHON = (sys.executable, "-m")
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the children are made from."""
+
+    home: Home
+    settings: LocalSettings
+    secrets: StackSecrets
+    postgres: EmbeddedPostgres
+    nats: EmbeddedNats
+    model: ModelChoice
+    rehearsal_url: str
+    rehearsal_fd: int
+    postgres_prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One of Choir's own processes."""
+
+    name: str
+    module: str
+    depends_on: tuple[str, ...]
+    endpoint: Callable[[Parts], str]
+    """Where it answers /readyz."""
+    env: Callable[[Parts], Mapping[str, str]]
+    secrets: Callable[[Parts], JsonObject]
+    stops_before: tuple[str, ...] = ()
+    ready_within: timedelta = timedelta(seconds=60)
+    stop_within: timedelta = timedelta(seconds=10)
+
+
+def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ...]:
+    """Return the whole table."""
+    rehearsal = (_rehearsal(parts),) if parts.model.rehearsal else ()
+    return (
+        _postgres(parts),
+        _nats(parts),
+        *rehearsal,
+        *(_service(parts, service) for service in services),
+    )
+
+
+def _postgres(parts: Parts) -> Child:
+    async def command() -> Command:
+        # A password made just now is not the one an older cluster was made with.
+        lost = POSTGRES_ADMIN in parts.secrets.fresh and not parts.postgres_prepared
+        await parts.postgres.prepare(reset_password=lost)
+        parts.postgres_prepared = True
+        return parts.postgres.command()
+
+    return Child(
+        name="postgres",
+        command=command,
+        ready=parts.postgres.is_ready,
+        ready_within=timedelta(minutes=2),
+        stop_signal=parts.postgres.stop_signal,
+        stop_within=timedelta(seconds=15),
+    )
+
+
+def _nats(parts: Parts) -> Child:
+    async def command() -> Command:
+        await parts.nats.prepare()
+        return parts.nats.command()
+
+    return Child("nats", command, parts.nats.is_ready, stop_within=timedelta(seconds=5))
+
+
+def _rehearsal(parts: Parts) -> Child:
+    score = parts.settings.score
+    options = ("--score", str(score.absolute())) if score else ()
+
+    async def command() -> Command:
+        # The supervisor holds the listening socket: the address stays over restarts.
+        fd = parts.rehearsal_fd
+        argv = (*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options)
+        return Command(argv, fds=(fd,))
+
+    ready = _answers(lambda _: parts.rehearsal_url.removesuffix("/v1"), parts, "/livez")
+    return Child("rehearsal", command, ready, stop_within=timedelta(seconds=4))
+
+
+def _service(parts: Parts, service: Service) -> Child:
+    async def command() -> Command:
+        env = clean_environment(**_shared_settings(parts), **service.env(parts))
+        stdin = orjson.dumps(service.secrets(parts))
+        return Command((*PYTHON, service.module), env, stdin, death_signal=signal.SIGTERM)
+
+    return Child(
+        name=service.name,
+        command=command,
+        ready=_answers(service.endpoint, parts, "/readyz"),
+        ready_within=service.ready_within,
+        depends_on=service.depends_on,
+        stops_before=service.stops_before,
+        stop_within=service.stop_within,
+    )
+
+
+def _shared_settings(parts: Parts) -> dict[str, str]:
+    """Return what every service is told; a CHOIR_ variable of the caller goes through to all."""
+    passed = {name: value for name, value in os.environ.items() if name.startswith("CHOIR_")}
+    return passed | {
+        "CHOIR_HOME": str(parts.home.root),
+        "CHOIR_LOG_LEVEL": parts.settings.log_level,
+        "CHOIR_NATS_URL": parts.nats.url,
+        "CHOIR_SECRETS_FILE": "/dev/stdin",
+    }
+
+
+def _answers(
+    endpoint: Callable[[Parts], str], parts: Parts, path: str
+) -> Callable[[int], Awaitable[bool]]:
+    """Return a check that asks `path` for a 200."""
+
+    async def ready(_: int) -> bool:
+        try:
+            async with make_client(endpoint(parts), timeout_s=ASK_S) as client:
+                return (await client.get(path)).status_code == httpx2.codes.OK
+        except httpx2.HTTPError:
+            return False
+
+    return ready
+
+
+def _health_socket(name: str) -> Callable[[Parts], str]:
+    return lambda parts: f"{UNIX}{parts.home.sockets / f'{name}.sock'}"
+
+
+def _bus_secrets(parts: Parts) -> JsonObject:
+    return {"nats_token": parts.secrets.values[NATS_TOKEN]}
+
+
+def _memory_secrets(parts: Parts) -> JsonObject:
+    return {**_bus_secrets(parts), "postgres_password": parts.secrets.values[POSTGRES_ADMIN]}
+
+
+def _control_secrets(parts: Parts) -> JsonObject:
+    named: JsonObject = {**parts.secrets.values, **parts.model.secrets}
+    return {
+        **_memory_secrets(parts),
+        "operator_token": parts.secrets.values[OPERATOR_TOKEN],
+        "secrets": named,
+    }
+
+
+def _postgres_env(parts: Parts) -> dict[str, str]:
+    return {"CHOIR_POSTGRES_DSN": parts.postgres.dsn}
+
+
+def _control_env(parts: Parts) -> dict[str, str]:
+    rehearsal = {"CHOIR_REHEARSAL_URL": parts.rehearsal_url} if parts.model.rehearsal else {}
+    return {
+        **_postgres_env(parts),
+        **rehearsal,
+        "CHOIR_HTTP_PORT": str(parts.settings.http_port),
+        "CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket),
+        "CHOIR_DEFAULT_MODEL": parts.model.config.model_dump_json(),
+    }
+
+
+SERVICES = (
+    Service(
+        name="memory",
+        module="choir_memory",
+        depends_on=("postgres", "nats"),
+        endpoint=_health_socket("memory"),
+        env=_postgres_env,
+        secrets=_memory_secrets,
+    ),
+    Service(
+        name="browser",
+        module="choir_browser",
+        depends_on=("nats",),
+        endpoint=_health_socket("browser"),
+        env=lambda parts: {},
+        secrets=_bus_secrets,
+    ),
+    Service(
+        name="control",
+        module="choir_control",
+        depends_on=("postgres", "nats"),
+        endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
+        env=_control_env,
+        secrets=_control_secrets,
+        # Its sessions are archived into memory when they close.
+        stops_before=("memory", "browser"),
+        stop_within=timedelta(seconds=20),
+    ),
+    Service(
+        name="gateway",
+        module="choir_gateway",
+        depends_on=("nats",),
+        endpoint=lambda parts: f"{UNIX}{parts.home.gateway_socket}",
+        env=lambda parts: {"CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket)},
+        secrets=_bus_secrets,
+        stops_before=("control",),
+    ),
+)

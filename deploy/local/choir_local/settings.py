@@ -1,0 +1,50 @@
+"""What can be set about the embedded stack: the only reader of its environment.
+
+Read by choirctl and `__main__`; the services read their own settings, which `services` writes for them.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from choir_common.settings import ServiceSettings
+
+ModelSource = Literal["auto", "openrouter", "openai", "ollama", "rehearsal"]
+
+
+class LocalSettings(ServiceSettings):
+    """Settings of the embedded stack."""
+
+    # An empty variable means unset: CI systems and shells leave such behind.
+    model_config = SettingsConfigDict(env_ignore_empty=True, populate_by_name=True)
+
+    http_port: int = Field(default=9400, ge=0, le=65535)
+    """TCP port of control on loopback (CHOIR_HTTP_PORT); 0 takes a free one."""
+    nats_port: int = Field(default=0, ge=0, le=65535)
+    """TCP port of the embedded bus on loopback; 0 takes a free one, so that stacks do not meet."""
+    rehearsal_port: int = Field(default=0, ge=0, le=65535)
+    """TCP port of the rehearsal model on loopback; 0 takes a free one."""
+    score: Path | None = None
+    """A score for the rehearsal model (CHOIR_SCORE, --score); given one, it is the model."""
+    pg_bin: Path | None = None
+    """Directory with `postgres` and `initdb`; unset looks at the system, then the wheel."""
+    nats_bin: Path | None = None
+    """The nats-server program; unset takes the wheel's."""
+    model_source: ModelSource = "auto"
+    """Which provider serves the model `default`; auto takes the first that is configured."""
+    model: str = ""
+    """Name of the model at that provider; empty takes a sensible one."""
+    openrouter_api_key: SecretStr | None = Field(
+        default=None, validation_alias="OPENROUTER_API_KEY"
+    )
+    """A key of openrouter.ai; the secret `openrouter-key` in secrets.json does the same."""
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    """A key of OpenAI; the secret `openai-key` in secrets.json does the same."""
+    openai_base_url: str = Field(
+        default="https://api.openai.com/v1", validation_alias="OPENAI_BASE_URL"
+    )
+    """Address for the OpenAI key: any server that speaks OpenAI's API."""
+    ollama_host: str = Field(default="http://127.0.0.1:11434", validation_alias="OLLAMA_HOST")
+    """Where a local Ollama would listen; its own default."""

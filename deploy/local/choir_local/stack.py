@@ -1,0 +1,254 @@
+"""The embedded stack as a whole: up, down, and what runs.
+
+Called by choirctl and `__main__`; tests use `running_stack`. Makes the home and its secrets, chooses
+the model, and hands the table of `services` to the `supervisor`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import psutil
+
+from choir_common.errors import StartupError
+from choir_common.http.listen import bind_tcp
+from choir_local.home import Home
+from choir_local.model_choice import choose_model
+from choir_local.nats import EmbeddedNats
+from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
+from choir_local.services import SERVICES, Parts, Service, build_children
+from choir_local.settings import LocalSettings
+from choir_local.socket_paths import check_port_free, check_socket_path
+from choir_local.stack_lock import hold_home, is_held
+from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_make_secrets
+from choir_local.stack_state import ChildState, Phase, StackState, read_state, write_state
+from choir_local.supervisor import Supervisor
+
+LOOPBACK = "127.0.0.1"
+PREDECESSORS_WITHIN = timedelta(seconds=20)
+CLOCK_SLACK_S = 2.0
+LONGEST_AGENT_SOCKET = f"agents/{'a' * 41}/choir.sock"
+
+OnChange = Callable[[StackState], None]
+
+
+class Stack:
+    """One embedded stack in one home."""
+
+    def __init__(
+        self,
+        settings: LocalSettings,
+        on_change: OnChange | None = None,
+        services: Sequence[Service] = SERVICES,
+    ) -> None:
+        """`on_change` is called with the state whenever it changes."""
+        self.home = Home(settings.home.expanduser().absolute())
+        self._settings = settings
+        self._on_change = on_change
+        self._services = services
+        self._supervisor: Supervisor | None = None
+        self._stop_wanted = False
+        self.ready = asyncio.Event()
+        self.state = StackState(
+            phase="starting", pid=os.getpid(), started_at=_now(), home=str(self.home.root)
+        )
+
+    def stop(self) -> None:
+        """Ask all to stop; asked again, they are killed."""
+        self._stop_wanted = True
+        if self._supervisor is not None:
+            self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Start everything and keep it alive until `stop`.
+
+        Raises StartupError, with all that had started stopped again, if something does not start.
+        """
+        self.home.make()
+        with hold_home(self.home):
+            try:
+                await self._run_held()
+                self._set_phase("stopped")
+            except StartupError as error:
+                self._set_phase("failed", error.message)
+                raise
+            except OSError as error:
+                failure = StartupError(f"The stack in {self.home.root} cannot run: {error}.")
+                self._set_phase("failed", failure.message)
+                raise failure from error
+
+    async def _run_held(self) -> None:
+        # Both paths fail here, in a sentence, rather than in the middle of a start.
+        check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
+        await await_predecessors(read_state(self.home.state_file))
+        check_port_free(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT")
+        rehearsal = bind_tcp(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
+        with rehearsal:
+            parts = await self._make_parts(rehearsal)
+            if not parts.model.rehearsal:
+                rehearsal.close()
+            children = build_children(parts, self._services)
+            self._supervisor = Supervisor(children, self.home.logs, self._children_changed)
+            self._describe(parts)
+            if self._stop_wanted:
+                return
+            await self._supervisor.run(lambda: self._become_ready(parts))
+
+    async def _make_parts(self, rehearsal: socket.socket) -> Parts:
+        home, settings = self.home, self._settings
+        secrets = load_or_make_secrets(home.secrets_file)
+        rehearsal_url = f"http://{LOOPBACK}:{rehearsal.getsockname()[1]}/v1"
+        model = await choose_model(settings, secrets.values, rehearsal_url)
+        places = PostgresPlaces(
+            home.data / "postgres",
+            home.postgres_sockets,
+            home.logs / "postgres.log",
+            settings.pg_bin,
+        )
+        return Parts(
+            home=home,
+            settings=settings,
+            secrets=secrets,
+            postgres=EmbeddedPostgres(places, secrets.values[POSTGRES_ADMIN]),
+            nats=EmbeddedNats(
+                home.data / "nats",
+                home.logs / "nats.log",
+                secrets.values[NATS_TOKEN],
+                settings.nats_port,
+                settings.nats_bin,
+            ),
+            model=model,
+            rehearsal_url=rehearsal_url,
+            rehearsal_fd=rehearsal.fileno(),
+        )
+
+    def _become_ready(self, parts: Parts) -> None:
+        self._describe(parts)
+        self._set_phase("ready")
+        self.ready.set()
+
+    def _describe(self, parts: Parts) -> None:
+        """Say where things are; the bus has its address only once it has started."""
+        endpoints = {
+            "control": f"unix://{self.home.control_socket}",
+            "control_http": f"http://{LOOPBACK}:{self._settings.http_port}",
+            "gateway": f"unix://{self.home.gateway_socket}",
+            "postgres": parts.postgres.dsn,
+            "nats": parts.nats.url,
+            **({"rehearsal": parts.rehearsal_url} if parts.model.rehearsal else {}),
+        }
+        self._change(
+            self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.words})
+        )
+
+    def _children_changed(self, children: tuple[ChildState, ...]) -> None:
+        stopping = any(child.phase == "stopping" for child in children)
+        phase: Phase = "stopping" if stopping else self.state.phase
+        self._change(self.state.model_copy(update={"children": children, "phase": phase}))
+
+    def _set_phase(self, phase: Phase, error: str = "") -> None:
+        self._change(self.state.model_copy(update={"phase": phase, "error": error}))
+
+    def _change(self, state: StackState) -> None:
+        self.state = state
+        write_state(self.home.state_file, state)
+        if self._on_change is not None:
+            self._on_change(state)
+
+
+async def run_until_signal(stack: Stack) -> None:
+    """Run `stack` until SIGINT or SIGTERM; a second one kills what still runs.
+
+    Raises StartupError as `Stack.run` does.
+    """
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, stack.stop)
+    try:
+        await stack.run()
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.asynccontextmanager
+async def running_stack(
+    settings: LocalSettings,
+    on_change: OnChange | None = None,
+    services: Sequence[Service] = SERVICES,
+) -> AsyncIterator[Stack]:
+    """Run a stack while the block runs; the block begins when all is ready.
+
+    Raises StartupError as `Stack.run` does.
+    """
+    stack = Stack(settings, on_change, services)
+    running = asyncio.create_task(stack.run())
+    waiting = asyncio.create_task(stack.ready.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+            raise StartupError("The stack was stopped before it was ready.")
+        yield stack
+    finally:
+        waiting.cancel()
+        stack.stop()
+        await running
+
+
+async def stop_stack(home: Home, within: timedelta = timedelta(seconds=60)) -> bool:
+    """Stop the stack that runs in `home`; False if none runs.
+
+    Raises StartupError if it does not stop in time.
+    """
+    if not is_held(home):
+        return False
+    state = read_state(home.state_file)
+    pid = state.pid if state else int(home.lock_file.read_text() or 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + within.total_seconds()
+    while is_held(home):
+        if time.monotonic() > deadline:
+            raise StartupError(
+                f"Choir in {home.root} (process {pid}) did not stop within "
+                f"{within.total_seconds():g} s. What it is doing stands in {home.logs}."
+            )
+        await asyncio.sleep(0.02)
+    return True
+
+
+async def await_predecessors(state: StackState | None) -> None:
+    """Wait until the children of a killed stack are gone: the kernel told them to stop, too.
+
+    Kills those that do not obey.
+    """
+    children = [child for child in state.children if child.pid is not None] if state else []
+    left = [process for child in children for process in _alive(child)]
+    _, stubborn = await asyncio.to_thread(
+        psutil.wait_procs, left, PREDECESSORS_WITHIN.total_seconds()
+    )
+    for process in stubborn:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _alive(child: ChildState) -> list[psutil.Process]:
+    """Return the child's process, unless its pid belongs to another one by now."""
+    try:
+        process = psutil.Process(child.pid)
+        # psutil reckons from the boot time, which clock corrections move a little.
+        same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
+        return [process] if same else []
+    except psutil.Error:
+        return []
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

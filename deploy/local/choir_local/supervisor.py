@@ -1,0 +1,243 @@
+"""Start children in order, keep them alive, stop them in reverse order.
+
+Called by `stack` with a table of `Child`; knows nothing of what the children are. A child that dies
+is started again, by itself: those that depend on it live on and reconnect. If one does not start the
+first time, all are stopped and the reason is raised.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from choir_common.errors import StartupError
+from choir_local.launch import Command, launch
+from choir_local.running import Ready, await_ready, end
+from choir_local.stack_state import ChildState, Phase
+
+FIRST_PAUSE_S = 0.1
+MOST_PAUSE_S = 5.0
+STABLE_S = 3.0  # a life shorter than this lengthens the pause before the next
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A line of the table."""
+
+    name: str
+    command: Callable[[], Awaitable[Command]]
+    """Asked before every start, so it may prepare what the child needs.
+    Raises StartupError if the child cannot be started now."""
+    ready: Ready
+    ready_within: timedelta = timedelta(seconds=30)
+    depends_on: tuple[str, ...] = ()
+    """Children that must have been ready once before this one starts; they stop after it."""
+    stops_before: tuple[str, ...] = ()
+    """Children that also stop only after this one."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_within: timedelta = timedelta(seconds=10)
+
+
+class Supervisor:
+    """Keeps a table of children alive until told to stop."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        logs: Path,
+        report: Callable[[tuple[ChildState, ...]], None],
+    ) -> None:
+        """`report` is called with all states whenever one changes."""
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._failure: StartupError | None = None
+        self._report = report
+        self._keepers = {child.name: _Keeper(child, logs, self) for child in children}
+
+    def stop(self) -> None:
+        """Ask all to stop; asked again, kill them."""
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Run the table until `stop`; `on_ready` is called once, when all are ready.
+
+        Raises StartupError if a child does not start the first time.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for keeper in self._keepers.values():
+                tasks.create_task(keeper.keep())
+            for keeper in self._keepers.values():
+                await self.unless_stopped(keeper.was_ready.wait())
+            if not self._stop.is_set():
+                on_ready()
+        if self._failure is not None:
+            raise self._failure
+
+    def changed(self) -> None:
+        """Report the states; called by a keeper whose state changed."""
+        self._report(tuple(keeper.state for keeper in self._keepers.values()))
+
+    def fail(self, error: StartupError) -> None:
+        """Stop all because of `error`; the first error is the one that is raised."""
+        self._failure = self._failure or error
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Tell whether all are to stop."""
+        return self._stop.is_set()
+
+    @property
+    def hurry(self) -> asyncio.Event:
+        """Set when there is no time for a clean stop."""
+        return self._hurry
+
+    async def unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
+        """Return what `work` gives, or None if the stop comes first."""
+        return await _first(work, self._stop)
+
+    async def dependencies_ready(self, child: Child) -> None:
+        """Wait until all that `child` depends on were ready once, or the stop comes."""
+        for name in child.depends_on:
+            await self.unless_stopped(self._keepers[name].was_ready.wait())
+
+    async def dependents_stopped(self, child: Child) -> None:
+        """Wait until all that depend on `child` have ended."""
+        for keeper in self._keepers.values():
+            if child.name in (*keeper.child.depends_on, *keeper.child.stops_before):
+                await keeper.ended.wait()
+
+
+class _Keeper:
+    """Keeps one child alive."""
+
+    def __init__(self, child: Child, logs: Path, supervisor: Supervisor) -> None:
+        self.child = child
+        self.was_ready = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._log = logs / f"{child.name}.log"
+        self._supervisor = supervisor
+        self._pause_s = 0.0
+        self.state = ChildState(name=child.name, since=_now(), log=str(self._log))
+
+    async def keep(self) -> None:
+        """Start the child, again and again, until the supervisor stops."""
+        try:
+            await self._supervisor.dependencies_ready(self.child)
+            while not self._supervisor.stopping:
+                await self._live_once()
+                if not self._supervisor.stopping:
+                    self._count_restart()
+                    await self._supervisor.unless_stopped(asyncio.sleep(self._pause_s))
+            self._set("stopped", note="", pid=None)
+        finally:
+            self.ended.set()
+
+    async def _live_once(self) -> None:
+        """Start the child and stay until it has ended."""
+        self._set("starting")
+        try:
+            command = await self._supervisor.unless_stopped(_as_coroutine(self.child.command()))
+            if command is None:
+                return
+            process = await launch(command, self._log)
+        except (StartupError, OSError) as error:
+            self._not_started(error)
+            return
+        try:
+            self._set("starting", pid=process.pid, born=_born(process.pid))
+            await self._serve(process)
+        finally:
+            await self._end(process)
+
+    async def _serve(self, process: Process) -> None:
+        """Wait until the child is ready, then until it ends or all shall stop."""
+        child, supervisor = self.child, self._supervisor
+        try:
+            await supervisor.unless_stopped(
+                await_ready(child.name, process, child.ready, child.ready_within, self._log)
+            )
+        except StartupError as error:
+            self._not_started(error)
+            return
+        if supervisor.stopping:
+            return
+        started = asyncio.get_running_loop().time()
+        self._set("ready", note="")
+        self.was_ready.set()
+        await supervisor.unless_stopped(process.wait())
+        if asyncio.get_running_loop().time() - started > STABLE_S:
+            self._pause_s = 0.0
+
+    def _not_started(self, error: StartupError | OSError) -> None:
+        """Give up if it is the first start; else it is tried again."""
+        if not self.was_ready.is_set():
+            reason = error if isinstance(error, StartupError) else StartupError(str(error))
+            self._supervisor.fail(reason)
+        self._set("failed", note=str(error))
+
+    async def _end(self, process: Process) -> None:
+        """Stop what still runs, after all that depend on it, and leave nothing of its group."""
+        if self._supervisor.stopping and process.returncode is None:
+            self._set("stopping")
+            await self._supervisor.dependents_stopped(self.child)
+        stopping = end(process, self.child.stop_signal, self.child.stop_within)
+        await _first(stopping, self._supervisor.hurry)
+        if process.returncode is None:
+            process.kill()
+        code = await process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        self.state = self.state.model_copy(update={"last_exit": code, "pid": None, "born": None})
+
+    def _count_restart(self) -> None:
+        note = self.state.note or f"ended with code {self.state.last_exit}"
+        self.state = self.state.model_copy(update={"restarts": self.state.restarts + 1})
+        self._set("restarting", note=note)
+        # Short for a child that was killed; longer and longer for one that keeps breaking.
+        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MOST_PAUSE_S)
+
+    def _set(self, phase: Phase, **more: str | float | None) -> None:
+        changes = {"phase": phase, "since": _now(), **more}
+        self.state = self.state.model_copy(update=changes)
+        self._supervisor.changed()
+
+
+async def _first(work: Coroutine[object, object, T], event: asyncio.Event) -> T | None:
+    """Return what `work` gives, or None if `event` is set first; `work` is then cancelled."""
+    task = asyncio.ensure_future(work)
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        for each in (task, waiter):
+            each.cancel()
+        await asyncio.gather(task, waiter, return_exceptions=True)
+
+
+async def _as_coroutine(work: Awaitable[T]) -> T:
+    return await work
+
+
+def _born(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
