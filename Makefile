@@ -1,0 +1,42 @@
+# Choir: `make run` starts it, `make test` proves it. Everything lives in .venv; nothing is installed elsewhere.
+BIN := .venv/bin
+STAMP := .venv/.installed
+MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
+PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
+.DEFAULT_GOAL := help
+.PHONY: help install run up down test check bench clean
+
+help: ## show this
+	@echo 'Choir. Needs Python >= 3.11, git and make.'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with everything in it; the others do this by themselves
+
+$(STAMP): $(MANIFESTS) scripts/install
+	@scripts/install
+	@touch $@
+
+run: install ## start Choir here, and chat; Ctrl-C stops all of it (ARGS: choirctl up --help)
+	@$(BIN)/choirctl up $(ARGS)
+
+up: install ## start Choir in the background
+	@$(BIN)/choirctl up --detach $(ARGS)
+
+down: install ## stop the Choir in the background
+	@$(BIN)/choirctl down
+
+test: install ## run all tests, against real Postgres and NATS (ARGS: pytest --help)
+	@$(BIN)/pytest $(ARGS)
+
+check: install ## format, lint, types, imports, shape: what CI runs first
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy $(PACKAGES)
+	@$(BIN)/lint-imports
+	@$(BIN)/python tests/shape_check.py
+
+bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+clean: ## remove what was installed and cached; never Choir's state
+	@rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
