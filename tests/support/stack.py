@@ -57,12 +57,12 @@ class Stack:
     @property
     def dsn(self) -> str:
         """Return the embedded Postgres' address, without the password."""
-        return f"postgresql://choir@/choir?host={self.home}/data/postgres-socket"
+        return str(self.children()["endpoints"]["postgres"])
 
     @property
     def rehearsal_url(self) -> str:
         """Return where the rehearsal model listens."""
-        return str(self.children()["rehearsal_url"])
+        return str(self.children()["endpoints"]["rehearsal"])
 
     def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
         """Run choirctl against this stack; return what it printed on standard output."""

@@ -19,12 +19,12 @@ class _Progress:
         self._told: dict[str, tuple[str, int]] = {}
 
     def show(self, state: StackState) -> None:
-        for child in state.children:
+        for name, child in state.children.items():
             now = (child.phase, child.restarts)
-            if self._told.get(child.name) != now and child.phase != "waiting":
-                self._told[child.name] = now
+            if self._told.get(name) != now and child.phase != "waiting":
+                self._told[name] = now
                 note = f": {child.note}" if child.note else ""
-                sys.stderr.write(f"{child.name} {child.phase}{note}\n")
+                sys.stderr.write(f"{name} {child.phase}{note}\n")
         if self._told.get("") != (state.phase, 0):
             self._told[""] = (state.phase, 0)
             sys.stderr.write(f"stack {state.phase}; model: {state.model}\n")

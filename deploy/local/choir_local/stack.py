@@ -55,7 +55,10 @@ class Stack:
         self._stop_wanted = False
         self.ready = asyncio.Event()
         self.state = StackState(
-            phase="starting", pid=os.getpid(), started_at=_now(), home=str(self.home.root)
+            phase="starting",
+            supervisor_pid=os.getpid(),
+            started_at=_now(),
+            home=str(self.home.root),
         )
 
     def stop(self) -> None:
@@ -140,14 +143,18 @@ class Stack:
             "gateway": f"unix://{self.home.gateway_socket}",
             "postgres": parts.postgres.dsn,
             "nats": parts.nats.url,
-            **({"rehearsal": parts.rehearsal_url} if parts.model.rehearsal else {}),
+            **(
+                {"rehearsal": parts.rehearsal_url.removesuffix("/v1")}
+                if parts.model.rehearsal
+                else {}
+            ),
         }
         self._change(
             self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.words})
         )
 
-    def _children_changed(self, children: tuple[ChildState, ...]) -> None:
-        stopping = any(child.phase == "stopping" for child in children)
+    def _children_changed(self, children: dict[str, ChildState]) -> None:
+        stopping = any(child.phase == "stopping" for child in children.values())
         phase: Phase = "stopping" if stopping else self.state.phase
         self._change(self.state.model_copy(update={"children": children, "phase": phase}))
 
@@ -210,7 +217,7 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=60)) -> b
     if not is_held(home):
         return False
     state = read_state(home.state_file)
-    pid = state.pid if state else int(home.lock_file.read_text() or 0)
+    pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + within.total_seconds()
@@ -229,7 +236,7 @@ async def await_predecessors(state: StackState | None) -> None:
 
     Kills those that do not obey.
     """
-    children = [child for child in state.children if child.pid is not None] if state else []
+    children = [c for c in state.children.values() if c.pid is not None] if state else []
     left = [process for child in children for process in _alive(child)]
     _, stubborn = await asyncio.to_thread(
         psutil.wait_procs, left, PREDECESSORS_WITHIN.total_seconds()

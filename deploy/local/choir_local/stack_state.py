@@ -14,7 +14,6 @@ Phase = Literal["waiting", "starting", "ready", "restarting", "stopping", "stopp
 class ChildState(Wire):
     """One child as it is now."""
 
-    name: str
     phase: Phase = "waiting"
     pid: int | None = None
     born: float | None = None
@@ -34,8 +33,8 @@ class StackState(Wire):
 
     version: Literal[1] = 1
     phase: Phase
-    pid: int
-    """The supervisor; it runs as long as `run/stack.lock` is locked."""
+    supervisor_pid: int
+    """It runs as long as `run/stack.lock` is locked."""
     started_at: Moment
     home: str
     error: str = ""
@@ -44,11 +43,8 @@ class StackState(Wire):
     """Address of control, gateway, nats, postgres, rehearsal: no secrets."""
     model: str = ""
     """Which model answers, in words."""
-    children: tuple[ChildState, ...] = Field(default=(), strict=False)
-
-    def child(self, name: str) -> ChildState | None:
-        """Return one child by name."""
-        return next((child for child in self.children if child.name == name), None)
+    children: dict[str, ChildState] = Field(default_factory=dict)
+    """By name, in the order they are started in."""
 
 
 def write_state(path: Path, state: StackState) -> None:

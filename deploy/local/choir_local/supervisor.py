@@ -55,7 +55,7 @@ class Supervisor:
         self,
         children: Sequence[Child],
         logs: Path,
-        report: Callable[[tuple[ChildState, ...]], None],
+        report: Callable[[dict[str, ChildState]], None],
     ) -> None:
         """`report` is called with all states whenever one changes."""
         self._stop = asyncio.Event()
@@ -85,7 +85,7 @@ class Supervisor:
 
     def changed(self) -> None:
         """Report the states; called by a keeper whose state changed."""
-        self._report(tuple(keeper.state for keeper in self._keepers.values()))
+        self._report({name: keeper.state for name, keeper in self._keepers.items()})
 
     def fail(self, error: StartupError) -> None:
         """Stop all because of `error`; the first error is the one that is raised."""
@@ -128,7 +128,7 @@ class _Keeper:
         self._log = logs / f"{child.name}.log"
         self._supervisor = supervisor
         self._pause_s = 0.0
-        self.state = ChildState(name=child.name, since=_now(), log=str(self._log))
+        self.state = ChildState(since=_now(), log=str(self._log))
 
     async def keep(self) -> None:
         """Start the child, again and again, until the supervisor stops."""

@@ -97,6 +97,7 @@ class RehearsalModel:
         self._greeting = load_greeting()
         self._counts = Counts()
         self._served = ServedFaults()
+        self._last_request = orjson.Fragment(b"null")
 
     async def complete(self, request: Request) -> Response:
         """Answer one chat request (POST /v1/chat/completions)."""
@@ -109,6 +110,7 @@ class RehearsalModel:
             asked = ChatRequest.model_validate_json(body)
         except ValidationError as error:
             return _error(400, _faults_text(error))
+        self._last_request = orjson.Fragment(body)
         if not asked.messages:
             return _error(400, "messages: at least one message is needed")
         answer = choose(read_turn(asked), self._score, self._greeting)
@@ -151,8 +153,8 @@ class RehearsalModel:
         return _json({"object": "list", "data": data})
 
     async def tell_counts(self, _: Request) -> Response:
-        """Return the counters (GET /v1/stats)."""
-        return _json(asdict(self._counts))
+        """Return the counters and the newest chat request as it came (GET /v1/stats)."""
+        return _json({**asdict(self._counts), "last_request": self._last_request})
 
     async def tell_life(self, _: Request) -> Response:
         """Say that the process runs (GET /livez)."""
