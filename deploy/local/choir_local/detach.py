@@ -1,0 +1,90 @@
+"""Start the embedded stack in the background. Called by `choirctl up --detach`.
+
+The stack is `python -m choir_local` in a session of its own; what it is doing stands in run/stack.json.
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import StartupError
+
+from choir_local.home import Home
+from choir_local.launch import open_log
+from choir_local.log_tail import tail
+from choir_local.settings import LocalSettings
+from choir_local.stack import OnChange
+from choir_local.stack_state import StackState, read_state
+
+READY_WITHIN = timedelta(minutes=3)  # initdb on a slow disk, and every service's first import
+POLL_S = 0.05
+
+
+async def start_detached(
+    settings: LocalSettings,
+    on_change: OnChange | None = None,
+    within: timedelta = READY_WITHIN,
+) -> StackState:
+    """Start a stack that outlives this process; return its state once all is ready.
+
+    Raises StartupError with the reason if it does not start; nothing is left running then.
+    """
+    home = Home(settings.home.expanduser().absolute())
+    home.make()
+    log = home.logs / "stack.log"
+    process = _spawn(home, settings, log)
+    deadline = time.monotonic() + within.total_seconds()
+    shown: StackState | None = None
+    try:
+        while time.monotonic() < deadline:
+            state = _state_of(home, process.pid)
+            if state is not None and state != shown:
+                shown = state
+                if on_change is not None:
+                    on_change(state)
+            if state is not None and state.phase == "ready":
+                return state
+            if process.poll() is not None:
+                reason = state.error if state and state.error else tail(log)
+                raise StartupError(reason or f"The stack ended at once; see {log}.")
+            await asyncio.sleep(POLL_S)
+        raise StartupError(
+            f"The stack was not ready within {within.total_seconds():g} s. See {home.logs}."
+        )
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await asyncio.to_thread(process.wait)
+        raise
+
+
+def _spawn(home: Home, settings: LocalSettings, log: Path) -> subprocess.Popen[bytes]:
+    chosen = {"CHOIR_HOME": str(home.root)}
+    if settings.score is not None:
+        chosen["CHOIR_SCORE"] = str(settings.score.absolute())
+    environment: Mapping[str, str] = {**os.environ, **chosen}
+    log_fd = open_log(log)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "choir_local"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/",
+        )
+    finally:
+        os.close(log_fd)
+
+
+def _state_of(home: Home, pid: int) -> StackState | None:
+    """Return the state that the process `pid` wrote, not an earlier one's."""
+    state = read_state(home.state_file)
+    return state if state is not None and state.supervisor_pid == pid else None
