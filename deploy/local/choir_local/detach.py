@@ -14,7 +14,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
-
 from choir_local.home import Home
 from choir_local.launch import open_log
 from choir_local.log_tail import tail
@@ -72,7 +71,7 @@ def _spawn(home: Home, settings: LocalSettings, log: Path) -> subprocess.Popen[b
     log_fd = open_log(log)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "choir_local"],
+            [sys.executable, "-P", "-m", "choir_local"],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log_fd,

@@ -26,7 +26,7 @@ from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN
 from choir_local.supervisor import Child
 
 ASK_S = 2.0
-PYTHON = (sys.executable, "-m")
+PYTHON = (sys.executable, "-P", "-m")  # -P: the directory we were started in holds no modules
 
 
 @dataclass(slots=True)

@@ -1,0 +1,88 @@
+"""The embedded bus against the real nats-server."""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import nats
+import psutil
+import pytest
+
+from choir_common.errors import StartupError
+from choir_local.nats import EmbeddedNats
+
+TOKEN = 'a "token" of {sorts}'
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Make a directory."""
+    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+async def server(root: Path) -> AsyncIterator[EmbeddedNats]:
+    """Start a server on a free port."""
+    server = EmbeddedNats(root / "nats", root / "nats.log", TOKEN)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def test_it_carries_messages_for_whoever_has_the_token(server: EmbeddedNats) -> None:
+    client = await nats.connect(server.url, token=TOKEN)
+    inbox = await client.subscribe("hello")
+    await client.publish("hello", b"there")
+    assert (await inbox.next_msg(5)).data == b"there"
+    await client.close()
+
+
+async def test_it_refuses_whoever_has_not(server: EmbeddedNats) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    writer.write(b'CONNECT {"auth_token": "wrong", "verbose": false}\r\nPING\r\n')
+    async with asyncio.timeout(10):
+        said = await reader.read()  # to the end: the server hangs up
+    writer.close()
+    await writer.wait_closed()
+    assert b"Authorization Violation" in said
+
+
+async def test_it_listens_on_loopback_only_and_hides_its_token(
+    server: EmbeddedNats, root: Path
+) -> None:
+    assert server.pid is not None
+    process = psutil.Process(server.pid)
+    listening = [c.laddr.ip for c in process.net_connections("tcp") if c.status == "LISTEN"]
+    assert set(listening) == {"127.0.0.1"}
+    assert (root / "nats" / "nats.conf").stat().st_mode & 0o777 == 0o600
+    assert not any(TOKEN in part for part in process.cmdline())
+
+
+async def test_it_comes_back_at_the_same_address_after_a_kill(server: EmbeddedNats) -> None:
+    url = server.url
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    assert await server.wait() == -signal.SIGKILL
+    await server.start()
+    assert server.url == url
+
+
+async def test_a_port_that_is_taken_is_named_with_its_setting(
+    server: EmbeddedNats, root: Path
+) -> None:
+    port = int(server.url.rpartition(":")[2])
+    other = EmbeddedNats(root / "other", root / "other.log", TOKEN, port)
+    with pytest.raises(StartupError, match=rf"{port}.*CHOIR_NATS_PORT"):
+        await other.start()
+
+
+async def test_a_program_that_is_not_there_is_named_with_its_setting(root: Path) -> None:
+    server = EmbeddedNats(root / "nats", root / "log", TOKEN, program=root / "none")
+    with pytest.raises(StartupError, match="CHOIR_NATS_BIN"):
+        await server.start()
