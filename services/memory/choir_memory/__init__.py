@@ -1,1 +1,19 @@
-"""The memory service of Choir: per-agent knowledge, embeddings, hybrid search."""
+"""Choir's memory: what an agent knows and lived through, stored for good and found again (spec 11).
+
+Owns one Postgres schema and role per agent (`choir_<agent_id>`), their documents, vectors and search,
+and the queue that gives documents their vectors. Never decides who may act, never talks to an agent
+(control asks on its behalf), and never waits for an embedding before it acknowledges a write.
+
+    __main__
+    app                   builds all, opens in order, closes in reverse
+    endpoints | health    the two doors: the bus, and /livez and /readyz
+    knowledge | search    write documents by key | find documents by several arms
+    embedding             vectors: the durable queue, the embedders, the guard around them
+    schema                schemas and roles per agent; run SQL as one of them
+    words                 tokens and passages, pure
+    settings              the only reader of the environment
+
+`migrations` holds SQL files only.
+"""
+
+VERSION = "0.1.0"

@@ -1,0 +1,65 @@
+"""Start the memory service: `python -m choir_memory`.
+
+Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT, 1 with one paragraph on
+standard error when it cannot start.
+"""
+
+import socket
+import sys
+
+import uvloop
+
+from choir_common.errors import StartupError
+from choir_common.http.listen import bind_tcp, bind_unix, stop_on_signals
+from choir_common.telemetry import Redactor, configure_logging
+from choir_memory.app import MemoryService
+from choir_memory.settings import MemorySecrets, MemorySettings
+
+
+def main() -> int:
+    """Run until told to stop; return the exit code."""
+    try:
+        settings = MemorySettings.load()
+        secrets = settings.read_secrets(MemorySecrets)
+        _configure_logging(settings, secrets)
+        service = MemoryService(settings, secrets)
+        uvloop.run(_serve(service, _listen(settings)))
+    except StartupError as error:
+        print(error.message, file=sys.stderr)  # noqa: T201 - a person reads this
+        return error.exit_code
+    return 0
+
+
+async def _serve(service: MemoryService, listener: socket.socket) -> None:
+    try:
+        await service.run([listener], stop_on_signals())
+    except ExceptionGroup as group:
+        # the task group wraps what stopped it; a start-up error is for a person and stands alone
+        found = group.subgroup(StartupError)
+        if found is None:
+            raise
+        raise _innermost(found) from None
+
+
+def _innermost(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _configure_logging(settings: MemorySettings, secrets: MemorySecrets) -> None:
+    redactor = Redactor()
+    known = (secrets.postgres_password, secrets.nats_token, secrets.embedding_key)
+    redactor.learn(secret.get_secret_value() for secret in known if secret is not None)
+    configure_logging("choir-memory", settings.log_level, redactor)
+
+
+def _listen(settings: MemorySettings) -> socket.socket:
+    if settings.memory_http is None:
+        return bind_unix(settings.health_socket)
+    host, _, port = settings.memory_http.rpartition(":")
+    return bind_tcp(host.strip("[]"), int(port), "CHOIR_MEMORY_HTTP")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

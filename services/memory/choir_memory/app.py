@@ -1,0 +1,110 @@
+"""Build every part of the memory service, open them in order, close them in reverse.
+
+Called by `__main__`. The health door opens first, so that a service still waiting for Postgres or NATS
+can say so.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import structlog
+from pydantic import SecretStr
+
+from choir_common.bus.client import Bus
+from choir_common.clock import SystemClock
+from choir_common.http.listen import serve
+from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.postgres.pool import Database
+from choir_memory import VERSION
+from choir_memory.embedding.guard import EmbedderGuard
+from choir_memory.embedding.offline import OfflineEmbedder
+from choir_memory.embedding.port import Embedder
+from choir_memory.embedding.provider import ProviderEmbedder
+from choir_memory.embedding.queue import EmbeddingQueue, Pace
+from choir_memory.endpoints import Endpoints
+from choir_memory.health import Health
+from choir_memory.knowledge.upsert import Knowledge
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import SpaceStore
+from choir_memory.search.recall import Recall
+from choir_memory.settings import MemorySecrets, MemorySettings
+
+log = structlog.get_logger("choir.memory")
+
+SERVICE = "choir-memory"
+
+
+class MemoryService:
+    """The whole service, built but closed; `run` opens it."""
+
+    def __init__(self, settings: MemorySettings, secrets: MemorySecrets) -> None:
+        self._database = Database(
+            settings.postgres_dsn,
+            _shown(secrets.postgres_password),
+            size=settings.postgres_connections,
+            application=SERVICE,
+        )
+        self._bus = Bus(settings.nats_url, _shown(secrets.nats_token), SERVICE)
+        self._embedder = make_embedder(settings, secrets)
+        deadline_s = settings.query_embedding_deadline_s
+        self._guard = EmbedderGuard(self._embedder, SystemClock(), deadline_s)
+        self._queue = EmbeddingQueue(self._database, self._guard, _pace(settings))
+        self._spaces = Spaces(SpaceStore(self._database), settings.model, settings.dimensions)
+        self._endpoints = Endpoints(
+            self._spaces,
+            Knowledge(self._database, self._spaces, self._queue.announce),
+            Recall(self._database, self._spaces, self._guard),
+            self._queue,
+            self._guard,
+        )
+        self._health = Health(self._database, self._bus, self._guard)
+
+    async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; raises StartupError (in a group) when it cannot start."""
+        http = make_service_app(SERVICE, VERSION, Readiness(self._health.check))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(serve(http, sockets, stop))
+            work = tasks.create_task(self._work())
+            await stop.wait()
+            work.cancel()
+
+    async def _work(self) -> None:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._embedder.close)
+            await stack.enter_async_context(self._database)
+            await self._spaces.open()
+            await stack.enter_async_context(self._bus)
+            await stack.enter_async_context(
+                self._bus.serve(SERVICE, VERSION, *self._endpoints.table())
+            )
+            self._health.serving = True
+            log.info("memory serves", model=self._guard.name)
+            await self._queue.run()
+
+
+def make_embedder(settings: MemorySettings, secrets: MemorySecrets) -> Embedder:
+    """Return the configured provider's embedder, else the offline one."""
+    if settings.embedding_endpoint is None:
+        return OfflineEmbedder(settings.model, settings.dimensions)
+    return ProviderEmbedder(
+        settings.embedding_endpoint,
+        _shown(secrets.embedding_key),
+        settings.model,
+        settings.dimensions,
+        settings.embedding_timeout_s,
+    )
+
+
+def _pace(settings: MemorySettings) -> Pace:
+    return Pace(
+        tick_s=settings.embedding_tick_s,
+        poll_s=settings.embedding_poll_s,
+        retry_s=settings.embedding_retry_s,
+        sweep_s=settings.embedding_sweep_s,
+    )
+
+
+def _shown(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

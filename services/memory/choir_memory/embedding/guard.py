@@ -1,0 +1,86 @@
+"""Stand between Choir and its embedder: know what troubles it, and let no search wait for that.
+
+Called by `search.recall` (query vectors, under a deadline and a circuit breaker) and by `queue`
+(documents, which may wait); `health` and `endpoints` ask for the trouble.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from choir_common.clock import Clock
+from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
+from choir_memory.embedding.port import Embedder, Vector
+
+FAILURES_TO_OPEN = 3
+OPEN_S = 5.0
+"""Seconds searches do not even try; then one may, and the rest wait for its fate."""
+CACHED_QUERIES = 256
+MAX_QUERY_CHARS = 2_000
+"""A longer query is a pasted document, and its beginning says what it is about."""
+
+
+class EmbedderGuard:
+    """An embedder with a memory of its failures."""
+
+    def __init__(self, embedder: Embedder, clock: Clock, query_deadline_s: float) -> None:
+        self._embedder = embedder
+        self._clock = clock
+        self._query_deadline_s = query_deadline_s
+        self._failures = 0
+        self._closed_again_at = 0.0
+        self._cache: OrderedDict[str, Vector] = OrderedDict()
+        self.trouble: str | None = None
+        """Why vectors cannot be had right now, or None."""
+
+    @property
+    def name(self) -> str:
+        """Return the model's name."""
+        return self._embedder.name
+
+    @property
+    def dimensions(self) -> int:
+        """Return the length of its vectors."""
+        return self._embedder.dimensions
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query; raises a ChoirError within the query deadline."""
+        text = text[:MAX_QUERY_CHARS]
+        if (known := self._cache.get(text)) is not None:
+            self._cache.move_to_end(text)
+            return known
+        if self._failures >= FAILURES_TO_OPEN:
+            now = self._clock.monotonic()
+            if now < self._closed_again_at:
+                raise Unavailable(self.trouble)
+            self._closed_again_at = now + OPEN_S
+        try:
+            async with asyncio.timeout(self._query_deadline_s):
+                vector = (await self.embed_documents([text]))[0]
+        except TimeoutError as error:
+            late = DeadlineExceeded("The embedding model did not answer in time.")
+            self._failed(late)
+            raise late from error
+        self._cache[text] = vector
+        if len(self._cache) > CACHED_QUERIES:
+            self._cache.popitem(last=False)
+        return vector
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        """Return the vectors of documents; raises what the embedder raises."""
+        try:
+            vectors = await self._embedder.embed(texts)
+        except BadInput:
+            raise  # the text's fault, not the embedder's
+        except ChoirError as error:
+            self._failed(error)
+            raise
+        self._failures = 0
+        self.trouble = None
+        return vectors
+
+    def _failed(self, error: ChoirError) -> None:
+        self._failures += 1
+        self.trouble = error.message
+        if self._failures == FAILURES_TO_OPEN:
+            self._closed_again_at = self._clock.monotonic() + OPEN_S

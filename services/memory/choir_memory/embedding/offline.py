@@ -1,0 +1,90 @@
+"""The embedder that needs no network: a small model from a wheel, in one worker thread.
+
+Built by `app` when no provider is configured; next is `offline_model`, loaded at the first text.
+"""
+
+import asyncio
+import importlib
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import structlog
+
+from choir_common.errors import Unavailable
+from choir_memory.embedding.port import Vector
+
+log = structlog.get_logger("choir.memory.offline")
+
+MAX_ROWS = 8
+"""Texts per run: larger ones are no faster and take hundreds of megabytes."""
+MAX_RUN_TOKENS = 512
+"""Tokens per run, padding included: bounds memory, and how long a query waits behind documents."""
+
+
+class _Model(Protocol):
+    def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def run(self, encoded: Sequence[list[int]]) -> list[list[float]]: ...
+
+    def release_memory(self) -> None: ...
+
+
+class OfflineEmbedder:
+    """all-MiniLM-L6-v2 on one thread, off the event loop."""
+
+    def __init__(self, name: str, dimensions: int) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
+        self._model: _Model | None = None
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return a unit vector per text; raises Unavailable when the model cannot be loaded."""
+        loop = asyncio.get_running_loop()
+        model, encoded = await loop.run_in_executor(self._thread, self._encode, texts)
+        vectors: dict[int, Vector] = {}
+        # one job per run: a query that comes meanwhile takes the next turn of the thread
+        for group in groups([len(ids) for ids in encoded]):
+            chosen = [encoded[at] for at in group]
+            made = await loop.run_in_executor(self._thread, model.run, chosen)
+            vectors.update(zip(group, made, strict=True))
+        if len(texts) > 1:
+            await loop.run_in_executor(self._thread, model.release_memory)
+        return [vectors[at] for at in range(len(texts))]
+
+    async def close(self) -> None:
+        """Stop the thread; the run under way ends first."""
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+
+    def _encode(self, texts: Sequence[str]) -> tuple[_Model, list[list[int]]]:
+        model = self._model or self._load()
+        return model, model.encode(texts)
+
+    def _load(self) -> _Model:
+        try:
+            # the one lazy import of the heavy module: see its docstring
+            module = importlib.import_module("choir_memory.embedding.offline_model")
+            model: _Model = module.OfflineModel()
+        except (ImportError, OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise Unavailable(
+                f"The offline embedding model cannot be loaded ({error}). Install choir-memory "
+                "again, or configure a provider in CHOIR_EMBEDDING_ENDPOINT."
+            ) from error
+        self._model = model
+        log.info("offline model loaded", model=self.name)
+        return model
+
+
+def groups(lengths: Sequence[int]) -> list[list[int]]:
+    """Return the indexes of texts to run together, short with short, within both limits."""
+    made: list[list[int]] = []
+    for at in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        # sorted by length: the newest member is the widest, and all are padded to it
+        fits = made and len(made[-1]) < MAX_ROWS
+        if fits and (len(made[-1]) + 1) * lengths[at] <= MAX_RUN_TOKENS:
+            made[-1].append(at)
+        else:
+            made.append([at])
+    return made

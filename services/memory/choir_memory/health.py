@@ -1,0 +1,52 @@
+"""The door for health checks: `/livez` and `/readyz`. Built by `app`."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_common.bus.client import Bus
+from choir_common.postgres.pool import Database
+from choir_common.wire.operator import PartStatus
+from choir_memory.embedding.guard import EmbedderGuard
+
+CHECK_S = 2.0
+
+
+@dataclass(slots=True)
+class Health:
+    """Whether this service can work. An embedder in trouble is told, but full text still serves."""
+
+    database: Database
+    bus: Bus
+    guard: EmbedderGuard
+    serving: bool = False
+    """Set once the endpoints are subscribed."""
+
+    async def check(self) -> Sequence[PartStatus]:
+        """Return the parts this service stands on."""
+        postgres = await self._postgres()
+        connected = self.bus.connected
+        return (
+            PartStatus(
+                name="postgres", ok=postgres, detail="" if postgres else "It does not answer."
+            ),
+            PartStatus(name="nats", ok=connected, detail="" if connected else "Not connected."),
+            PartStatus(
+                name="endpoints",
+                ok=self.serving,
+                detail="" if self.serving else "Still starting.",
+            ),
+            PartStatus(name="embedder", ok=True, detail=self._embedder()),
+        )
+
+    def _embedder(self) -> str:
+        if self.guard.trouble is None:
+            return self.guard.name
+        return f"{self.guard.name}: full text alone for now. {self.guard.trouble}"
+
+    async def _postgres(self) -> bool:
+        try:
+            async with asyncio.timeout(CHECK_S):
+                return await self.database.reachable()
+        except TimeoutError:
+            return False

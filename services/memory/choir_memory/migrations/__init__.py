@@ -1,0 +1,1 @@
+"""SQL files only: `shared` for the service's own schema, `agent` for the schema of each agent."""

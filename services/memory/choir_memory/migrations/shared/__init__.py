@@ -1,0 +1,1 @@
+"""The schema `choir_memory`: spaces, embedding models and the embedding queue."""

@@ -1,0 +1,28 @@
+"""Name the schema of an agent. Called by every `store` before it fills in a statement."""
+
+from choir_common.errors import BadInput
+from choir_common.ids import is_agent_id
+
+SHARED_SCHEMA = "choir_memory"
+# Control's and this service's own schemas; an agent of that name would share them.
+RESERVED = frozenset({"control", "memory"})
+
+
+def schema_name(agent_id: str) -> str:
+    """Return `choir_<agent_id>`, which is also the name of the agent's role.
+
+    Raises BadInput for anything that cannot name an agent.
+    """
+    if not is_agent_id(agent_id):
+        raise BadInput(
+            "An agent id starts with a lower-case letter and holds up to 41 lower-case letters, "
+            "digits and underscores."
+        )
+    if agent_id in RESERVED:
+        raise BadInput(f"No agent can be called {agent_id}: Choir keeps its own tables there.")
+    return f"choir_{agent_id}"
+
+
+def qualified(statement: str, agent_id: str) -> str:
+    """Return `statement` with `{schema}` replaced by the agent's quoted schema."""
+    return statement.replace("{schema}", f'"{schema_name(agent_id)}"')

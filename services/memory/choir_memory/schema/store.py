@@ -1,0 +1,104 @@
+"""Roles, spaces and the active embedding model in Postgres; transactions under an agent's role.
+
+Called by `spaces` and by every feature that touches an agent's tables.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from choir_common.errors import Conflict
+from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.schema.naming import SHARED_SCHEMA, qualified, schema_name
+
+_SHARED_FILES = "choir_memory.migrations.shared"
+_AGENT_FILES = "choir_memory.migrations.agent"
+# one maker of roles at a time: CREATE ROLE has no IF NOT EXISTS
+_ROLE_LOCK = 0x526F6C65
+
+_ACTIVE_MODEL = """
+SELECT name, dimensions FROM choir_memory.embedding_models WHERE state = 'active'
+"""
+# Without a space there are no vectors, and the model may still be chosen freely.
+_FORGET_MODEL = """
+DELETE FROM choir_memory.embedding_models WHERE NOT EXISTS (SELECT FROM choir_memory.spaces)
+"""
+_CLAIM_MODEL = """
+INSERT INTO choir_memory.embedding_models (name, dimensions, state)
+VALUES ($1, $2, 'active') ON CONFLICT DO NOTHING
+"""
+_FIND_ROLE = """
+SELECT rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
+FROM pg_catalog.pg_roles WHERE rolname = $1
+"""
+_MAKE_ROLE = """
+CREATE ROLE {schema} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
+GRANT {schema} TO CURRENT_USER
+"""
+
+
+class SpaceStore:
+    """The per-agent schemas and what is said about them in `choir_memory`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._files = read_migrations(_AGENT_FILES)
+
+    async def prepare(self, model: str, dimensions: int) -> tuple[str, int]:
+        """Bring the shared schema up to date; return the active model, `model` if there was none.
+
+        Raises StartupError when a migration cannot be applied.
+        """
+        await migrate(self._database, SHARED_SCHEMA, read_migrations(_SHARED_FILES))
+        async with self._database.transaction() as held:
+            await held.execute(_FORGET_MODEL)
+            await held.execute(_CLAIM_MODEL, model, dimensions)
+            row = await held.fetchrow(_ACTIVE_MODEL)
+        assert row is not None
+        return row["name"], row["dimensions"]
+
+    async def exists(self, agent_id: str) -> bool:
+        """Tell whether this agent has a space."""
+        sql = "SELECT EXISTS (SELECT FROM choir_memory.spaces WHERE agent_id = $1)"
+        return bool(await self._database.fetchval(sql, agent_id))
+
+    async def make(self, agent_id: str) -> None:
+        """Make or update the agent's role and schema; idempotent.
+
+        Raises Conflict when a role of that name exists and may do more than an agent's role.
+        """
+        name = schema_name(agent_id)
+        async with self._database.transaction() as held:
+            await held.execute("SELECT pg_advisory_xact_lock($1)", _ROLE_LOCK)
+            role = await held.fetchrow(_FIND_ROLE, name)
+            if role is None:
+                await held.execute(qualified(_MAKE_ROLE, agent_id))
+            elif role["powerful"]:
+                raise Conflict(
+                    f"The database role {name} exists and may log in or more; the agent {agent_id} "
+                    "needs that name for a role without rights. Rename the agent or the role."
+                )
+        await migrate(self._database, name, self._files)
+        sql = "INSERT INTO choir_memory.spaces (agent_id) VALUES ($1) ON CONFLICT DO NOTHING"
+        await self._database.execute(sql, agent_id)
+
+
+@contextlib.asynccontextmanager
+async def as_agent(database: Database, agent_id: str) -> AsyncIterator[Connection]:
+    """Lend a transaction in which only the agent's own schema can be reached (spec 23.0)."""
+    async with database.transaction() as held:
+        await held.execute(qualified("SET LOCAL ROLE {schema}", agent_id))
+        yield held
+
+
+@contextlib.asynccontextmanager
+async def as_reader(database: Database) -> AsyncIterator[Connection]:
+    """Lend a transaction that can read every agent's schema and write none: the admin path."""
+    async with database.transaction() as held:
+        await held.execute("SET TRANSACTION READ ONLY")
+        yield held
+
+
+async def resume_service_role(held: Connection) -> None:
+    """Be the service again for the rest of this transaction: it alone writes `choir_memory`."""
+    await held.execute("RESET ROLE")

@@ -1,0 +1,84 @@
+"""Settings and secrets of the memory service. Read by `__main__` once, passed down by `app`."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from choir_common.settings import ServiceSettings
+
+OFFLINE_MODEL = "all-MiniLM-L6-v2-int8"
+OFFLINE_DIMENSIONS = 384
+PROVIDER_MODEL = "text-embedding-3-small"
+PROVIDER_DIMENSIONS = 1536
+
+
+class MemorySecrets(BaseModel):
+    """The JSON object in `CHOIR_SECRETS_FILE`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    postgres_password: SecretStr | None = None
+    nats_token: SecretStr | None = None
+    embedding_key: SecretStr | None = None
+    """Bearer key of the embedding provider; a local one needs none."""
+
+
+class MemorySettings(ServiceSettings):
+    """What can be set about the memory service, each as `CHOIR_<NAME>`."""
+
+    postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
+    """Where Postgres with pgvector listens, without the password."""
+    postgres_connections: int = Field(default=8, ge=2, le=100)
+    """Size of the pool; two cores serve no more searches at once, and the queue keeps one."""
+    memory_socket: Path | None = None
+    """Unix socket of the health routes; the default is `socks/memory.sock` below the home."""
+    memory_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    """host:port for the health routes instead of the socket (containers)."""
+
+    embedding_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    """Base URL of an OpenAI-compatible API; without it the offline model is used."""
+    embedding_model: str | None = Field(default=None, min_length=1)
+    """The provider's model; the spec's default is text-embedding-3-small."""
+    embedding_dimensions: int | None = Field(default=None, ge=1, le=4000)
+    """Length of its vectors; 4,000 is the most pgvector can index as halfvec."""
+    embedding_timeout_s: float = Field(default=30.0, gt=0, le=300)
+    """Seconds one batch may take at the provider; a batch of 32 rarely takes five."""
+    embedding_tick_s: float = Field(default=0.2, gt=0, le=60)
+    """Seconds a lone new document waits for others to share its batch."""
+    embedding_poll_s: float = Field(default=1.0, gt=0, le=600)
+    """Seconds between looks for work that nobody announced (a crash, another replica)."""
+    embedding_retry_s: float = Field(default=1.0, gt=0, le=60)
+    """Seconds before the first of three retries; the others wait twice as long each (spec 11.9)."""
+    embedding_sweep_s: float = Field(default=120.0, gt=0, le=86_400)
+    """Seconds before a document whose retries are used up is tried again."""
+    query_embedding_deadline_s: float = Field(default=1.5, gt=0, le=30)
+    """Seconds a search waits for its query's vector before it goes on with full text alone."""
+
+    @model_validator(mode="after")
+    def _model_needs_endpoint(self) -> Self:
+        if self.embedding_endpoint is None and (self.embedding_model or self.embedding_dimensions):
+            raise ValueError(
+                "CHOIR_EMBEDDING_MODEL and CHOIR_EMBEDDING_DIMENSIONS describe the model at "
+                "CHOIR_EMBEDDING_ENDPOINT, which is not set"
+            )
+        return self
+
+    @property
+    def health_socket(self) -> Path:
+        """Return where the health routes listen unless `memory_http` is set."""
+        return self.memory_socket or self.home / "socks" / "memory.sock"
+
+    @property
+    def model(self) -> str:
+        """Return the name of the embedding model in use."""
+        if self.embedding_endpoint is None:
+            return OFFLINE_MODEL
+        return self.embedding_model or PROVIDER_MODEL
+
+    @property
+    def dimensions(self) -> int:
+        """Return the length of its vectors."""
+        if self.embedding_endpoint is None:
+            return OFFLINE_DIMENSIONS
+        return self.embedding_dimensions or PROVIDER_DIMENSIONS

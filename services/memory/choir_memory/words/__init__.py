@@ -1,0 +1,7 @@
+"""Turns text into what can be searched: tokens, their counts, and passages short enough to embed.
+
+Pure functions over strings; never touches the database, the network or a model.
+
+    tokens     words and CJK pairs of a text
+    passages   a long text in pieces an embedding model takes whole
+"""

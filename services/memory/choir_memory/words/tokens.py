@@ -1,0 +1,108 @@
+"""Cut a text into search tokens: folded, lightly stemmed words, and pairs of characters for CJK.
+
+Called when a document is stored (`tsvector`) and when a query is asked (`query_terms`); both must cut
+alike. Postgres' own parsers are not used: they know no Chinese, and differ between builds.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+# Scripts written without spaces: Thai to Myanmar, Khmer, kana, Han, Hangul, and the Han extensions.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    "\U00020000-\U0003134f"
+)
+_RUNS = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
+_KANA_MARKS = "\u3099\u309a"
+_UNSPACED_START = re.compile(rf"[{_UNSPACED}]")
+
+MAX_TOKEN = 64
+"""Characters; what is longer is base64 or a hash, and nobody types it as a query."""
+MAX_POSITION = 16_383
+"""The last position a tsvector can hold; later words still count as there."""
+MAX_POSITIONS = 255
+"""Positions a tsvector keeps of one word."""
+MAX_DISTINCT = 50_000
+"""Words of one document; a tsvector holds one megabyte, and 100,000 CJK characters come near it."""
+
+
+def document_tokens(text: str) -> list[str]:
+    """Return the tokens of a stored text in order; CJK gives single characters and pairs."""
+    return [token for run in _runs(text) for token in _of_run(run, singles=True)]
+
+
+def query_terms(text: str) -> list[str]:
+    """Return the distinct tokens to look for; a lone CJK character stands for itself."""
+    found = (token for run in _runs(text) for token in _of_run(run, singles=len(run) == 1))
+    return list(dict.fromkeys(found))
+
+
+def tsvector(tokens: list[str]) -> str:
+    """Render tokens as Postgres' text form of a tsvector, with positions: `'word':1,5 'other':2`."""
+    places: dict[str, list[int]] = {}
+    for position, token in enumerate(tokens, 1):
+        if token not in places and len(places) == MAX_DISTINCT:
+            continue
+        kept = places.setdefault(token, [])
+        if len(kept) < MAX_POSITIONS:
+            kept.append(min(position, MAX_POSITION))
+    return " ".join(
+        f"'{token}':{','.join(map(str, dict.fromkeys(kept)))}" for token, kept in places.items()
+    )
+
+
+def stem(word: str) -> str:
+    """Strip the commonest Latin-script endings, so that `painted` finds `paints` and `painting`.
+
+    Light on purpose: a heavier stemmer needs the language, and merges words that differ.
+    """
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    word = _singular(word)
+    for ending in ("ingly", "edly", "ing", "ed", "ly"):
+        if word.endswith(ending) and _has_stem(word, ending):
+            word = _undouble(word.removesuffix(ending))
+            break
+    # `paint(e)d`, `create` and `creat(ing)` meet without their last vowel
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def _runs(text: str) -> Iterator[str]:
+    folded = unicodedata.normalize("NFKD", text).casefold()
+    # accents go; the marks that make another kana stay, and NFC joins them and Hangul again
+    bare = "".join(c for c in folded if c in _KANA_MARKS or not unicodedata.combining(c))
+    whole = _POSSESSIVE.sub("", unicodedata.normalize("NFC", bare))
+    for found in _RUNS.finditer(whole):
+        yield found.group()
+
+
+def _of_run(run: str, *, singles: bool) -> Iterator[str]:
+    if not _UNSPACED_START.match(run):
+        yield stem(run[:MAX_TOKEN])
+        return
+    if singles:
+        yield from run
+    yield from (run[at : at + 2] for at in range(len(run) - 1))
+
+
+def _singular(word: str) -> str:
+    if word.endswith(("ss", "us", "is")) or not word.endswith("s"):
+        return f"{word[:-1]}i" if word.endswith("y") and word[-2] not in "aeiou" else word
+    if word.endswith("ies"):
+        return f"{word[:-3]}i" if len(word) > 4 else word[:-1]
+    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
+        return word[:-2]
+    return word[:-1]
+
+
+def _has_stem(word: str, ending: str) -> bool:
+    left = word.removesuffix(ending)
+    return len(left) >= 3 and any(char in "aeiouy" for char in left)
+
+
+def _undouble(word: str) -> str:
+    doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz"
+    return word[:-1] if doubled else word
