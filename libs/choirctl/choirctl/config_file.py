@@ -1,22 +1,19 @@
-"""Read config.json and secrets.json before anything is started, and say exactly what is wrong.
+"""Read config.json before anything is started, and say exactly what is wrong.
 
-Called by `up` and `doctor`. Control reads the same files itself; this is the check that costs nothing
-and leaves nothing half-started.
+Called by `up` and `doctor`. Control reads the file itself; this is the check that costs nothing and leaves
+nothing half-started.
 """
 
 import json
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
 
-SECRETS_MODE = 0o600
 _WHITESPACE = " \t\r\n"
-_SECRETS = TypeAdapter(dict[str, str])
 
 
 def read_config(path: Path) -> Config:
@@ -29,27 +26,6 @@ def read_config(path: Path) -> Config:
         return Config.model_validate_json(text)
     except ValidationError as error:
         raise StartupError(f"{_faults(path, text, error)} Correct it and start again.") from error
-
-
-def read_secrets(path: Path) -> dict[str, str]:
-    """Read and check secrets.json.
-
-    Raises StartupError when it is no object of strings, or others than its owner may read it.
-    """
-    text = _read(path)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        raise StartupError(
-            f"{path} holds secrets and has mode {mode:04o}, so that others may read it. "
-            f"Run `chmod 600 {path}`."
-        )
-    try:
-        return _SECRETS.validate_json(text, strict=True)
-    except ValidationError as error:
-        # pydantic's own text would quote a value
-        raise StartupError(
-            f"{_faults(path, text, error)} Each secret is a name and a text."
-        ) from None
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:

@@ -18,7 +18,7 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
-from choir_common.http.problems import read_problem
+from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
 from choir_common.wire.operator import (
     AgentView,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
-from choir_common.http.listen import MAX_SOCKET_PATH
 from choir_common.wire.config import (
     AgentConfig,
     AgentDefaults,
@@ -18,6 +17,7 @@ from choir_common.wire.config import (
     GatewayConfig,
     WorkspaceConfig,
 )
+from choir_local.socket_paths import check_socket_path
 from choirctl.place import TOKEN_SECRET
 
 DIRECTORIES = (  # parents first: each is made with mode 0700
@@ -33,8 +33,8 @@ DIRECTORIES = (  # parents first: each is made with mode 0700
     "workspaces/main",
 )
 TOKEN_BYTES = 32
-# The socket of the first agent; control checks those of agents with longer names.
-SAMPLE_SOCKET = "socks/agents/main/choir.sock"
+# The longest there can be: an agent id has 41 characters at most.
+LONGEST_SOCKET = f"socks/agents/{'a' * 41}/choir.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,7 @@ def check_length(home: Path) -> None:
 
     Raises StartupError naming the longest path and both lengths.
     """
-    longest = home / SAMPLE_SOCKET
-    length = len(os.fsencode(longest))
-    if length > MAX_SOCKET_PATH:
-        raise StartupError(
-            f"The state directory {home} is too long a path: the socket {longest} would have "
-            f"{length} bytes, and a Unix socket takes {MAX_SOCKET_PATH} at most. Choose a shorter "
-            "one with --home or CHOIR_HOME. Nothing was made."
-        )
+    check_socket_path(home / LONGEST_SOCKET)
 
 
 def first_config(home: Path) -> str:

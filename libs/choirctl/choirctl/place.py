@@ -3,7 +3,6 @@
 Used by every command; the only reader of the environment in choirctl. Next comes `control_api`.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from choir_common.errors import NotFound, StartupError
+from choir_common.errors import NotFound
+from choirctl.secrets_file import read_secrets
 
 HOME_NAME = ".choir.d"  # spec 6.3
 DEFAULT_PORT = 9400
@@ -54,20 +54,8 @@ class Place:
         """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json."""
         if self.url is None:
             return None
-        return os.environ.get("CHOIR_TOKEN") or self._stored_token()
-
-    def _stored_token(self) -> str | None:
-        path = self.home / "secrets.json"
-        try:
-            value = json.loads(path.read_text()).get(TOKEN_SECRET)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, AttributeError) as error:
-            raise StartupError(
-                f"Cannot read the operator token from {path}: {error}. Mend the file, or set "
-                "CHOIR_TOKEN."
-            ) from error
-        return str(value) if value else None
+        stored = self.home / "secrets.json"
+        return environment("CHOIR_TOKEN") or read_secrets(stored).get(TOKEN_SECRET)
 
 
 def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Place:
@@ -76,8 +64,14 @@ def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = N
     Raises NotFound when there is no home directory to fall back to.
     """
     outer_home, outer_url = ctx.find_root().obj or (None, None)
-    url = url or outer_url or os.environ.get("CHOIR_URL") or None
-    return Place(find_home(home or outer_home), url.rstrip("/") if url else None)
+    url = url or outer_url or environment("CHOIR_URL")
+    place = Place(find_home(home or outer_home), url.rstrip("/") if url else None)
+    if place.url is None and environment("CHOIR_TOKEN") and not place.socket.exists():
+        # a token is for HTTP only: the Choir meant runs in containers on this machine
+        return Place(
+            place.home, f"http://127.0.0.1:{environment('CHOIR_HTTP_PORT') or DEFAULT_PORT}"
+        )
+    return place
 
 
 def find_home(chosen: Path | None) -> Path:
@@ -85,9 +79,9 @@ def find_home(chosen: Path | None) -> Path:
 
     Raises NotFound when the user has no home directory.
     """
-    named = chosen or (Path(os.environ["CHOIR_HOME"]) if os.environ.get("CHOIR_HOME") else None)
+    named = chosen or environment("CHOIR_HOME")
     try:
-        home = named.expanduser() if named else Path.home() / HOME_NAME
+        home = Path(named).expanduser() if named else Path.home() / HOME_NAME
     except RuntimeError as error:
         raise NotFound(
             "There is no home directory to keep Choir's state in. Name a directory with --home or "

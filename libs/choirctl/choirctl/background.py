@@ -1,0 +1,40 @@
+"""Wait for a stack that somebody else started to be ready. Called by `up --detach`, which may come second."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from choir_common.errors import StartupError, Unavailable
+from choir_local.home import Home
+from choir_local.stack_lock import is_held
+from choir_local.stack_state import StackState, read_state
+
+READY_WITHIN = timedelta(minutes=3)
+POLL_S = 0.05
+
+
+def is_running(home: Home) -> bool:
+    """Tell whether a stack runs in `home`, be it ready or not."""
+    return home.lock_file.exists() and is_held(home)
+
+
+async def await_running(home: Home, on_change: Callable[[StackState], None]) -> StackState:
+    """Return the state of the stack that runs in `home` once it is ready.
+
+    Raises StartupError if it ends, Unavailable if it is not ready within three minutes.
+    """
+    try:
+        async with asyncio.timeout(READY_WITHIN.total_seconds()):
+            while is_held(home):
+                state = read_state(home.state_file)
+                if state is not None:
+                    on_change(state)
+                    if state.phase == "ready":
+                        return state
+                await asyncio.sleep(POLL_S)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"A Choir is starting in {home.root} and was not ready within three minutes. See "
+            f"{home.logs}; `choirctl down` stops it."
+        ) from error
+    raise StartupError(f"The Choir that was starting in {home.root} has ended; see {home.logs}.")

@@ -1,0 +1,121 @@
+"""`choirctl chat`: ask once, or talk; next come `conversation` and `talk`."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
+from choir_common.wire.messages import Accepted, OutboundMessage
+from choirctl.control_api import ControlApi, connect
+from choirctl.conversation import Conversation, converse
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, print_json
+from choirctl.talk import talk_on_terminal
+
+DEFAULT_DM = "console"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(chat)
+
+
+def chat(
+    ctx: typer.Context,
+    agent: Annotated[str | None, typer.Option(help="Talk to this agent, in its own DM.")] = None,
+    dm: Annotated[str | None, typer.Option(help="Talk in this DM; else `console`.")] = None,
+    message: Annotated[
+        str | None, typer.Option("-m", "--message", help="Say this, print the answer, leave.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds to wait for the answer to -m.")
+    ] = 300.0,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Talk to an agent.
+
+    With -m, or with text on standard input, only the answer is printed on standard output.
+    """
+    place = find_place(ctx, home, url)
+    if agent and dm:
+        raise BadInput("Give --agent or --dm, not both: an agent has one DM.")
+    if message is None and not sys.stdin.isatty():
+        message = sys.stdin.read()
+    if message is None:
+        asyncio.run(_talk(place, agent, dm))
+        return
+    if not message.strip():
+        raise BadInput("There is nothing to say: -m (or standard input) is empty.")
+    answer = asyncio.run(_ask(place, agent, dm, message, timeout))
+    if as_json:
+        print_json(answer)
+    elif answer.kind == "answer":
+        sys.stdout.write(f"{answer.text}\n")
+    if answer.kind == "error":
+        raise ChoirError(f"{answer.agent_id} could not answer: {answer.text}")
+
+
+async def _talk(place: Place, agent: str | None, dm: str | None) -> None:
+    async with connect(place) as api:
+        chosen = await _choose_dm(api, agent, dm)
+    await talk_on_terminal(place, chosen)
+
+
+async def _ask(
+    place: Place, agent: str | None, dm: str | None, text: str, timeout_s: float
+) -> OutboundMessage:
+    """Say `text` and return the answer.
+
+    Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run.
+    """
+    async with connect(place) as api:
+        chosen = await _choose_dm(api, agent, dm)
+        async with converse(api, chosen) as conversation:
+            accepted = await conversation.say(text)
+            _refuse_to_wait(accepted)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await _await_answer(conversation, accepted)
+            except TimeoutError as error:
+                raise DeadlineExceeded(
+                    f"No answer within {timeout_s:g} s. The message is stored and will be answered; "
+                    "`choirctl chat` shows what comes, `choirctl status` what the agent is doing."
+                ) from error
+
+
+async def _await_answer(conversation: Conversation, accepted: Accepted) -> OutboundMessage:
+    console = err()
+    with console.status("Waiting for the answer…"):
+        while True:
+            message = await conversation.hear()
+            if message.kind == "notice":
+                console.print(message.text, markup=False)
+            elif message.answers == accepted.inbox_id:
+                return message
+
+
+def _refuse_to_wait(accepted: Accepted) -> None:
+    """Raise Conflict when nobody is there who would answer."""
+    if accepted.agent_state in ("stopped", "unbound"):
+        raise Conflict(
+            accepted.note
+            or f"Agent {accepted.agent_id} does not run. The message waits for it: start it with "
+            f"`choirctl agent start {accepted.agent_id}`."
+        )
+
+
+async def _choose_dm(api: ControlApi, agent: str | None, dm: str | None) -> str:
+    """Return the DM to talk in. Raises NotFound for an unknown agent, Conflict for one that rests."""
+    if agent is None:
+        return dm or DEFAULT_DM
+    view = await api.agent(agent)
+    if view.bindings is None:
+        raise Conflict(
+            f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
+            f"agent start {agent}`."
+        )
+    return view.bindings.dm

@@ -1,0 +1,46 @@
+"""`choirctl doctor`: every check of `health`, and what to do about it."""
+
+import asyncio
+
+import typer
+from rich.markup import escape
+
+from choir_common.errors import ChoirError
+from choir_local.home import Home as LocalHome
+from choir_local.settings import LocalSettings
+from choirctl.health import Finding, Patient, examine
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import out, print_json, table
+
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """Look for what would keep Choir from working here.
+
+    Exits 1 when something would; a warning only means that something will be missing.
+    """
+    place = find_place(ctx, home)
+    settings = LocalSettings.load().model_copy(update={"home": place.home})
+    findings = asyncio.run(examine(Patient(LocalHome(place.home), settings)))
+    ok = all(finding.outcome != "fail" for finding in findings)
+    if as_json:
+        checks = [finding.model_dump() for finding in findings]
+        print_json({"ok": ok, "checks": checks})
+    else:
+        _show(findings)
+    if not ok:
+        raise typer.Exit(ChoirError.exit_code)
+
+
+def _show(findings: list[Finding]) -> None:
+    rows = table("", "CHECK", "FOUND")
+    for finding in findings:
+        colour = COLOURS[finding.outcome]
+        rows.add_row(f"[{colour}]{finding.outcome}[/]", finding.id, escape(finding.detail))
+    out().print(rows)

@@ -1,0 +1,147 @@
+"""`choirctl up`: from nothing to a running Choir; next come `first_home`, `background`, `foreground`."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from choir_common.errors import BadInput, Conflict
+from choir_common.wire.config import Config
+from choir_local.detach import start_detached
+from choir_local.home import Home as LocalHome
+from choir_local.settings import LocalSettings
+from choir_local.stack_state import StackState
+from choirctl.background import await_running, is_running
+from choirctl.config_file import read_config
+from choirctl.first_home import make_home
+from choirctl.foreground import run_here
+from choirctl.place import AsJson, Home, Place, find_place
+from choirctl.printing import err, print_json
+from choirctl.start_progress import StartProgress
+from choirctl.start_screen import Screen
+from choirctl.talk import talk_on_terminal
+
+INTERRUPTED = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(up)
+
+
+def up(
+    ctx: typer.Context,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
+    score: Annotated[
+        Path | None, typer.Option(help="Let the rehearsal model follow this score.")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat/--no-chat", help="Open a chat when on a terminal.")
+    ] = True,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="HTTP port; else CHOIR_HTTP_PORT, else 9400."),
+    ] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start Choir on this machine and show what runs.
+
+    Makes the state directory if there is none. Without --detach it runs until Ctrl-C.
+    """
+    place = find_place(ctx, home)
+    settings = _settings(place, score, port)
+    start = _Start(place, settings, LocalHome(place.home), as_json)
+    if detach:
+        start.in_background()
+    else:
+        start.in_foreground(chat and sys.stdin.isatty() and sys.stdout.isatty() and not as_json)
+
+
+def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettings:
+    read = LocalSettings.load()
+    chosen = score or read.score
+    if chosen is not None and not chosen.is_file():
+        raise BadInput(f"There is no score at {chosen}. Give --score the path of a file.")
+    return read.model_copy(
+        update={
+            "home": place.home,
+            "score": chosen.absolute() if chosen else None,
+            "http_port": read.http_port if port is None else port,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """One call of `up`."""
+
+    place: Place
+    settings: LocalSettings
+    local: LocalHome
+    as_json: bool
+
+    def in_background(self) -> None:
+        """Start the daemon, or find that it runs, and show it."""
+        console = err()
+        runs = is_running(self.local)
+        config = self._prepare(console)
+        progress = StartProgress(console)
+        try:
+            state = asyncio.run(
+                await_running(self.local, progress.show)
+                if runs
+                else start_detached(self.settings, progress.show)
+            )
+        finally:
+            progress.close()
+        headline = f"Choir {'runs already' if runs else 'runs in the background'}."
+        self._show(console, state, config, headline)
+
+    def in_foreground(self, with_chat: bool) -> None:
+        """Run the stack in this process."""
+        console = err()
+        if is_running(self.local):
+            raise Conflict(
+                f"Choir runs already in {self.place.home}. Talk to it with `choirctl chat`, or stop it "
+                "with `choirctl down`."
+            )
+        config = self._prepare(console)
+        progress = StartProgress(console)
+
+        async def when_ready(state: StackState) -> bool:
+            progress.close()
+            self._show(console, state, config, "Choir runs. Ctrl-C stops all of it.")
+            if with_chat:
+                await talk_on_terminal(self.place, self._first_dm(config))
+            return with_chat
+
+        try:
+            was_ready = asyncio.run(run_here(self.settings, progress.show, when_ready))
+        finally:
+            progress.close()
+        console.print("Choir has stopped.")
+        if not was_ready:
+            raise typer.Exit(INTERRUPTED)
+
+    def _prepare(self, console: Console) -> Config:
+        """Make what is missing and check what is there, before anything is started."""
+        made = make_home(self.place.home)
+        if self.place.home in made.paths:
+            console.print(f"Made the state directory {self.place.home}.")
+        return read_config(self.place.home / "config.json")
+
+    def _show(self, console: Console, state: StackState, config: Config, headline: str) -> None:
+        if self.as_json:
+            print_json(state)
+        else:
+            Screen(state, config, self.local.secrets_file).show(console, headline)
+
+    def _first_dm(self, config: Config) -> str:
+        """Return the DM of the first agent that starts by itself."""
+        started = [agent.defaults.dm for agent in config.agents.values() if agent.autostart]
+        return next(iter(started), "console")

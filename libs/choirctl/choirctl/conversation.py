@@ -1,0 +1,139 @@
+"""Say things in a DM and hear everything that is said to it, each thing once. Used by `chat` and `talk`.
+
+The event stream is open before the first word goes out, so no answer can slip between. After a cut it is
+resumed after the last message heard (Last-Event-ID); a message heard before is not given out again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import httpx2
+from pydantic import BaseModel, ConfigDict
+
+from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
+from choir_common.http import sse_read
+from choir_common.ids import new_id
+from choir_common.wire.messages import Accepted, OutboundMessage
+from choirctl.control_api import ControlApi, parse
+
+UNREAD_MOST = 1000  # more wait in the stream itself, and in the outbox behind it
+SILENCE_S = 40.0  # the stream's keepalive comes every 15 s
+FIRST_PAUSE_S = 0.1
+MOST_PAUSE_S = 2.0
+SAY_WITHIN_S = 30.0
+
+
+class Say(BaseModel):
+    """A message and the key under which a repetition is recognised."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    idempotency_key: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """How far the stream was heard, and whether it is open now."""
+
+    last_id: int | None = None
+    is_open: bool = False
+
+
+class Conversation:
+    """One DM, seen from the user's side; made by `converse`."""
+
+    def __init__(self, api: ControlApi, dm: str) -> None:
+        self._api = api
+        self._dm = dm
+        self._unread: asyncio.Queue[OutboundMessage] = asyncio.Queue(UNREAD_MOST)
+        self._heard = Heard()
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether what is said now would be heard at once."""
+        return self._heard.is_open
+
+    async def say(self, text: str) -> Accepted:
+        """Send a message, again under the same key while the outcome is unknown.
+
+        Raises NotFound for an unknown DM, Unavailable when it was not accepted within 30 s.
+        """
+        body = Say(text=text, idempotency_key=new_id("cli"))
+        path = f"/v1/dms/{self._dm}/messages"
+        deadline = time.monotonic() + SAY_WITHIN_S
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                return parse(await self._api.send("POST", path, body=body), Accepted)
+            except (Unavailable, RateLimited, DeadlineExceeded):
+                if time.monotonic() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MOST_PAUSE_S)
+
+    async def hear(self) -> OutboundMessage:
+        """Return the next message; waits for it."""
+        return await self._unread.get()
+
+    async def listen(self, opened: asyncio.Event) -> None:
+        """Follow the stream for ever; sets `opened` once it is open the first time.
+
+        Raises NotFound for an unknown DM, and what else no repetition would mend.
+        """
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                async for message in self._stream(opened):
+                    pause = FIRST_PAUSE_S
+                    await self._take(message)
+            except (httpx2.HTTPError, Unavailable, RateLimited):
+                if not opened.is_set() and pause == MOST_PAUSE_S:
+                    raise
+            finally:
+                self._heard.is_open = False
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MOST_PAUSE_S)
+
+    async def _stream(self, opened: asyncio.Event) -> AsyncIterator[OutboundMessage]:
+        last = self._heard.last_id
+        headers = {"Accept": "text/event-stream"}
+        if last is not None:
+            headers["Last-Event-ID"] = str(last)
+        timeout = httpx2.Timeout(10.0, read=SILENCE_S)
+        path = f"/v1/dms/{self._dm}/events"
+        async with self._api.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
+            if answer.is_error:
+                self._api.raise_for(answer.status_code, await answer.aread())
+            self._heard.is_open = True
+            opened.set()
+            async for event in sse_read.read(answer.aiter_bytes()):
+                if event.event == "message":
+                    yield OutboundMessage.model_validate_json(event.data)
+
+    async def _take(self, message: OutboundMessage) -> None:
+        """Give out a message unless it was heard before."""
+        if self._heard.last_id is not None and message.outbox_id <= self._heard.last_id:
+            return
+        await self._unread.put(message)
+        self._heard.last_id = message.outbox_id
+
+
+@contextlib.asynccontextmanager
+async def converse(api: ControlApi, dm: str) -> AsyncIterator[Conversation]:
+    """Open a conversation; the block begins when the stream is open.
+
+    Raises (in a group) what `Conversation.listen` raises.
+    """
+    conversation = Conversation(api, dm)
+    opened = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(conversation.listen(opened))
+        await opened.wait()
+        try:
+            yield conversation
+        finally:
+            listening.cancel()

@@ -1,0 +1,262 @@
+"""Look for what would keep Choir from working on this machine. Called by `doctor`.
+
+Each check has a stable id that scripts may rely on, and says what to do. `fail` means Choir will not start;
+`warn` that something of it will be missing.
+"""
+
+import ctypes
+import os
+import platform
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from choir_common.errors import ChoirError
+from choir_local.home import Home
+from choir_local.identity import unprivileged_identity
+from choir_local.model_choice import choose_model
+from choir_local.nats import find_nats_server
+from choir_local.postgres_binaries import find_postgres_binaries
+from choir_local.postgres_cluster import check_major, read_major
+from choir_local.settings import LocalSettings
+from choir_local.socket_paths import check_port_free
+from choirctl.background import is_running
+from choirctl.config_file import read_config
+from choirctl.first_home import check_length
+from choirctl.place import environment
+from choirctl.secrets_file import read_secrets
+
+Outcome = Literal["ok", "warn", "fail"]
+
+OLDEST_PYTHON = (3, 11)
+LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
+LANDLOCK_VERSION_FLAG = 1
+ROOM_NEEDED = 300_000_000  # bytes: a fresh Postgres with its write-ahead log, and some logs
+ROOM_WISHED = 2_000_000_000
+DOCKER_S = 5.0
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+
+class Finding(BaseModel):
+    """What one check found."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is looked at."""
+
+    home: Home
+    settings: LocalSettings
+
+    @property
+    def config(self) -> Path:
+        return self.home.root / "config.json"
+
+
+Answer = tuple[Outcome, str]
+Check = Callable[[Patient], Awaitable[Answer]]
+
+
+async def examine(patient: Patient) -> list[Finding]:
+    """Run every check; one that raises has failed with what it said."""
+    findings = []
+    for name, check in CHECKS.items():
+        try:
+            outcome, detail = await check(patient)
+        except (ChoirError, OSError) as error:
+            outcome, detail = "fail", str(error)
+        findings.append(Finding(id=name, outcome=outcome, detail=detail))
+    return findings
+
+
+async def _python(_: Patient) -> Answer:
+    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    if sys.version_info < OLDEST_PYTHON:
+        return "fail", f"{found}: Choir needs 3.11 or newer."
+    return "ok", found
+
+
+async def _landlock(_: Patient) -> Answer:
+    if sys.platform != "linux":
+        return "warn", f"{sys.platform} has no Landlock: agents' tools run unconfined."
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION_FLAG)
+    if version < 1:
+        return "warn", (
+            f"kernel {platform.release()} has no Landlock ({os.strerror(ctypes.get_errno())}): agents "
+            "started as processes run unconfined. Use a kernel from 5.13 on with `landlock` in its "
+            "lsm= list, or run Choir with docker compose."
+        )
+    return "ok", f"Landlock version {version}"
+
+
+async def _socket_path(patient: Patient) -> Answer:
+    check_length(patient.home.root)
+    return "ok", f"sockets fit below {patient.home.root}"
+
+
+async def _port(patient: Patient) -> Answer:
+    port = patient.settings.http_port
+    if is_running(patient.home):
+        return "ok", "Choir runs here and holds it"
+    check_port_free("127.0.0.1", port, "CHOIR_HTTP_PORT or `choirctl up --port`")
+    return "ok", f"127.0.0.1:{port} is free"
+
+
+async def _home(patient: Patient) -> Answer:
+    root = patient.home.root
+    if not root.exists():
+        return "ok", f"{root} does not exist yet; `choirctl up` makes it"
+    mode = stat.S_IMODE(root.stat().st_mode)
+    if not os.access(root, os.W_OK | os.X_OK):
+        return (
+            "fail",
+            f"{root} cannot be written by user {os.geteuid()}. Choose another, or chown it.",
+        )
+    if root.stat().st_uid != os.geteuid():
+        return "warn", f"{root} belongs to user {root.stat().st_uid}, and you are {os.geteuid()}."
+    if mode & 0o077:
+        return "warn", f"{root} has mode {mode:04o}: others can look in. Run `chmod 700 {root}`."
+    return "ok", f"{root}, mode {mode:04o}"
+
+
+async def _secrets(patient: Patient) -> Answer:
+    path = patient.home.secrets_file
+    if not path.exists():
+        return "ok", f"{path} does not exist yet; `choirctl up` makes it"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
+    return "ok", f"{path}, mode {mode:04o}, {len(read_secrets(path))} secrets"
+
+
+async def _config(patient: Patient) -> Answer:
+    if not patient.config.exists():
+        return "ok", f"{patient.config} does not exist yet; `choirctl up` makes it"
+    config = read_config(patient.config)
+    return "ok", f"{patient.config}: {len(config.agents)} agents"
+
+
+async def _chromium(_: Patient) -> Answer:
+    chosen = environment("CHOIR_CHROMIUM")
+    if chosen is not None and not os.access(chosen, os.X_OK):
+        return "fail", f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run."
+    found = chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _of_playwright()
+    if found is None:
+        return "warn", (
+            "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
+            "chromium`, or set CHOIR_CHROMIUM."
+        )
+    return "ok", found
+
+
+def _of_playwright() -> str | None:
+    """Return a Chromium that `playwright install` put into the user's cache."""
+    cache = Path(environment("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
+    found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
+    return str(found[-1]) if found else None
+
+
+async def _postgres(patient: Patient) -> Answer:
+    data = patient.home.data / "postgres"
+    major = read_major(data)
+    binaries = find_postgres_binaries(patient.settings.pg_bin, major)
+    if major is not None:
+        check_major(data, major, binaries)
+    return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
+
+
+async def _postgres_user(_: Patient) -> Answer:
+    kind = unprivileged_identity().text.partition(":")[0]
+    words = {
+        "same": "Postgres runs as you",
+        "mapped": "Postgres runs in a user namespace of its own",
+        "lowered": "Postgres runs as an unprivileged user",
+    }
+    return "ok", words.get(kind, kind)
+
+
+async def _nats(patient: Patient) -> Answer:
+    return "ok", find_nats_server(patient.settings.nats_bin)
+
+
+async def _docker(_: Patient) -> Answer:
+    program = shutil.which("docker")
+    if program is None:
+        return "ok", "not here, and not needed: agents run as confined processes"
+    try:
+        asked = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
+            [program, "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            text=True,
+            timeout=DOCKER_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "warn", f"{program} is here, but its engine does not answer (only compose needs it)."
+    if asked.returncode != 0:
+        return "warn", f"{program} is here, but no engine answers (only compose needs it)."
+    return "ok", f"engine {asked.stdout.strip()}"
+
+
+async def _model(patient: Patient) -> Answer:
+    if patient.config.exists() and "default" in read_config(patient.config).models:
+        return "ok", f"`default` as {patient.config} says"
+    path = patient.home.secrets_file
+    choice = await choose_model(patient.settings, read_secrets(path), "http://127.0.0.1/v1")
+    if choice.rehearsal:
+        return "warn", (
+            f"{choice.words}: set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model "
+            "that can call tools."
+        )
+    return "ok", choice.words
+
+
+async def _disk(patient: Patient) -> Answer:
+    place = patient.home.root
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    words = f"{free / 1e9:.1f} GB free at {place}"
+    if free < ROOM_NEEDED:
+        return "fail", f"{words}: Choir needs {ROOM_NEEDED / 1e9:.1f} GB to start."
+    return ("warn" if free < ROOM_WISHED else "ok"), words
+
+
+async def _loopback(_: Patient) -> Answer:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+    return "ok", "127.0.0.1 can be bound"
+
+
+CHECKS: dict[str, Check] = {
+    "python": _python,
+    "landlock": _landlock,
+    "home": _home,
+    "config": _config,
+    "secrets": _secrets,
+    "socket-path": _socket_path,
+    "loopback": _loopback,
+    "port": _port,
+    "disk": _disk,
+    "postgres": _postgres,
+    "postgres-user": _postgres_user,
+    "nats": _nats,
+    "chromium": _chromium,
+    "docker": _docker,
+    "model": _model,
+}

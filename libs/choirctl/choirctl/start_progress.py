@@ -1,0 +1,69 @@
+"""Show how the stack starts: a line for each part that is ready, and what is being waited for.
+
+Fed with every change of the stack's state, by `foreground` from the stack itself and by `background`
+from its state file.
+"""
+
+from datetime import datetime
+
+from rich.console import Console
+from rich.markup import escape
+
+from choir_local.stack_state import ChildState, StackState
+
+WORDS = {
+    "postgres": "the database",
+    "nats": "the bus",
+    "rehearsal": "the scripted model",
+    "memory": "the agents' memory",
+    "browser": "the web browser's service",
+    "control": "sessions, log, approvals",
+    "gateway": "the channels to you",
+}
+
+
+class StartProgress:
+    """Prints each change once; on a terminal a line at the bottom says what is being waited for."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told: dict[str, tuple[str, int]] = {}
+        self._began: dict[str, datetime] = {}
+        self._spinner = console.status("Starting…")
+        if console.is_terminal:
+            self._spinner.start()
+
+    def show(self, state: StackState) -> None:
+        """Print what changed since the last time."""
+        for name, child in state.children.items():
+            self._show_child(name, child)
+        waiting = [name for name, child in state.children.items() if child.phase == "starting"]
+        self._spinner.update(f"Starting {', '.join(waiting)}…" if waiting else "Starting…")
+        if state.phase == "stopping" and self._told.get("") is None:
+            self._told[""] = ("stopping", 0)
+            self._console.print("Stopping…")
+
+    def close(self) -> None:
+        """Take the bottom line away; what is shown after this goes on line by line."""
+        self._spinner.stop()
+
+    def _show_child(self, name: str, child: ChildState) -> None:
+        if child.phase == "starting":
+            self._began.setdefault(name, child.since)
+        if self._told.get(name) == (child.phase, child.restarts):
+            return
+        self._told[name] = (child.phase, child.restarts)
+        match child.phase:
+            case "ready":
+                began = self._began.pop(name, child.since)
+                took = (child.since - began).total_seconds()
+                what = WORDS.get(name, "")
+                self._console.print(
+                    f"[green]✓[/] {name:<10}[dim]{what:<27}[/] ready in {took:.1f} s",
+                    highlight=False,
+                )
+            case "failed" | "restarting":
+                note = escape(child.note)
+                self._console.print(f"[yellow]![/] {name:<10}{child.phase}: {note}")
+            case "waiting" | "starting" | "stopping" | "stopped":
+                pass
