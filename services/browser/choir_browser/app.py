@@ -1,0 +1,81 @@
+"""Build the browser worker's objects, open them in order, close them in reverse.
+
+Called by `__main__`; doors.py says what is answered.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import structlog
+
+from choir_browser.contexts import lazily
+from choir_browser.contexts.keeper import EngineKeeper
+from choir_browser.contexts.rooms import Rooms
+from choir_browser.doors import VERSION, bus_endpoints, health_app
+from choir_browser.guard.allowlist import parse_allowlist
+from choir_browser.guard.proxy import EgressProxy
+from choir_browser.guard.resolve import Dialler
+from choir_browser.pages.port import Launch
+from choir_browser.settings import BrowserSecrets, BrowserSettings
+from choir_common.bus.client import Bus
+from choir_common.clock import Clock, SystemClock
+from choir_common.http.listen import bind_tcp, bind_unix, serve
+
+log = structlog.get_logger("choir.browser")
+
+IDLE_CHECKS_PER_PERIOD = 4
+
+
+@contextlib.asynccontextmanager
+async def open_rooms(
+    settings: BrowserSettings, dialler: Dialler, clock: Clock
+) -> AsyncIterator[tuple[Rooms, EngineKeeper]]:
+    """Open the guard and the rooms behind it; Chromium itself starts later."""
+    async with EgressProxy(dialler) as proxy:
+        launch = Launch(settings.chromium, settings.sandbox, proxy.url)
+        keeper = EngineKeeper(lazily.start_chromium, launch, clock)
+        rooms = Rooms(keeper, proxy, dialler, lazily.readable, settings.browser_max_pages)
+        try:
+            yield rooms, keeper
+        finally:
+            await keeper.end()
+
+
+async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set.
+
+    Raises StartupError when the settings do not fit or a socket cannot be bound.
+    """
+    dialler = Dialler(parse_allowlist(settings.browser_allow))
+    sockets = [_bind(settings)]
+    bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
+    async with open_rooms(settings, dialler, SystemClock()) as (rooms, keeper):
+        app = health_app(bus, keeper, settings.chromium)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(serve(app, sockets, stop))
+            work = tasks.create_task(_work(bus, rooms, settings))
+            await stop.wait()
+            work.cancel()
+
+
+async def _work(bus: Bus, rooms: Rooms, settings: BrowserSettings) -> None:
+    """Answer the bus until cancelled, ending an idle Chromium on the way."""
+    idle = timedelta(seconds=settings.browser_idle_s)
+    async with bus, bus.serve("choir-browser", VERSION, *bus_endpoints(rooms)):
+        log.info("browser worker ready")
+        while True:
+            await asyncio.sleep(settings.browser_idle_s / IDLE_CHECKS_PER_PERIOD)
+            try:
+                await rooms.rest(idle)
+            except Exception:  # outermost loop: an engine that will not end must not end us
+                log.exception("could not end an idle browser")
+
+
+def _bind(settings: BrowserSettings) -> socket.socket:
+    if settings.browser_http is None:
+        return bind_unix(settings.health_socket)
+    host, _, port = settings.browser_http.rpartition(":")
+    return bind_tcp(host.strip("[]"), int(port), "CHOIR_BROWSER_HTTP")

@@ -1,0 +1,152 @@
+"""Give each agent a room of its own and read pages in it.
+
+Called by doors.py for open, close and browse; pages does the loading, guard the watching.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import structlog
+
+from choir_browser.contexts.keeper import EngineKeeper
+from choir_browser.guard.proxy import EgressProxy
+from choir_browser.guard.resolve import Dialler
+from choir_browser.pages.port import Engine, RawPage, Readable, Room
+from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest
+
+log = structlog.get_logger("choir.browser.contexts")
+
+# Enough for an article; more would push the conversation out of the model's window.
+MAX_TEXT_CHARS = 20_000
+
+
+@dataclass(slots=True)
+class _Tenancy:
+    """An agent's place: its room while the engine runs, its saved state while it does not."""
+
+    room: Room | None = None
+    engine: Engine | None = None
+    state: str | None = None
+    loads: int = 0
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Rooms:
+    """All agents' rooms."""
+
+    def __init__(
+        self,
+        keeper: EngineKeeper,
+        proxy: EgressProxy,
+        dialler: Dialler,
+        readable: Readable,
+        max_loads: int,
+    ) -> None:
+        self._keeper = keeper
+        self._proxy = proxy
+        self._dialler = dialler
+        self._readable = readable
+        self._turns = asyncio.Semaphore(max_loads)
+        self._tenancies: dict[str, _Tenancy] = {}
+
+    def open(self, agent_id: str) -> None:
+        """Give an agent a place; Chromium starts only when something is browsed."""
+        self._tenancies.setdefault(agent_id, _Tenancy())
+
+    async def close(self, agent_id: str) -> None:
+        """Destroy an agent's place: pages, cookies and its pass through the proxy."""
+        tenancy = self._tenancies.pop(agent_id, None)
+        self._proxy.withdraw(agent_id)
+        if tenancy is not None and tenancy.room is not None:
+            await tenancy.room.close()
+
+    async def browse(self, request: BrowseRequest) -> BrowsedPage:
+        """Load a page in the agent's room and give its text.
+
+        Raises Forbidden for what the guard refuses, BadInput for what is no page, DeadlineExceeded,
+        Unavailable when the page, the browser or the server is down.
+        """
+        timeout_s = request.timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._check(request.url)
+                async with self._turns:
+                    page = await self._load(request, timeout_s)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{request.url} did not load within {timeout_s:g} s.") from error
+        text = await asyncio.to_thread(self._readable, page)
+        return BrowsedPage(
+            url=page.url,
+            status=page.status,
+            title=page.title,
+            text=text[:MAX_TEXT_CHARS],
+            truncated=len(text) > MAX_TEXT_CHARS,
+        )
+
+    async def rest(self, idle: timedelta) -> None:
+        """End the engine when nobody has used it for `idle`; agents keep their cookies."""
+        busy = any(tenancy.loads for tenancy in self._tenancies.values())
+        engine = self._keeper.running
+        if busy or engine is None or self._keeper.idle_for() < idle:
+            return
+        for tenancy in self._tenancies.values():
+            async with tenancy.changing:
+                if tenancy.room is not None and tenancy.engine is engine:
+                    tenancy.state = await tenancy.room.saved_state()
+                tenancy.room = None
+        await self._keeper.end()
+        log.info("chromium ended after idling")
+
+    async def _check(self, url: str) -> None:
+        """Refuse early, with the plainest words; the proxy refuses again what gets past here."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError as error:
+            raise BadInput(f"{url[:200]} is no URL.") from error
+        if parts.scheme not in ("http", "https"):
+            raise Forbidden(f"Only http and https pages can be opened, not `{parts.scheme}:`.")
+        if not parts.hostname:
+            raise BadInput(f"{url[:200]} names no host.")
+        await self._dialler.permitted(parts.hostname, port)
+
+    async def _load(self, request: BrowseRequest, timeout_s: float) -> RawPage:
+        self.open(request.agent_id)
+        tenancy = self._tenancies[request.agent_id]
+        tenancy.loads += 1
+        self._keeper.touch()
+        try:
+            room = await self._room(request.agent_id, tenancy)
+            self._proxy.take_refusal(request.agent_id)
+            return await room.load(request.url, timeout_s)
+        except BadInput:
+            # over TLS the browser only learns that the tunnel failed; the proxy knows why
+            refusal = self._proxy.take_refusal(request.agent_id)
+            if refusal is not None:
+                raise Forbidden(refusal) from None
+            raise
+        except Unavailable:
+            await self._discard(tenancy)
+            raise
+        finally:
+            tenancy.loads -= 1
+            self._keeper.touch()
+
+    async def _room(self, agent_id: str, tenancy: _Tenancy) -> Room:
+        async with tenancy.changing:
+            engine = await self._keeper.engine()
+            if tenancy.room is None or tenancy.engine is not engine:
+                entry = self._proxy.issue(agent_id)
+                tenancy.room = await engine.new_room(entry, tenancy.state)
+                tenancy.engine = engine
+            return tenancy.room
+
+    async def _discard(self, tenancy: _Tenancy) -> None:
+        """Drop a room that a crash may have left unusable; the next load gets a new one."""
+        async with tenancy.changing:
+            room, tenancy.room = tenancy.room, None
+            if room is not None and tenancy.loads <= 1:
+                await room.close()

@@ -1,0 +1,71 @@
+"""The doors of the browser worker: three requests on the bus, and its health.
+
+Built by app.py; each request goes straight to `contexts.rooms`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from choir_browser.contexts.keeper import EngineKeeper
+from choir_browser.contexts.rooms import Rooms
+from choir_browser.pages.locate import find_chromium
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus, Endpoint
+from choir_common.errors import Unavailable
+from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
+from choir_common.wire.messages import Nothing
+from choir_common.wire.operator import PartStatus
+
+VERSION = "0.1.0"
+
+
+def bus_endpoints(rooms: Rooms) -> Sequence[Endpoint]:
+    """List what this worker answers on the bus."""
+
+    async def open_context(request: ContextRequest) -> Nothing:
+        rooms.open(request.agent_id)
+        return Nothing()
+
+    async def close_context(request: ContextRequest) -> Nothing:
+        await rooms.close(request.agent_id)
+        return Nothing()
+
+    async def browse(request: BrowseRequest) -> BrowsedPage:
+        return await rooms.browse(request)
+
+    return (
+        Endpoint(subjects.open_context(), ContextRequest, open_context),
+        Endpoint(subjects.close_context(), ContextRequest, close_context),
+        Endpoint(subjects.browse_page(), BrowseRequest, browse),
+    )
+
+
+def health_app(bus: Bus, keeper: EngineKeeper, chromium: Path | None) -> FastAPI:
+    """Build the app with /livez and /readyz."""
+    return make_service_app("Choir browser", VERSION, Readiness(_readiness(bus, keeper, chromium)))
+
+
+def _readiness(
+    bus: Bus, keeper: EngineKeeper, chosen: Path | None
+) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
+    async def check() -> Sequence[PartStatus]:
+        detail = "" if bus.connected else "NATS is not reachable; it is being reconnected."
+        return (
+            PartStatus(name="bus", ok=bus.connected, detail=detail),
+            # Not there is no failure of this worker: it says so to whoever browses.
+            PartStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
+        )
+
+    return check
+
+
+def _chromium_state(keeper: EngineKeeper, chosen: Path | None) -> str:
+    if keeper.running is not None:
+        return "running"
+    try:
+        return f"idle; starts on the first page ({find_chromium(chosen, None)})"
+    except Unavailable as error:
+        return error.message

@@ -1,0 +1,65 @@
+"""The operator's exceptions to the guard, parsed from one setting.
+
+Made by app.py from CHOIR_BROWSER_ALLOW; resolve.py asks it before it refuses.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+
+from choir_browser.guard.addresses import Address
+from choir_common.errors import StartupError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """One exemption: a host name with a port, or a network with a port; no port means any."""
+
+    host: str | None
+    network: Network | None
+    port: int | None
+
+    def covers(self, host: str, address: Address, port: int) -> bool:
+        """Tell whether a dial of `address` for the name `host` is excepted."""
+        if self.port is not None and self.port != port:
+            return False
+        if self.network is not None:
+            return address in self.network
+        return self.host == host
+
+
+@dataclass(frozen=True, slots=True)
+class Allowlist:
+    """Every exception the operator made; empty by default."""
+
+    entries: tuple[Exemption, ...] = ()
+
+    def covers(self, host: str, address: Address, port: int) -> bool:
+        """Tell whether any entry covers this dial."""
+        return any(entry.covers(host.lower(), address, port) for entry in self.entries)
+
+
+def parse_allowlist(text: str) -> Allowlist:
+    """Read `host:port`, `address:port`, `[v6]:port` or `CIDR`, separated by commas.
+
+    Raises StartupError naming the entry that is none of these.
+    """
+    return Allowlist(tuple(_entry(part.strip()) for part in text.split(",") if part.strip()))
+
+
+def _entry(text: str) -> Exemption:
+    try:
+        return Exemption(None, ipaddress.ip_network(text, strict=False), None)
+    except ValueError:
+        host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise StartupError(
+            f"CHOIR_BROWSER_ALLOW: `{text}` is neither host:port nor a network such as "
+            "10.0.0.0/8. Separate entries by commas."
+        )
+    bare = host.strip("[]").lower()
+    try:
+        return Exemption(None, ipaddress.ip_network(bare), int(port))
+    except ValueError:
+        return Exemption(bare, None, int(port))

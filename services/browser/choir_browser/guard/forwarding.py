@@ -1,0 +1,97 @@
+"""Move bytes between the browser and a dialled server, with a limit and a deadline on silence.
+
+Called by proxy.py once the address is judged and dialled.
+"""
+
+import asyncio
+import contextlib
+
+from choir_browser.guard.heads import BadHead, Head, read_head
+
+CHUNK = 65_536
+# Enough for any page that is worth reading; a download is not.
+MAX_BYTES_DOWN = 64_000_000
+SILENCE_S = 60.0
+
+
+async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int) -> None:
+    """Move up to `limit` bytes until the source ends or falls silent, then end the sink."""
+    with contextlib.suppress(OSError, TimeoutError):
+        while limit > 0:
+            async with asyncio.timeout(SILENCE_S):
+                data = await source.read(min(CHUNK, limit))
+            if not data:
+                break
+            limit -= len(data)
+            sink.write(data)
+            async with asyncio.timeout(SILENCE_S):
+                await sink.drain()
+
+
+async def both_ways(
+    near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    """Join two connections until either side ends."""
+    up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN))
+    down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN))
+    try:
+        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+        if up.done():  # a client that ends its side may still wait for the answer
+            async with asyncio.timeout(SILENCE_S):
+                await down
+    except TimeoutError:
+        return
+    finally:
+        up.cancel()
+        down.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+
+
+async def send_body(head: Head, near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+    """Forward exactly the body that belongs to a request, and not a byte of what follows.
+
+    What follows could be meant for another host; it has not been judged.
+    """
+    length = head.get("content-length")
+    if (head.get("transfer-encoding") or "").lower() == "chunked":
+        await _send_chunks(near, far)
+    elif length is not None and length.isdigit():
+        await copy(near, far, int(length))
+
+
+async def _send_chunks(near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+    while True:
+        size_line = await near.readuntil(b"\r\n")
+        size = int(size_line.split(b";")[0], 16)
+        data = await near.readexactly(size + 2) if size else await _trailer(near)
+        far.write(size_line + data)
+        await far.drain()
+        if not size:
+            return
+
+
+async def _trailer(near: asyncio.StreamReader) -> bytes:
+    lines = b""
+    while True:
+        line = await near.readuntil(b"\r\n")
+        lines += line
+        if line == b"\r\n":
+            return lines
+
+
+async def relay_answer(far: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+    """Forward the answer, telling the browser that the connection ends with it.
+
+    Were it kept open, the browser would send its next request, to any host, down the same line.
+    """
+    while True:
+        async with asyncio.timeout(SILENCE_S):
+            head = await read_head(far)
+        if head is None:
+            raise BadHead
+        near.write(head.render(" ".join(head.start).rstrip()))
+        if not head.start[1].startswith("1"):  # 1xx are notes before the answer
+            break
+    await near.drain()
+    await copy(far, near, MAX_BYTES_DOWN)

@@ -1,0 +1,83 @@
+"""Read and rewrite the head of an HTTP/1.1 message. Pure; used by proxy.py and forwarding.py."""
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+MAX_HEAD_BYTES = 64_000
+# Hop-by-hop, or ours: they end at the proxy.
+_DROPPED = frozenset(
+    {"connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "upgrade"}
+)
+
+
+class BadHead(Exception):
+    """What arrived is not HTTP as a browser writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A start line and its header fields, as they came."""
+
+    start: tuple[str, str, str]
+    fields: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str | None:
+        """Give the first field of that name (lower case)."""
+        return next((value for key, value in self.fields if key.lower() == name), None)
+
+    def render(self, start: str) -> bytes:
+        """Give the bytes of this head under another start line, closing after one exchange."""
+        kept = [f"{k}: {v}" for k, v in self.fields if k.lower() not in _DROPPED]
+        return "\r\n".join([start, *kept, "Connection: close", "", ""]).encode("latin-1")
+
+
+async def read_head(reader: asyncio.StreamReader) -> Head | None:
+    """Read one head; None when the peer hung up before it began.
+
+    Raises BadHead for anything that is none, or longer than 64,000 bytes.
+    """
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise BadHead from error
+        return None
+    except (asyncio.LimitOverrunError, OSError) as error:
+        raise BadHead from error
+    first, *lines = raw[:-4].decode("latin-1").split("\r\n")
+    start = first.split(" ", 2)
+    if len(start) < 2:
+        raise BadHead
+    fields = [line.partition(":") for line in lines]
+    if any(not colon or key != key.strip() for key, colon, _ in fields):
+        raise BadHead
+    named = tuple((key, value.strip()) for key, _, value in fields)
+    return Head((start[0], start[1], start[2] if len(start) > 2 else ""), named)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request wants to go."""
+
+    host: str
+    port: int
+    path: str
+
+
+def target_of(method: str, uri: str) -> Target:
+    """Read the target of a proxy request: `host:port` of CONNECT, else an absolute http URL.
+
+    Raises BadHead for any other form.
+    """
+    try:
+        if method == "CONNECT":
+            parts = urlsplit(f"//{uri}")
+            return Target(parts.hostname or "", parts.port or 0, "")
+        parts = urlsplit(uri)
+        if parts.scheme != "http" or not parts.hostname:
+            raise BadHead
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return Target(parts.hostname, parts.port or 80, path)
+    except ValueError as error:
+        raise BadHead from error

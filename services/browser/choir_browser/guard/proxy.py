@@ -1,0 +1,175 @@
+"""The forced way out: an HTTP proxy on loopback that Chromium cannot go around.
+
+Opened by app.py; pages/chromium.py hands its address and a pass to each context. Each connection is
+judged and dialled by resolve.py, then forwarding.py moves the bytes.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import secrets
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Self
+
+import structlog
+
+from choir_browser.guard.forwarding import both_ways, relay_answer, send_body
+from choir_browser.guard.heads import MAX_HEAD_BYTES, BadHead, Head, read_head, target_of
+from choir_browser.guard.resolve import Dialler, Streams
+from choir_common.errors import ChoirError, Forbidden
+
+log = structlog.get_logger("choir.browser.guard")
+
+HEAD_TIMEOUT_S = 30.0
+MAX_CONNECTIONS = 512
+REFUSALS_KEPT = 16
+GUARD_HEADER = "choir-guard"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What an agent's context shows the proxy: nobody else on this machine may use it."""
+
+    username: str
+    password: str
+
+
+@dataclass(slots=True)
+class _Holder:
+    """One pass's owner, and what it was last refused."""
+
+    password: str
+    refusals: deque[str] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
+
+
+class EgressProxy:
+    """Forwards to permitted addresses; answers 403 for the others and says why."""
+
+    def __init__(self, dialler: Dialler) -> None:
+        self._dialler = dialler
+        self._holders: dict[str, _Holder] = {}
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free loopback port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening and cut what is open."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        """Where Chromium finds the proxy."""
+        if self._server is None:
+            raise RuntimeError("the proxy is not open")
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def issue(self, agent_id: str) -> Pass:
+        """Give an agent its pass; it is the same until withdrawn."""
+        holder = self._holders.setdefault(agent_id, _Holder(secrets.token_urlsafe(24)))
+        return Pass(agent_id, holder.password)
+
+    def withdraw(self, agent_id: str) -> None:
+        """End an agent's pass."""
+        self._holders.pop(agent_id, None)
+
+    def take_refusal(self, agent_id: str) -> str | None:
+        """Give the last refusal of an agent's connection and forget all of them."""
+        holder = self._holders.get(agent_id)
+        if holder is None or not holder.refusals:
+            return None
+        last = holder.refusals[-1]
+        holder.refusals.clear()
+        return last
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._open) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            await self._exchange((reader, writer))
+        except (BadHead, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            pass  # the browser hung up or spoke nonsense: there is nobody to tell
+        except asyncio.CancelledError:
+            pass  # closing: asyncio would log a cancelled connection as an error
+        except Exception:  # outermost loop of a connection
+            log.exception("proxy connection failed")
+        finally:
+            self._open.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _exchange(self, near: Streams) -> None:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            head = await read_head(near[0])
+        if head is None:
+            return
+        holder = self._holder_of(head)
+        if holder is None:
+            await _say(near[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            return
+        method, uri, _ = head.start
+        target = target_of(method, uri)
+        try:
+            far = await self._dialler.dial(target.host, target.port)
+        except ChoirError as error:
+            if isinstance(error, Forbidden):
+                log.warning("refused", host=target.host, port=target.port)
+                holder.refusals.append(error.message)
+            status = "403 Forbidden" if isinstance(error, Forbidden) else "502 Bad Gateway"
+            await _say(near[1], status, error.message, f"{GUARD_HEADER}: {error.code}")
+            return
+        try:
+            await _forward(head, target.path, near, far)
+        finally:
+            far[1].close()
+
+    def _holder_of(self, head: Head) -> _Holder | None:
+        kind, _, encoded = (head.get("proxy-authorization") or "").partition(" ")
+        if kind.lower() != "basic":
+            return None
+        try:
+            name, _, password = base64.b64decode(encoded).decode().partition(":")
+        except ValueError:
+            return None
+        holder = self._holders.get(name)
+        if holder is None or not hmac.compare_digest(holder.password, password):
+            return None
+        return holder
+
+
+_CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
+
+
+async def _forward(head: Head, path: str, near: Streams, far: Streams) -> None:
+    method, _, version = head.start
+    if method == "CONNECT":
+        near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await both_ways(near, far)
+        return
+    far[1].write(head.render(f"{method} {path} {version}"))
+    await send_body(head, near[0], far[1])
+    await far[1].drain()
+    await relay_answer(far[0], near[1])
+
+
+async def _say(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
+    body = text.encode()
+    writer.write(
+        f"HTTP/1.1 {status}\r\n{field_line}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        + body
+    )
+    await writer.drain()

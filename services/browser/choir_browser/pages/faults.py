@@ -1,0 +1,36 @@
+"""Say in Choir's words what Playwright reports. Used by tab.py and chromium.py."""
+
+import re
+
+from playwright.async_api import Error
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
+
+_GONE = ("has been closed", "crashed", "Connection closed", "Browser closed", "disconnected")
+_NET = re.compile(r"net::(ERR_[A-Z0-9_]+)")
+_SAYINGS = {
+    "ERR_TOO_MANY_REDIRECTS": "it redirects without end",
+    "ERR_ABORTED": "it is a download or an empty answer, not a page",
+    "ERR_EMPTY_RESPONSE": "the server hung up without an answer",
+    "ERR_TUNNEL_CONNECTION_FAILED": "the server does not answer, or its name does not resolve",
+}
+CRASHED = "The browser or the page crashed; it is replaced at the next call."
+
+
+def is_gone(error: Exception) -> bool:
+    """Tell whether the page, its context or the whole browser is no more."""
+    return any(sign in str(error) for sign in _GONE)
+
+
+def translate(error: Error, url: str) -> ChoirError:
+    """Give the Choir error behind a failed load of `url`."""
+    if isinstance(error, PlaywrightTimeout):
+        return DeadlineExceeded(f"{url} did not load in time.")
+    if is_gone(error):
+        return Unavailable(CRASHED)
+    found = _NET.search(str(error))
+    if "Download is starting" in str(error):
+        return BadInput(f"{url} could not be read: it is a download, not a page.")
+    reason = _SAYINGS.get(found.group(1), found.group(1)) if found else "the browser refused it"
+    return BadInput(f"{url} could not be loaded: {reason}.")

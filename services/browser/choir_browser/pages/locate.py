@@ -1,0 +1,51 @@
+"""Find Chromium, and say how it is started.
+
+Called by chromium.py at launch and by app.py for readiness.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from choir_common.errors import Unavailable
+
+_ON_PATH = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+# Nothing but pages may use the network, and pages only through the proxy.
+FLAGS: Sequence[str] = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-gpu",
+    "--disable-quic",  # QUIC and WebTransport are UDP, which no HTTP proxy sees
+    "--disable-sync",
+    "--dns-prefetch-disable",
+    "--no-first-run",
+    "--no-pings",
+    "--disable-webrtc",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+)
+
+
+def find_chromium(chosen: Path | None, of_playwright: Path | None) -> Path:
+    """Return the Chromium to use: the setting, Playwright's own, else the distribution's.
+
+    Raises Unavailable saying how to get one.
+    """
+    if chosen is not None:
+        if os.access(chosen, os.X_OK) and chosen.is_file():
+            return chosen
+        raise Unavailable(f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run.")
+    if of_playwright is not None and of_playwright.is_file():
+        return of_playwright
+    for name in _ON_PATH:
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+    raise Unavailable(
+        "No Chromium was found. Install it (`apt install chromium`, or `playwright install "
+        "chromium`), or set CHOIR_CHROMIUM to the program."
+    )

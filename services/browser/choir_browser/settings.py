@@ -1,0 +1,48 @@
+"""The browser worker's settings; the only reader of its environment."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from choir_common.settings import ServiceSettings
+
+
+class BrowserSettings(ServiceSettings):
+    """What an operator may set."""
+
+    chromium: Path | None = None
+    """CHOIR_CHROMIUM: the program to drive; by default Playwright's own, else the system's."""
+    browser_allow: str = ""
+    """Exceptions to the guard, `host:port` or networks, comma-separated; none, since a page that
+    reaches inside is an intruder."""
+    browser_sandbox: Literal["auto", "on", "off"] = "auto"
+    """Chromium's own sandbox; `auto` is on unless run as root, where Chromium refuses it."""
+    browser_idle_s: float = Field(default=300.0, ge=1)
+    """Seconds without use after which Chromium (some 400 MB) is ended."""
+    browser_max_pages: int = Field(default=6, ge=1, le=100)
+    """Pages that load at once, all agents together; each takes about 100 MB while it does."""
+    browser_socket: Path | None = None
+    """Unix socket of the health routes; the default is `socks/browser.sock` below the home."""
+    browser_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    """host:port for the health routes instead of the socket (containers)."""
+
+    @property
+    def health_socket(self) -> Path:
+        """Return where the health routes listen unless `browser_http` is set."""
+        return self.browser_socket or self.home / "socks" / "browser.sock"
+
+    @property
+    def sandbox(self) -> bool:
+        """Whether Chromium is to be started in its sandbox."""
+        return self.browser_sandbox == "on" or (self.browser_sandbox == "auto" and os.getuid() != 0)
+
+
+class BrowserSecrets(BaseModel):
+    """What this service is told in confidence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nats_token: str | None = Field(default=None, repr=False)
+    """The bus's token; none where the bus has none."""
