@@ -13,5 +13,6 @@ Ladder, top first; each rung uses only those below it:
     running                    readiness and the end of one child
     launch                     how one child is started (through the script child_start)
     identity | home | stack_state | stack_secrets | socket_paths | log_tail
+    probe | private_file | settings
 Beside it: rehearsal, the scripted model server, which nothing here imports.
 """

@@ -4,15 +4,16 @@ The first that is there: a score (rehearsal), an OpenRouter key, an OpenAI key, 
 model that can call tools, the rehearsal model. A key may stand in the environment or in secrets.json.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
-import httpx2
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from choir_common.errors import StartupError
-from choir_common.http.transport import make_client
 from choir_common.wire.config import ModelConfig
+from choir_local.probe import ask
 from choir_local.settings import LocalSettings
 
 OPENROUTER_SECRET = "openrouter-key"  # noqa: S105 - a secret's name
@@ -123,30 +124,30 @@ def _secret(
 
 
 async def _ollama(settings: LocalSettings) -> ModelChoice | None:
-    host = (
-        settings.ollama_host if "://" in settings.ollama_host else f"http://{settings.ollama_host}"
-    )
+    named = settings.ollama_host
+    host = (named if "://" in named else f"http://{named}").rstrip("/")
     try:
-        async with make_client(host, timeout_s=ASK_S) as client:
-            name = await _ollama_model(client, settings.model)
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValidationError):
-        return None
+        name = await _ollama_model(host, settings.model)
+    except ValidationError:
+        return None  # something else listens there
     if name is None:
         return None
-    config = ModelConfig(provider="ollama", model=name, endpoint=f"{host.rstrip('/')}/v1")
+    config = ModelConfig(provider="ollama", model=name, endpoint=f"{host}/v1")
     return ModelChoice(config, f"{name} at the local Ollama")
 
 
-async def _ollama_model(client: httpx2.AsyncClient, wanted: str) -> str | None:
+async def _ollama_model(host: str, wanted: str) -> str | None:
     """Return the first model that can call tools, or `wanted` if it is there."""
-    listed = await client.get("/api/tags")
-    listed.raise_for_status()
-    names = [model.name for model in _OllamaModels.model_validate_json(listed.content).models]
+    listed = await ask(host, "/api/tags", ASK_S)
+    if listed is None or listed.status != HTTPStatus.OK:
+        return None
+    names = [model.name for model in _OllamaModels.model_validate_json(listed.body).models]
     if wanted:
         return wanted if wanted in names else None
     for name in names:
-        shown = await client.post("/api/show", json={"model": name})
-        details = _OllamaDetails.model_validate_json(shown.content)
-        if "tools" in details.capabilities:
-            return name
+        shown = await ask(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
+        if shown is not None and shown.status == HTTPStatus.OK:
+            details = _OllamaDetails.model_validate_json(shown.body)
+            if "tools" in details.capabilities:
+                return name
     return None

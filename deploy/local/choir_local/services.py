@@ -7,25 +7,29 @@ JSON object on its standard input, and only those it needs.
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from http import HTTPStatus
 
-import httpx2
 import orjson
 
-from choir_common.http.transport import UNIX, make_client
 from choir_common.wire.json import JsonObject
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
 from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
+from choir_local.probe import UNIX, ask
+from choir_local.running import Ready
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, StackSecrets
 from choir_local.supervisor import Child
 
 ASK_S = 2.0
+EMBEDDING_KEY = "embedding-key"  # a secret that CHOIR_EMBEDDING_ENDPOINT may need
+DEGRADED_AFTER_S = 10.0
 PYTHON = (sys.executable, "-P", "-m")  # -P: the directory we were started in holds no modules
 
 
@@ -107,7 +111,7 @@ def _rehearsal(parts: Parts) -> Child:
         argv = (*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options)
         return Command(argv, fds=(fd,))
 
-    ready = _answers(lambda _: parts.rehearsal_url.removesuffix("/v1"), parts, "/livez")
+    ready = _answers(parts.rehearsal_url.removesuffix("/v1"), "/livez")
     return Child("rehearsal", command, ready, stop_within=timedelta(seconds=4))
 
 
@@ -120,7 +124,7 @@ def _service(parts: Parts, service: Service) -> Child:
     return Child(
         name=service.name,
         command=command,
-        ready=_answers(service.endpoint, parts, "/readyz"),
+        ready=_answers(service.endpoint(parts), "/readyz"),
         ready_within=service.ready_within,
         depends_on=service.depends_on,
         stops_before=service.stops_before,
@@ -139,17 +143,22 @@ def _shared_settings(parts: Parts) -> dict[str, str]:
     }
 
 
-def _answers(
-    endpoint: Callable[[Parts], str], parts: Parts, path: str
-) -> Callable[[int], Awaitable[bool]]:
-    """Return a check that asks `path` for a 200."""
+def _answers(endpoint: str, path: str) -> Ready:
+    """Return a check that asks `path` for a 200.
 
-    async def ready(_: int) -> bool:
-        try:
-            async with make_client(endpoint(parts), timeout_s=ASK_S) as client:
-                return (await client.get(path)).status_code == httpx2.codes.OK
-        except httpx2.HTTPError:
+    A service that answers, but says for long that it cannot work (no Chromium, a channel out of
+    reach), counts as started: the others shall work, and `choirctl status` says what is missing.
+    """
+    unready_since: dict[int, float] = {}
+
+    async def ready(pid: int) -> bool:
+        heard = await ask(endpoint, path, ASK_S)
+        if heard is None:
             return False
+        if heard.status == HTTPStatus.OK:
+            return True
+        since = unready_since.setdefault(pid, time.monotonic())
+        return time.monotonic() - since > DEGRADED_AFTER_S
 
     return ready
 
@@ -162,14 +171,19 @@ def _bus_secrets(parts: Parts) -> JsonObject:
     return {"nats_token": parts.secrets.values[NATS_TOKEN]}
 
 
-def _memory_secrets(parts: Parts) -> JsonObject:
+def _database_secrets(parts: Parts) -> JsonObject:
     return {**_bus_secrets(parts), "postgres_password": parts.secrets.values[POSTGRES_ADMIN]}
+
+
+def _memory_secrets(parts: Parts) -> JsonObject:
+    key = parts.secrets.values.get(EMBEDDING_KEY)
+    return {**_database_secrets(parts), **({"embedding_key": key} if key else {})}
 
 
 def _control_secrets(parts: Parts) -> JsonObject:
     named: JsonObject = {**parts.secrets.values, **parts.model.secrets}
     return {
-        **_memory_secrets(parts),
+        **_database_secrets(parts),
         "operator_token": parts.secrets.values[OPERATOR_TOKEN],
         "secrets": named,
     }

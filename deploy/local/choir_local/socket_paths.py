@@ -36,6 +36,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
 
     Raises StartupError naming the port and the setting.
     """
+    # By hand: what the services use for this would load a web server into the supervisor.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -16,14 +16,13 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from choir_common.errors import StartupError
-from choir_common.http.listen import bind_tcp
 from choir_local.home import Home
 from choir_local.model_choice import choose_model
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from choir_local.services import SERVICES, Parts, Service, build_children
 from choir_local.settings import LocalSettings
-from choir_local.socket_paths import check_port_free, check_socket_path
+from choir_local.socket_paths import check_port_free, check_socket_path, listen
 from choir_local.stack_lock import hold_home, is_held
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_make_secrets
 from choir_local.stack_state import ChildState, Phase, StackState, read_state, write_state
@@ -90,7 +89,7 @@ class Stack:
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
         await await_predecessors(read_state(self.home.state_file))
         check_port_free(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT")
-        rehearsal = bind_tcp(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
+        rehearsal = listen(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
         with rehearsal:
             parts = await self._make_parts(rehearsal)
             if not parts.model.rehearsal:

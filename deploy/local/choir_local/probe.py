@@ -1,0 +1,63 @@
+"""Ask a local HTTP server one question. Called by `services` (is it ready?) and `model_choice`.
+
+By hand, because it is asked many times a second while everything starts, and a client library would cost
+the resident supervisor more memory and each question more time than all the rest.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+UNIX = "unix://"
+MOST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A response."""
+
+    status: int
+    body: bytes
+
+
+async def ask(endpoint: str, path: str, within_s: float, body: bytes | None = None) -> Heard | None:
+    """GET `path` (POST, with a JSON `body`) at `unix://…` or `http://…`; None without an answer."""
+    method = "GET" if body is None else "POST"
+    head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")
+    try:
+        async with asyncio.timeout(within_s):
+            return _read(await _exchange(endpoint, request))
+    except (OSError, ValueError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
+        return None
+
+
+async def _exchange(endpoint: str, request: bytes) -> bytes:
+    if endpoint.startswith(UNIX):
+        reader, writer = await asyncio.open_unix_connection(endpoint.removeprefix(UNIX))
+    else:
+        place = urlsplit(endpoint)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port or 80)
+    try:
+        writer.write(request)
+        parts = []
+        size = 0
+        while part := await reader.read(65_536):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_BYTES:
+                raise ValueError("an endless answer")
+        return b"".join(parts)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def _read(answer: bytes) -> Heard | None:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    words = head.split(b"\r\n", 1)[0].split()
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        return None
+    return Heard(int(words[1]), body)
