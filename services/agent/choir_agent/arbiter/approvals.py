@@ -1,0 +1,60 @@
+"""Wait for a human's decision on a call (spec 8.10).
+
+Called by `arbiter` when the ruling is Ask; `app` hands over the signal that says a decision was made.
+"""
+
+import asyncio
+
+import structlog
+
+from choir_agent.control.backoff import Backoff
+from choir_agent.control.client import Control
+from choir_common.errors import Unavailable
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
+
+log = structlog.get_logger("choir.agent.approvals")
+
+# A decision whose signal was missed is found by asking again.
+ASK_AGAIN_S = 30.0
+
+
+class Approvals:
+    """Open questions to a human, by approval id."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._decided: dict[str, asyncio.Event] = {}
+
+    def resolve(self, approval_id: str) -> None:
+        """Wake whoever waits for this decision."""
+        if approval_id in self._decided:
+            self._decided[approval_id].set()
+
+    async def approved(self, call_id: str, tool: str, arguments: JsonObject) -> bool:
+        """Return whether a human allowed the call; waits until one has decided."""
+        request = ApprovalRequest(
+            request_type="tool", call_id=call_id, payload={"tool": tool, "input": arguments}
+        )
+        while True:
+            answer = await self._ask(request)
+            if answer.status != "pending":
+                return answer.status == "approved"
+            decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
+            try:
+                async with asyncio.timeout(ASK_AGAIN_S):
+                    await decided.wait()
+            except TimeoutError:
+                log.info("still waiting for a decision", approval_id=answer.approval_id)
+            finally:
+                self._decided.pop(answer.approval_id, None)
+
+    async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
+        # the same call_id always gets the same approval, so asking again is safe
+        backoff = Backoff()
+        while True:
+            try:
+                return await self._control.request_approval(request)
+            except Unavailable as error:
+                log.warning("cannot ask for approval; trying again", reason=error.message)
+            await asyncio.sleep(backoff.pause_s())

@@ -1,0 +1,200 @@
+"""Append what happened, and take calls through propose, rule, lock, commit, execute, commit the result.
+
+Called by the lanes, which can change nothing without it (spec 7.4). What comes next is `execute`, or
+`replication`, which makes the log durable.
+"""
+
+import asyncio
+import time
+from typing import assert_never
+
+import structlog
+
+from choir_agent.arbiter.approvals import Approvals
+from choir_agent.arbiter.execute import Outcome, execute
+from choir_agent.arbiter.rule import check, rule
+from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Run, Wait
+from choir_agent.locks.locks import Locks
+from choir_agent.log.fold import CallStage, CallState, SessionState
+from choir_agent.log.session_log import SessionLog
+from choir_agent.replication.replicate import Replication
+from choir_agent.tools.registry import Registry
+from choir_agent.tools.tool import CallContext
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.events import (
+    EventPayload,
+    MemoryWriteCommitted,
+    ToolCall,
+    ToolCallCommitted,
+    ToolCallRequested,
+    ToolResultCommitted,
+)
+
+log = structlog.get_logger("choir.agent.arbiter")
+
+INTERRUPTED = Outcome(
+    "interrupted",
+    {
+        "code": "outcome_unknown",
+        "message": "The agent stopped while this ran, so its outcome is unknown: it may have "
+        "happened, in whole or in part. Check before doing it again.",
+    },
+)
+CANCELLED = Outcome(
+    "interrupted",
+    {
+        "code": "cancelled",
+        "message": "This was stopped before it ended; what it had done by then stands.",
+    },
+)
+REJECTED = Outcome("refused", {"code": "rejected", "message": "A human rejected this call."})
+
+
+class Arbiter:
+    """The sole appender, and the only way to a tool."""
+
+    def __init__(
+        self,
+        session_log: SessionLog,
+        replication: Replication,
+        registry: Registry,
+        workspace: Workspace,
+        locks: Locks,
+        approvals: Approvals,
+    ) -> None:
+        self._log = session_log
+        self._replication = replication
+        self._registry = registry
+        self._workspace = workspace
+        self._locks = locks
+        self._approvals = approvals
+
+    @property
+    def state(self) -> SessionState:
+        """What the log adds up to now."""
+        return self._log.state
+
+    def commit(self, lane: str, payload: EventPayload) -> int:
+        """Append an event; returns its revision. Never waits, so commits are serial."""
+        return self._log.append(lane, payload).event.rev
+
+    def has_taken(self, inbox_id: str) -> bool:
+        """Tell whether a user's message already stands in the log."""
+        return inbox_id in self._log.taken
+
+    async def use(self, lane: str, turn_id: str, calls: tuple[CallState, ...]) -> None:
+        """Take the calls of one model output to their results, from wherever the log says they are.
+
+        They run at the same time, but those that touch the same thing in the model's order. When
+        cancelled, every call that was begun still gets its result.
+        """
+        open_calls = [state for state in calls if state.stage is not CallStage.DONE]
+        try:
+            checked = await asyncio.to_thread(self._check, open_calls)
+            async with asyncio.TaskGroup() as tasks:
+                for state, permit in zip(open_calls, checked, strict=True):
+                    tasks.create_task(self._use_one(lane, turn_id, state, permit))
+        except asyncio.CancelledError:
+            self._close_begun(lane, turn_id)
+            raise
+
+    def _check(self, calls: list[CallState]) -> list[Permit | Refuse]:
+        return [check(state.call, self._registry, self._workspace) for state in calls]
+
+    def _close_begun(self, lane: str, turn_id: str) -> None:
+        turn = self.state.turn
+        for state in turn.calls if turn is not None and turn.turn_id == turn_id else ():
+            if state.stage in (CallStage.REQUESTED, CallStage.COMMITTED):
+                self._close(lane, turn_id, state.call, CANCELLED)
+
+    async def _use_one(
+        self, lane: str, turn_id: str, state: CallState, checked: Permit | Refuse
+    ) -> None:
+        call = state.call
+        if state.stage is CallStage.COMMITTED:
+            await self._resume(lane, turn_id, call, checked)
+            return
+        # No await before the locks are asked for: tasks start in the model's order, and so do claims.
+        if state.stage is CallStage.PROPOSED:
+            self._request(lane, turn_id, call, checked)
+        ruling = rule(checked, lane, self._locks)
+        match ruling:
+            case Refuse():
+                self._close(lane, turn_id, call, Outcome("refused", ruling.error))
+            case Ask():
+                await self._ask(lane, turn_id, call, ruling.permit)
+            case Wait():
+                log.info("a call waits", call_id=call.call_id, behind=len(ruling.behind))
+                await self._run(lane, turn_id, call, ruling.permit)
+            case Run():
+                await self._run(lane, turn_id, call, ruling.permit)
+            case _:
+                assert_never(ruling)
+
+    def _request(self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse) -> None:
+        payload = ToolCallRequested(
+            turn_id=turn_id, call_id=call.call_id, tool=call.tool, input=checked.arguments
+        )
+        self.commit(lane, payload)
+
+    async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
+        if await self._approvals.approved(call.call_id, call.tool, permit.arguments):
+            await self._run(lane, turn_id, call, permit)
+        else:
+            self._close(lane, turn_id, call, REJECTED)
+
+    async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
+        async with self._locks.hold(lane, permit.locks):
+            payload = ToolCallCommitted(
+                turn_id=turn_id, call_id=call.call_id, tool=call.tool, locks=permit.locks
+            )
+            rev = self.commit(lane, payload)
+            await self._carry_out(lane, turn_id, call, permit, rev)
+
+    async def _resume(
+        self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse
+    ) -> None:
+        """Close a call that a crash cut off: run it again if that is harmless, else say so."""
+        if isinstance(checked, Refuse) or not checked.tool.manifest.runtime.idempotent:
+            self._close(lane, turn_id, call, INTERRUPTED)
+            return
+        async with self._locks.hold(lane, checked.locks):
+            await self._carry_out(lane, turn_id, call, checked, self.state.rev)
+
+    async def _carry_out(
+        self, lane: str, turn_id: str, call: ToolCall, permit: Permit, rev: int
+    ) -> None:
+        began = time.perf_counter()
+        try:
+            if permit.tool.manifest.runtime.side_effect != "none":
+                await self._replication.durable(rev)
+            context = CallContext(call.call_id, lane, permit.path)
+            outcome = await execute(permit, context)
+        except asyncio.CancelledError:
+            # here, so that the locks are still held when the result is committed
+            self._close(lane, turn_id, call, CANCELLED)
+            raise
+        self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
+
+    def _close(
+        self, lane: str, turn_id: str, call: ToolCall, outcome: Outcome, duration_ms: float = 0.0
+    ) -> None:
+        payload = ToolResultCommitted(
+            turn_id=turn_id,
+            call_id=call.call_id,
+            tool=call.tool,
+            status=outcome.status,
+            output=outcome.output,
+            duration_ms=round(duration_ms, 3),
+        )
+        self.commit(lane, payload)
+        if outcome.memory_write is not None:
+            write = MemoryWriteCommitted(
+                turn_id=turn_id,
+                call_id=call.call_id,
+                operation=outcome.memory_write.operation,
+                document_id=outcome.memory_write.document_id,
+                key=outcome.memory_write.key,
+            )
+            self.commit(lane, write)
+        log.info("a call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

@@ -1,0 +1,53 @@
+"""Run a permitted call and turn whatever happens into an outcome.
+
+Called by `arbiter` under the call's locks; what comes next is the tool.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from choir_agent.arbiter.rulings import Permit
+from choir_agent.tools.caps import capped
+from choir_agent.tools.tool import CallContext, MemoryWrite, ToolFailed
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.wire.events import ToolStatus
+from choir_common.wire.json import JsonObject
+
+log = structlog.get_logger("choir.agent.tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended."""
+
+    status: ToolStatus
+    output: JsonObject
+    memory_write: MemoryWrite | None = None
+
+
+async def execute(permit: Permit, context: CallContext) -> Outcome:
+    """Run the tool within its timeout.
+
+    Raises Fenced or Unauthorized when control told us to stop; everything else is an outcome.
+    """
+    timeout_s = permit.tool.manifest.runtime.timeout_ms / 1000
+    try:
+        async with asyncio.timeout(timeout_s):
+            result = await permit.tool.run(context, permit.arguments)
+        return Outcome("success", capped(result.output), result.memory_write)
+    except (Fenced, Unauthorized):
+        raise
+    except ToolFailed as error:
+        # the host may have done it although its answer was lost
+        status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"
+        return Outcome(status, capped(error.output()))
+    except TimeoutError:
+        return Outcome("error", {"code": "timeout", "message": f"No end after {timeout_s:g} s."})
+    except ChoirError as error:
+        return Outcome("error", {"code": error.code, "message": error.message})
+    except Exception:
+        # the outermost frame of a tool: its bug must not end the session
+        log.exception("a tool broke", call_id=context.call_id, tool=permit.tool.manifest.name)
+        return Outcome("error", {"code": "internal", "message": "The tool broke; see the log."})

@@ -1,0 +1,75 @@
+"""Rule on a proposed call: does the tool exist, do its arguments fit, what must it lock (spec 8.9).
+
+Called by `arbiter` before anything else happens with a call: first `check`, which reads the file system to
+resolve a path and so runs in a thread; then `rule`, which is pure and decides in the model's order.
+"""
+
+import orjson
+
+from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Ruling, Run, Wait
+from choir_agent.locks.locks import Locks
+from choir_agent.locks.table import Lockset
+from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.registry import Registry
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.events import LockHold, ToolCall
+from choir_common.wire.json import JsonObject
+
+PATH_SLOT = "{path}"
+
+
+def check(call: ToolCall, registry: Registry, workspace: Workspace) -> Permit | Refuse:
+    """Return the call's tool, arguments and locks, or why it is not a valid call."""
+    tool = registry.find(call.tool)
+    arguments = _parse(call.arguments)
+    if tool is None:
+        message = f"There is no tool {call.tool!r}."
+        known: JsonObject = {"available_tools": [*registry.names()]}
+        return _refuse(arguments or {}, "unknown_tool", message, known)
+    if arguments is None:
+        return _refuse({}, "malformed_arguments", "The arguments are not a JSON object.", {})
+    faults = registry.faults(call.tool, arguments)
+    if faults:
+        message = "The arguments do not fit the tool's schema."
+        return _refuse(arguments, "invalid_arguments", message, {"faults": [*faults]})
+    try:
+        path, lockset = _locks(tool.manifest, arguments, workspace)
+    except ToolFailed as error:
+        return Refuse(arguments, error.output())
+    return Permit(tool, arguments, path, lockset)
+
+
+def rule(checked: Permit | Refuse, lane: str, locks: Locks) -> Ruling:
+    """Return the ruling on a checked call; nothing is taken or changed."""
+    if isinstance(checked, Refuse):
+        return checked
+    if checked.tool.manifest.runtime.needs_approval:
+        return Ask(checked)
+    behind = locks.barred_by(lane, checked.locks)
+    return Wait(checked, behind) if behind else Run(checked)
+
+
+def _parse(text: str) -> JsonObject | None:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(arguments: JsonObject, code: str, message: str, details: JsonObject) -> Refuse:
+    return Refuse(arguments, {"code": code, "message": message, **details})
+
+
+def _locks(
+    manifest: ToolManifest, arguments: JsonObject, workspace: Workspace
+) -> tuple[str, Lockset]:
+    path = ""
+    if any(PATH_SLOT in template.resource for template in manifest.runtime.locks):
+        path = workspace.canonical(str(arguments.get("path", "")))
+    holds = tuple(
+        LockHold(resource=template.resource.replace(PATH_SLOT, path), mode=template.mode)
+        for template in manifest.runtime.locks
+    )
+    return path, holds

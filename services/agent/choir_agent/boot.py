@@ -1,0 +1,59 @@
+"""Close this process to its neighbours, and read who we are from standard input.
+
+Called by `__main__` before anything else; the lease token it returns is in no environment, no argument
+list and no file (spec 14.1, 14.2).
+"""
+
+import ctypes
+import os
+import sys
+
+from pydantic import ValidationError
+
+from choir_common.errors import StartupError
+from choir_common.wire.runtime import AgentBoot
+
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+MAX_BOOT_BYTES = 64_000
+
+
+def harden() -> None:
+    """Forbid other processes of our user to read our memory, and every gain of privileges.
+
+    Without it the shell we start could read the lease token from /proc/<our pid>/mem.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for option, value in ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1)):
+        if libc.prctl(option, value, 0, 0, 0) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise StartupError(f"The kernel refused prctl({option}, {value}): {reason}.")
+
+
+def read_boot(descriptor: int = 0) -> AgentBoot:
+    """Read the one line that says who this agent is and where control listens.
+
+    Raises StartupError when the line is missing or does not fit; its content is never quoted.
+    """
+    line = b""
+    while not line.endswith(b"\n") and len(line) < MAX_BOOT_BYTES:
+        chunk = os.read(descriptor, 8192)
+        if not chunk:
+            break
+        line += chunk
+    if not line.strip():
+        raise StartupError(
+            "Nothing came on standard input. An agent is started by control, which hands it one "
+            "line of JSON (AgentBoot) there."
+        )
+    try:
+        return AgentBoot.model_validate_json(line)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'line'}: {fault['msg']}"
+            for fault in error.errors(include_input=False, include_url=False)
+        )
+        # `from None`: pydantic's own text would quote the token
+        raise StartupError(f"The boot line does not fit AgentBoot: {faults}.") from None

@@ -1,0 +1,23 @@
+"""Wait a little longer after each failure: the one schedule of all retries towards control."""
+
+import random
+
+FIRST_S = 0.05
+LONGEST_S = 2.0
+
+
+class Backoff:
+    """Pauses of 50 ms doubling to 2 s, with jitter so that many agents do not knock together."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_S
+
+    def pause_s(self) -> float:
+        """Return the seconds to wait now; the next pause is twice as long."""
+        pause = self._next_s * random.uniform(0.7, 1.3)  # noqa: S311 - jitter, not a secret
+        self._next_s = min(self._next_s * 2, LONGEST_S)
+        return pause
+
+    def reset(self) -> None:
+        """Start over after a success."""
+        self._next_s = FIRST_S

@@ -1,0 +1,122 @@
+"""Speak the eight verbs of spec 12.5 to control.
+
+Called by `app` (hello, terminate), `replication` (heartbeats), host tools and settings. What comes next is
+control's `rpc` door.
+"""
+
+from typing import TypeVar
+
+import httpx2
+
+from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
+from choir_common.http.problem_document import read_problem
+from choir_common.http.transport import make_client
+from choir_common.ids import new_id
+from choir_common.wire.model import Wire
+from choir_common.wire.rpc import (
+    Ack,
+    ApprovalRequest,
+    ApprovalResponse,
+    ConfigRequest,
+    ConfigResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    HelloRequest,
+    HelloResponse,
+    HostToolRequest,
+    HostToolResponse,
+    SecretsRequest,
+    SecretsResponse,
+    StatusReport,
+    TerminateRequest,
+)
+from choir_common.wire.runtime import AgentBoot
+
+R = TypeVar("R", bound=Wire)
+
+CALL_TIMEOUT_S = 10.0
+SERVER_ERROR = 500
+
+
+class Control:
+    """Control, as one agent process sees it."""
+
+    def __init__(self, boot: AgentBoot) -> None:
+        self._session_id = boot.session_id
+        self.http = make_client(
+            boot.endpoint,
+            headers={
+                "Authorization": f"Bearer {boot.lease_token}",
+                "X-Choir-Session-Id": boot.session_id,
+                "Content-Type": "application/json",
+            },
+            timeout_s=CALL_TIMEOUT_S,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.http.aclose()
+
+    async def hello(self, request: HelloRequest) -> HelloResponse:
+        """Introduce this process; raises Fenced or Unauthorized when it is not wanted any more."""
+        return await self._call("INIT_HELLO", request, HelloResponse)
+
+    async def get_secrets(self, request: SecretsRequest) -> SecretsResponse:
+        """Fetch the secrets of our bound resources."""
+        return await self._call("GET_SECRETS", request, SecretsResponse)
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Give a sign of life, and the events that followed; returns what is durable."""
+        return await self._call("HEARTBEAT", request, HeartbeatResponse)
+
+    async def request_approval(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask for a human decision; the same call_id always gets the same approval."""
+        return await self._call("REQUEST_APPROVAL", request, ApprovalResponse)
+
+    async def report_status(self, report: StatusReport) -> None:
+        """Say what a lane is doing."""
+        await self._call("REPORT_STATUS", report, Ack)
+
+    async def terminate(self, request: TerminateRequest) -> None:
+        """Say that we flushed our log and are about to exit."""
+        await self._call("TERMINATE_SELF", request, Ack)
+
+    async def fetch_config(self, request: ConfigRequest) -> ConfigResponse:
+        """Fetch the settings if they are newer than ours."""
+        return await self._call("FETCH_DYNAMIC_CONFIG", request, ConfigResponse)
+
+    async def use_host_tool(self, request: HostToolRequest, timeout_s: float) -> HostToolResponse:
+        """Run a tool on the host's side under its call_id."""
+        return await self._call("EXECUTE_HOST_TOOL", request, HostToolResponse, timeout_s)
+
+    async def _call(
+        self, verb: str, request: Wire, answer: type[R], timeout_s: float = CALL_TIMEOUT_S
+    ) -> R:
+        headers = {"X-Choir-Request-Id": new_id("req")}
+        body = request.model_dump_json().encode()
+        try:
+            response = await self.http.post(
+                f"/rpc/{verb}", content=body, headers=headers, timeout=timeout_s
+            )
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            raise Unavailable(f"control does not answer: {error}") from error
+        except httpx2.TransportError as error:
+            raise OutcomeUnknown(f"{verb} broke off: {error!r}") from error
+        if response.is_success:
+            return answer.model_validate_json(response.content)
+        raise error_of(response.status_code, response.content)
+
+
+def error_of(status: int, body: bytes) -> ChoirError:
+    """Return the error a response says; a server error without a problem document may pass."""
+    error = read_problem(status, body)
+    if type(error) is ChoirError and status >= SERVER_ERROR:
+        return OutcomeUnknown(f"control answered {status}: {error.message}")
+    return error
+
+
+def says_stop(error: BaseException) -> bool:
+    """Tell whether control's word to stop is (or is inside) this error."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(says_stop(inner) for inner in error.exceptions)
+    return isinstance(error, Fenced | Unauthorized)

@@ -1,0 +1,54 @@
+"""Follow control's signals over SSE, across reconnects (spec 12.1).
+
+Called by `app`, which hands each signal to the lane. `Last-Event-ID` makes the stream go on where it broke.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx2
+import structlog
+
+from choir_agent.control.backoff import Backoff
+from choir_agent.control.client import Control, error_of
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.http import sse_read
+from choir_common.wire.signals import SIGNAL_BODY, Signal
+
+log = structlog.get_logger("choir.agent.signals")
+
+# control sends a comment every 15 s; three missed ones mean the connection is dead
+SILENCE_S = 45.0
+
+
+async def follow_signals(control: Control) -> AsyncIterator[Signal]:
+    """Yield every signal once and in order, for ever.
+
+    Raises Fenced or Unauthorized when this session is no longer ours.
+    """
+    last_seen: int | None = None
+    backoff = Backoff()
+    while True:
+        try:
+            async for signal in _follow_once(control, last_seen):
+                backoff.reset()
+                if last_seen is None or signal.seq > last_seen:
+                    last_seen = signal.seq
+                    yield signal
+        except (Fenced, Unauthorized):
+            raise
+        except (httpx2.TransportError, ChoirError, ValueError) as error:
+            log.info("the signal stream broke; reconnecting", reason=str(error))
+        await asyncio.sleep(backoff.pause_s())
+
+
+async def _follow_once(control: Control, last_seen: int | None) -> AsyncIterator[Signal]:
+    headers = {"Accept": "text/event-stream"}
+    if last_seen is not None:
+        headers["Last-Event-ID"] = str(last_seen)
+    timeout = httpx2.Timeout(5.0, read=SILENCE_S)
+    async with control.http.stream("GET", "/events", headers=headers, timeout=timeout) as response:
+        if not response.is_success:
+            raise error_of(response.status_code, await response.aread())
+        async for event in sse_read.read(response.aiter_raw()):
+            yield Signal(seq=int(event.id), body=SIGNAL_BODY.validate_json(event.data))

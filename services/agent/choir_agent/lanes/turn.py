@@ -1,0 +1,96 @@
+"""Run a turn: from a user's message to exactly one closing reply (spec 7.2).
+
+Called by `edge`; the way on is `think`, or the arbiter's `use`. The loop keeps no state of its own: it
+looks at what the log adds up to, makes the next move, and looks again.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import structlog
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.lanes.edge_states import EdgeTrigger
+from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
+from choir_agent.lanes.think import Thinker
+from choir_agent.log.fold import TurnState
+from choir_agent.models.model import ModelFailed
+from choir_agent.settings import CurrentSettings
+from choir_common.wire.events import Reply, ReplyKind
+
+log = structlog.get_logger("choir.agent.turn")
+
+
+class Turns:
+    """Runs the open turn of the log."""
+
+    def __init__(
+        self,
+        lane: str,
+        arbiter: Arbiter,
+        thinker: Thinker,
+        current: Callable[[], CurrentSettings],
+        move: Callable[[EdgeTrigger], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._lane = lane
+        self._arbiter = arbiter
+        self._thinker = thinker
+        self._current = current
+        self._move = move
+        self._stopping = stopping
+
+    async def run_turn(self) -> None:
+        """Make moves until the open turn has its closing reply; each pass begins at a safe point."""
+        while (turn := self._arbiter.state.turn) is not None:
+            move = next_move(turn, self._current().settings.budgets)
+            match move:
+                case Answer():
+                    self._close(turn, EdgeTrigger.FINISH, "answer", move.text)
+                case Speechless():
+                    text = "The model ended without an answer. Please ask again."
+                    self._close(turn, EdgeTrigger.FINISH, "error", text)
+                case OutOfBudget():
+                    text = f"I stopped before I was done: {move.reason}."
+                    self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
+                case Think() | UseTools() if self._stopping():
+                    self.stop(turn)
+                case Think():
+                    await self._think(turn)
+                case UseTools():
+                    self._move(EdgeTrigger.TOOL_PROPOSAL)
+                    await self._arbiter.use(self._lane, turn.turn_id, move.calls)
+                    self._move(EdgeTrigger.TOOL_RESULT)
+                case _:
+                    assert_never(move)
+
+    def stop(self, turn: TurnState) -> None:
+        """Close the turn because the agent is about to stop."""
+        text = "I was stopped before I was done with this. Please ask again once I am back."
+        self._close(turn, EdgeTrigger.CANCEL, "error", text)
+
+    def cancel(self, turn: TurnState) -> None:
+        """Close the turn because the user wants it no more."""
+        # not a notice: only an answer or an error closes a message for control and channels
+        self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
+
+    def break_off(self, turn: TurnState) -> None:
+        """Close the turn because something in this agent is broken."""
+        text = "Something broke inside me while I worked on this; the log has the details."
+        self._close(turn, EdgeTrigger.CANCEL, "error", text)
+
+    async def _think(self, turn: TurnState) -> None:
+        self._move(EdgeTrigger.CALL_MODEL)
+        try:
+            await self._thinker.think(turn)
+        except ModelFailed as error:
+            log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
+            text = f"I could not get an answer from the model: {error.message}. Please try again."
+            self._close(turn, EdgeTrigger.MODEL_ERROR, "error", text)
+
+    def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
+        self._move(trigger)
+        reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)
+        self._arbiter.commit(self._lane, reply)
+        self._move(EdgeTrigger.DELIVERED)
+        log.info("turn closed", turn_id=turn.turn_id, kind=kind, steps=turn.steps)

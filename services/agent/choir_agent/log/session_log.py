@@ -1,0 +1,110 @@
+"""Keep the session's events in memory, linked by hash, together with the state they fold to.
+
+Appended to by `arbiter` only. `replication` reads what is not durable yet and waits on `grew`; the window
+and the memory tool read `entries`.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from choir_agent.log.fold import SessionState, step
+from choir_agent.log.storable import needs_scrubbing, scrub
+from choir_common.clock import Clock
+from choir_common.errors import BadInput
+from choir_common.eventlog.chain import Head, first_break, head_of, link
+from choir_common.wire.events import (
+    Event,
+    EventPayload,
+    UserMsg,
+    payload_of,
+    render_payload,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event and its typed payload."""
+
+    event: Event
+    payload: EventPayload
+    size: int
+    """Bytes of the payload's JSON, to keep heartbeats below control's limit."""
+
+
+class SessionLog:
+    """The authority while the agent runs (spec 7.4); Postgres holds its durable copy."""
+
+    def __init__(self, session_id: str, clock: Clock) -> None:
+        self._session_id = session_id
+        self._clock = clock
+        self.entries: list[Entry] = []
+        self.head = Head()
+        self.state = SessionState()
+        self.taken: set[str] = set()
+        """Inbox ids that a user_msg names: a message is taken up once."""
+        self.grew = asyncio.Event()
+
+    def restore(self, tail: Iterable[Event], head: Head) -> None:
+        """Start from the durable tail that control handed over.
+
+        Raises BadInput when the tail's chain is broken or does not end at `head`.
+        """
+        events = tuple(tail)
+        if events:
+            start = Head(events[0].rev - 1, events[0].hash_prev)
+            broken = first_break(events, start)
+            if broken is not None or head_of(events[-1]) != head:
+                raise BadInput(f"the log control handed over does not fit its head: {broken}")
+        for event in events:
+            self._keep(event, payload_of(event), 0)
+        self.head = head
+
+    def append(self, lane: str, payload: EventPayload) -> Entry:
+        """Link one more event to the log; returns it as kept."""
+        payload, size = _storable(payload)
+        event = link(self.head, self._session_id, lane, payload, self._clock.now())
+        entry = self._keep(event, payload, size)
+        self.grew.set()
+        return entry
+
+    def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Event, ...]:
+        """Return the events after `rev`, oldest first: at least one if there is one."""
+        if rev >= self.head.rev:
+            return ()
+        first = len(self.entries) - (self.head.rev - rev)
+        batch: list[Event] = []
+        room = max_bytes
+        for entry in self.entries[first : first + max_events]:
+            room -= entry.size
+            if batch and room < 0:
+                break
+            batch.append(entry.event)
+        return tuple(batch)
+
+    def _keep(self, event: Event, payload: EventPayload, size: int) -> Entry:
+        entry = Entry(event, payload, size)
+        self.entries.append(entry)
+        self.head = head_of(event)
+        self.state = step(self.state, event.rev, payload)
+        if isinstance(payload, UserMsg):
+            self.taken.add(payload.inbox_id)
+        return entry
+
+
+def _storable(payload: EventPayload) -> tuple[EventPayload, int]:
+    raw = render_payload(payload)
+    try:
+        body = orjson.dumps(raw)
+        if not needs_scrubbing(body):
+            return payload, len(body)
+    except (orjson.JSONEncodeError, TypeError):
+        pass
+    clean = scrub({**raw, "type": payload.type})
+    try:
+        body = orjson.dumps(clean)
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise BadInput(f"an event cannot be written as JSON: {error}") from error
+    return type(payload).model_validate_json(body), len(body)

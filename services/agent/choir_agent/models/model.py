@@ -1,0 +1,52 @@
+"""The port `Model`: think about a prompt, propose.
+
+Called by the turn; `openai_model` implements it.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from choir_agent.prompt.assemble import Prompt
+from choir_common.errors import ChoirError
+from choir_common.wire.config import ModelConfig
+
+
+class ModelFailed(ChoirError):
+    """The model gave no usable answer."""
+
+    code, status = "model_failed", 502
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCall:
+    """A tool call as the model wrote it: its name for the tool, and JSON text that may be malformed."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A completed model call."""
+
+    text: str
+    calls: tuple[ProposedCall, ...]
+    model: str
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    duration_ms: float
+
+
+class Model(Protocol):
+    """A language model that knows our tools."""
+
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+        """Return what the model says.
+
+        Raises RateLimited (with the seconds to wait, if the provider said them) or ModelFailed,
+        whose message can be shown to the user.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,133 @@
+"""Send heartbeats: at once when the log grew, one in flight, and at least once an interval.
+
+Started by `app`; `arbiter` awaits `durable` before an effect. What comes next is control's HEARTBEAT. A batch
+whose outcome is unknown is sent again unchanged, so control sees it either as new or as a repetition.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from choir_agent.control.backoff import Backoff
+from choir_agent.control.client import Control
+from choir_agent.log.session_log import SessionLog
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, Fenced, TooLarge, Unauthorized
+from choir_common.eventlog.chain import Head, head_of
+from choir_common.wire.model import stamp
+from choir_common.wire.rpc import HeartbeatRequest
+
+log = structlog.get_logger("choir.agent.replication")
+
+MAX_EVENTS = 500
+MAX_BYTES = 600_000
+
+
+class Replication:
+    """The one writer of this session's durable log."""
+
+    def __init__(
+        self,
+        control: Control,
+        session_log: SessionLog,
+        clock: Clock,
+        agent_id: str,
+        epoch: int,
+        config_version: Callable[[], int],
+        interval_s: Callable[[], float],
+        on_new_config: Callable[[], None],
+    ) -> None:
+        self._control = control
+        self._log = session_log
+        self._clock = clock
+        self._agent_id = agent_id
+        self._epoch = epoch
+        self._config_version = config_version
+        self._interval_s = interval_s
+        self._on_new_config = on_new_config
+        # what was restored came from control and is durable
+        self._acked = session_log.head
+        self._max_bytes = MAX_BYTES
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def acked_rev(self) -> int:
+        """The last revision known to be durable."""
+        return self._acked.rev
+
+    async def durable(self, rev: int) -> None:
+        """Return when `rev` is durable, however long control is away."""
+        if rev <= self._acked.rev:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append((rev, waiter))
+        await waiter
+
+    async def run(self) -> None:
+        """Send heartbeats for ever.
+
+        Raises Fenced or Unauthorized when this session is no longer ours.
+        """
+        while True:
+            self._log.grew.clear()
+            if self._acked.rev == self._log.head.rev:
+                await self._wait_for_growth()
+                self._log.grew.clear()
+            await self._deliver()
+
+    async def _wait_for_growth(self) -> None:
+        try:
+            async with asyncio.timeout(self._interval_s()):
+                await self._log.grew.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self) -> None:
+        request = self._next_request()
+        backoff = Backoff()
+        while True:
+            try:
+                answer = await self._control.heartbeat(request)
+                break
+            except (Fenced, Unauthorized):
+                raise
+            except TooLarge:
+                self._max_bytes = max(self._max_bytes // 2, 1)
+                request = self._next_request()
+                log.warning("control finds the heartbeat too large", events=len(request.patches))
+            except ChoirError as error:
+                log.warning("heartbeat failed; sending it again", reason=error.message)
+            await asyncio.sleep(backoff.pause_s())
+        self._acknowledge(request, answer.ack_rev)
+        if answer.config_version_latest != self._config_version():
+            self._on_new_config()
+
+    def _next_request(self) -> HeartbeatRequest:
+        patches = self._log.after(self._acked.rev, MAX_EVENTS, self._max_bytes)
+        new = head_of(patches[-1]) if patches else self._acked
+        return HeartbeatRequest(
+            agent_id=self._agent_id,
+            epoch=self._epoch,
+            base_rev=self._acked.rev,
+            new_rev=new.rev,
+            patches=patches,
+            config_version=self._config_version(),
+            hash_prev=self._acked.hash,
+            hash_new=new.hash,
+            timestamp=stamp(self._clock.now()),
+        )
+
+    def _acknowledge(self, request: HeartbeatRequest, ack_rev: int) -> None:
+        if ack_rev <= self._acked.rev:
+            return
+        for patch in request.patches:
+            if patch.rev == ack_rev:
+                self._acked = Head(patch.rev, patch.hash)
+        still = []
+        for rev, waiter in self._waiters:
+            if rev > self._acked.rev:
+                still.append((rev, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiters = still

@@ -1,0 +1,49 @@
+"""Settings of the agent process, and the moment's settings from control; the only reader of the environment.
+
+What an agent needs comes from control (`INIT_HELLO`); the environment holds only how loudly to speak.
+"""
+
+import os
+from dataclasses import dataclass
+
+from choir_common.errors import StartupError
+from choir_common.wire.config import AgentSettings
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProcessSettings:
+    """What is known before control has answered."""
+
+    log_level: str = "info"
+    """debug, info, warning or error; info shows a few lines per turn, not one per event."""
+    hello_patience_s: float = 30.0
+    """How long to wait for control at the start; a runtime that sees us exit starts us again."""
+    stop_grace_s: float = 15.0
+    """How long a turn may go on after the shutdown signal; control waits twenty seconds for it."""
+    hurry_grace_s: float = 1.0
+    """The same after SIGTERM: the runtime kills three seconds later."""
+    flush_grace_s: float = 1.5
+    """How long the last events may take to become durable; what is not is a crash to mend."""
+
+    @classmethod
+    def load(cls) -> "AgentProcessSettings":
+        """Read the environment.
+
+        Raises StartupError for a log level that does not exist.
+        """
+        level = os.environ.get("CHOIR_LOG_LEVEL", "info").lower()
+        if level not in LEVELS:
+            raise StartupError(
+                f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LEVELS)}."
+            )
+        return cls(log_level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSettings:
+    """What control configured, taken whole at one moment (spec 16.3)."""
+
+    settings: AgentSettings
+    api_key: str | None

@@ -1,0 +1,1 @@
+"""The tools that ship with Choir (spec 8.7)."""

@@ -1,0 +1,93 @@
+"""`choir.memory.query`: search this session, past sessions or knowledge (spec 11.7).
+
+Called by the arbiter without locks. The store `working` is this process's own log; the others are the host's.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.control.client import Control
+from choir_agent.log.session_log import Entry
+from choir_agent.memory.search import by_hash, by_words, excerpt
+from choir_agent.tools.host import use_on_host
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.json import JsonObject
+
+TIMEOUT_MS = 20_000
+DEFAULT_LIMIT = 10
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.memory.query",
+        description=(
+            "Search memory. store `knowledge`: lasting facts and notes; `session`: earlier sessions; "
+            "`working`: everything that happened in this session. mode for knowledge and session: "
+            "`semantic` (default, by meaning) or `text`; `session_detail` needs session_id. mode for "
+            "working: `keyword` (default) or `hash`. target_agent reads another agent's memory."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "store": {"type": "string", "enum": ["working", "session", "knowledge"]},
+                "mode": {
+                    "type": "string",
+                    "enum": ["semantic", "text", "session_detail", "keyword", "hash"],
+                },
+                "query": {"type": "string", "maxLength": 10_000},
+                "session_id": {"type": "string"},
+                "target_agent": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,40}$"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 50},
+            },
+            "required": ["store", "query"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="none", idempotent=True, host=True),
+)
+
+
+class MemoryQuery:
+    """Searches the three stores."""
+
+    manifest = MANIFEST
+
+    def __init__(self, control: Control, entries: Callable[[], list[Entry]]) -> None:
+        self._control = control
+        self._entries = entries
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Search; raises ToolFailed for a mode that the store does not have."""
+        working = arguments["store"] == "working"
+        mode = arguments.get("mode")
+        if mode is not None and (mode in ("keyword", "hash")) != working:
+            raise ToolFailed("bad_input", f"store {arguments['store']} has no mode {mode}.")
+        if working:
+            return ToolOutput(self._search(arguments))
+        output = await use_on_host(
+            self._control,
+            context,
+            MANIFEST.name,
+            arguments,
+            timeout_s=TIMEOUT_MS / 1000,
+            idempotent=True,
+        )
+        return ToolOutput(output)
+
+    def _search(self, arguments: JsonObject) -> JsonObject:
+        query = str(arguments["query"])
+        limit = arguments.get("limit", DEFAULT_LIMIT)
+        search = by_hash if arguments.get("mode") == "hash" else by_words
+        count = int(limit) if isinstance(limit, int | float) else DEFAULT_LIMIT
+        found = search(self._entries(), query, count)
+        return {
+            "hits": [
+                {
+                    "rev": hit.entry.event.rev,
+                    "hash": hit.entry.event.hash[:12],
+                    "type": hit.entry.event.type,
+                    "at": hit.entry.event.at,
+                    "text": excerpt(hit.text, query),
+                }
+                for hit in found
+            ]
+        }

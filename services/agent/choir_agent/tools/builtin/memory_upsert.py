@@ -1,0 +1,63 @@
+"""`choir.memory.upsert`: insert, update by key, or delete the agent's own knowledge (spec 11.6, 11.7).
+
+Called by the arbiter without locks, after the commitment is durable; the host does it once per call_id.
+"""
+
+from choir_agent.control.client import Control
+from choir_agent.tools.host import use_on_host
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, MemoryWrite, ToolOutput
+from choir_common.wire.json import JsonObject
+
+TIMEOUT_MS = 30_000
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.memory.upsert",
+        description=(
+            "Change lasting knowledge. operation `insert`: add text; `update`: replace or make the "
+            "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
+            "stable key for facts that may change, such as user.timezone."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "operation": {"type": "string", "enum": ["insert", "update", "delete"]},
+                "text": {"type": "string", "minLength": 1, "maxLength": 100_000},
+                "key": {"type": "string", "minLength": 1, "maxLength": 200},
+                "document_id": {"type": "string"},
+                "metadata": {"type": "object"},
+            },
+            "required": ["operation"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True, host=True),
+)
+
+
+class MemoryUpsert:
+    """Writes knowledge through the host."""
+
+    manifest = MANIFEST
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Write; raises ToolFailed with what the host said."""
+        output = await use_on_host(
+            self._control,
+            context,
+            MANIFEST.name,
+            arguments,
+            timeout_s=TIMEOUT_MS / 1000,
+            idempotent=True,
+        )
+        document, key = output.get("document_id"), output.get("key")
+        write = MemoryWrite(
+            operation=str(output.get("operation", arguments["operation"])),
+            document_id=document if isinstance(document, str) else None,
+            key=key if isinstance(key, str) else None,
+        )
+        return ToolOutput(output, write)

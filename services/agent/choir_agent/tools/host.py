@@ -1,0 +1,51 @@
+"""Ask control to run a tool on the host's side (EXECUTE_HOST_TOOL), under the call's id.
+
+Called by the host tools. What comes next is control's `hosttools`.
+"""
+
+import asyncio
+
+from choir_agent.control.backoff import Backoff
+from choir_agent.control.client import Control
+from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import HostToolRequest
+
+
+async def use_on_host(
+    control: Control,
+    context: CallContext,
+    tool: str,
+    arguments: JsonObject,
+    *,
+    timeout_s: float,
+    idempotent: bool,
+) -> JsonObject:
+    """Run `tool` there and return its output.
+
+    While control is away it is tried again until `timeout_s`, where a repetition cannot do harm.
+    Raises ToolFailed with what the host said.
+    """
+    request = HostToolRequest(tool_name=tool, call_id=context.call_id, input=arguments)
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    backoff = Backoff()
+    while True:
+        left_s = deadline - asyncio.get_running_loop().time()
+        try:
+            answer = await control.use_host_tool(request, max(left_s, 0.1))
+            break
+        except (Fenced, Unauthorized):
+            raise
+        except Unavailable as error:
+            safe = idempotent or not isinstance(error, OutcomeUnknown)
+            pause_s = backoff.pause_s()
+            if not safe or left_s <= pause_s:
+                raise ToolFailed(error.code, error.message) from error
+            await asyncio.sleep(pause_s)
+        except ChoirError as error:
+            raise ToolFailed(error.code, error.message) from error
+    if answer.status == "success":
+        return answer.output
+    code, message = answer.output.get("code"), answer.output.get("message")
+    raise ToolFailed(str(code or "host_error"), str(message or "The host gave no reason."))

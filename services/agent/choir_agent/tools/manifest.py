@@ -1,0 +1,54 @@
+"""A tool in its two views (spec 8.3): what the model sees, and what the runtime needs to know."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from choir_common.wire.json import JsonObject
+
+SideEffect = Literal["none", "read", "write", "external"]
+"""`none` changes nothing anywhere; anything else waits until its commitment is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockTemplate:
+    """A lock a call needs; `{path}` in the resource stands for the canonical path of its input."""
+
+    resource: str
+    mode: Literal["S", "X"]
+
+
+@dataclass(frozen=True, slots=True)
+class LlmView:
+    """The only part that is ever sent to a model."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeView:
+    """What the model never sees."""
+
+    timeout_ms: int
+    side_effect: SideEffect
+    idempotent: bool
+    """Whether a call may be run again when a crash hid its outcome."""
+    host: bool = False
+    """Whether control runs it, on the host's side."""
+    locks: tuple[LockTemplate, ...] = ()
+    needs_approval: bool = False
+    """Whether a human decides on each call (spec 8.10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolManifest:
+    """A tool's definition."""
+
+    llm: LlmView
+    runtime: RuntimeView
+
+    @property
+    def name(self) -> str:
+        """The canonical, namespaced name."""
+        return self.llm.name

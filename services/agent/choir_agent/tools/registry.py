@@ -1,0 +1,82 @@
+"""All tools of this agent, found by either of their names, and checked inputs (spec 8.2, 8.8).
+
+Built by `app`, immutable afterwards. OpenAI's function names may not hold dots, so the model sees
+`choir_fs_read`; the way back goes through the table made here, never through string surgery.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import jsonschema_rs
+import orjson
+
+from choir_agent.tools.tool import Tool
+from choir_common.errors import StartupError
+from choir_common.wire.json import JsonObject
+
+MAX_FAULTS = 5
+
+
+def model_name_of(name: str) -> str:
+    """Return the name a model knows a tool by."""
+    return name.replace(".", "_")
+
+
+class Registry:
+    """The tools, their validators and the model's view of them."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.manifest.name: tool for tool in tools}
+        self._canonical = {name: name for name in self._tools}
+        self._canonical |= {model_name_of(name): name for name in self._tools}
+        if len(self._canonical) != 2 * len(tools):
+            raise StartupError("Two tools have names that a model could not tell apart.")
+        self._validators = {
+            name: jsonschema_rs.validator_for(tool.manifest.llm.parameters)
+            for name, tool in self._tools.items()
+        }
+        manifests = [self._tools[name].manifest for name in sorted(self._tools)]
+        self.model_view = orjson.dumps(
+            [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": model_name_of(manifest.name),
+                        "description": manifest.llm.description,
+                        "parameters": manifest.llm.parameters,
+                    },
+                }
+                for manifest in manifests
+            ]
+        )
+        """The `tools` of every request, as bytes that never change while we run."""
+        self.manifest_hash = hashlib.sha256(
+            orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
+        ).hexdigest()
+
+    def canonical(self, name: str) -> str | None:
+        """Return the canonical name for either name of a tool, or None."""
+        return self._canonical.get(name)
+
+    def model_name(self, name: str) -> str | None:
+        """Return the model's name of a canonical one, or None."""
+        return model_name_of(name) if name in self._tools else None
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of a canonical name."""
+        return self._tools.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names a model may use, sorted."""
+        return sorted(model_name_of(name) for name in self._tools)
+
+    def faults(self, name: str, arguments: JsonObject) -> list[str]:
+        """Return what does not fit the tool's schema, in words; empty if all fits."""
+        found: list[str] = []
+        for error in self._validators[name].iter_errors(arguments):
+            where = "/".join(str(part) for part in error.instance_path)
+            found.append(f"{where or 'input'}: {error.message}"[:300])
+            if len(found) == MAX_FAULTS:
+                break
+        return found
