@@ -33,6 +33,7 @@ from choirctl.place import Place
 
 M = TypeVar("M", bound=BaseModel)
 PAGE = 200
+BARE_UNAVAILABLE = (502, 503, 504)  # what a proxy in between says, without a problem document
 VERIFY_S = 300.0  # a log of a million events takes a while to hash
 
 
@@ -149,6 +150,8 @@ class ControlApi:
                 f"{self._place.spoken} refuses the operator token: {error.message} Set CHOIR_TOKEN to "
                 f"the value of `operator-token` in the secrets.json of that Choir."
             )
+        if type(error) is ChoirError and status in BARE_UNAVAILABLE:
+            raise Unavailable(f"{self._place.spoken} answered HTTP {status}: a part of it is down.")
         raise error
 
 

@@ -113,6 +113,9 @@ class Conversation:
             async for event in sse_read.read(answer.aiter_bytes()):
                 if event.event == "message":
                     yield OutboundMessage.model_validate_json(event.data)
+                elif self._heard.last_id is None and event.id.isdecimal():
+                    # the stream's first event says where it begins, for a cut before any message
+                    self._heard.last_id = int(event.id)
 
     async def _take(self, message: OutboundMessage) -> None:
         """Give out a message unless it was heard before."""

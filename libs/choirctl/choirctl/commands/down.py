@@ -16,7 +16,10 @@ def register(app: typer.Typer) -> None:
 
 
 def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Stop the Choir that `up` started, and wait until it has stopped."""
+    """Stop the Choir that `up` started.
+
+    Waits until all of it has stopped; none that runs is no error.
+    """
     place = find_place(ctx, home)
     console = err()
     with console.status("Stopping…"):

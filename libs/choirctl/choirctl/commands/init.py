@@ -13,7 +13,10 @@ def register(app: typer.Typer) -> None:
 
 
 def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Make the state directory with a first configuration; what is there is never changed."""
+    """Make the state directory with a first configuration.
+
+    What is there is never changed.
+    """
     made = make_home(find_place(ctx, home).home)
     if as_json:
         print_json({"home": str(made.home), "made": [str(path) for path in made.paths]})

@@ -1,0 +1,112 @@
+"""The command line as a whole: help, exit codes, and what goes to which stream."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from choirctl.app import COMMANDS, Entry, make_app
+
+CHOIRCTL = Path(sys.executable).parent / "choirctl"
+
+
+def run(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run choirctl with no environment but what a shell needs, and `env`."""
+    return subprocess.run(
+        [CHOIRCTL, *args],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(env or {})},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert all(entry.name in done.stdout for entry in COMMANDS)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_the_table_says_what_the_command_itself_says(entry: Entry) -> None:
+    app = typer.Typer()
+    importlib.import_module(entry.module).register(app)
+    texts = [command.callback.__doc__ for command in app.registered_commands if command.callback]
+    texts += [group.help for group in app.registered_groups]
+    assert [str(text).splitlines()[0] for text in texts] == [entry.help]
+
+
+def test_only_the_command_that_is_called_is_loaded() -> None:
+    code = "import sys, choirctl.app as a; a.make_app({'version'}); print('httpx2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    assert make_app(()).registered_commands
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    done = run("stats")
+    assert done.returncode == 2
+    assert "status" in done.stderr
+    assert done.stdout == ""
+
+
+def test_version_is_data() -> None:
+    assert json.loads(run("version", "--json").stdout)["version"]
+
+
+@pytest.mark.parametrize(
+    "args", [("status",), ("agent", "list"), ("session", "list"), ("chat", "-m", "hello")]
+)
+def test_without_a_choir_a_command_says_so_and_exits_6(args: tuple[str, ...]) -> None:
+    done = run(*args, "--home", "/tmp/choir-is-not-here")
+    assert done.returncode == 6
+    assert "choirctl up" in done.stderr
+    assert "/tmp/choir-is-not-here/socks/choird.sock" in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
+def test_an_address_that_is_none_is_a_usage_error() -> None:
+    done = run("status", "--url", "choir.example")
+    assert done.returncode == 2
+    assert "http://host:port" in done.stderr
+
+
+def test_a_dead_address_is_unavailable() -> None:
+    done = run("status", env={"CHOIR_URL": "http://127.0.0.1:9"})
+    assert done.returncode == 6
+    assert "http://127.0.0.1:9" in done.stderr
+
+
+def test_nothing_to_say_is_a_usage_error() -> None:
+    done = run("chat", "--home", "/tmp/choir-is-not-here")
+    assert done.returncode == 2
+
+
+def test_agent_and_dm_exclude_each_other() -> None:
+    done = run("chat", "--agent", "main", "--dm", "console", "-m", "hello")
+    assert done.returncode == 2
+
+
+def test_down_without_a_choir_is_no_error() -> None:
+    done = run("down", "--json", "--home", "/tmp/choir-is-not-here")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"home": "/tmp/choir-is-not-here", "stopped": False}
+
+
+def test_a_missing_score_is_named_before_anything_is_made(tmp_path: Path) -> None:
+    home = Path("/tmp") / f"ch-{tmp_path.stat().st_ino}"
+    done = run("up", "--detach", "--score", "/no/score.json", "--home", str(home))
+    assert done.returncode == 2
+    assert "/no/score.json" in done.stderr
+    assert not home.exists()
+
+
+def test_a_user_without_a_home_directory_is_told_to_name_one() -> None:
+    done = run("init", env={"HOME": "", "CHOIR_HOME": "/proc/choir"})
+    assert done.returncode == 1
+    assert "/proc/choir" in done.stderr
