@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,10 +63,7 @@ async def start_detached(
 
 
 def _spawn(home: Home, settings: LocalSettings, log: Path) -> subprocess.Popen[bytes]:
-    chosen = {"CHOIR_HOME": str(home.root)}
-    if settings.score is not None:
-        chosen["CHOIR_SCORE"] = str(settings.score.absolute())
-    environment: Mapping[str, str] = {**os.environ, **chosen}
+    environment = {**os.environ, **settings.as_environment(), "CHOIR_HOME": str(home.root)}
     log_fd = open_log(log)
     try:
         return subprocess.Popen(

@@ -28,7 +28,7 @@ INHERITED = (
 def clean_environment(**more: str) -> dict[str, str]:
     """Return the few variables every program needs, plus `more`; never a stray key or token."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {"HOME": str(Path.home()), **kept, **more}
+    return {"HOME": os.environ.get("HOME", "/"), **kept, **more}
 
 
 @dataclass(frozen=True, slots=True)

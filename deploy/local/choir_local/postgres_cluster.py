@@ -7,6 +7,7 @@ into it, so a data directory that exists is always a finished one.
 import asyncio
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,14 +40,23 @@ class Cluster:
 
         Raises StartupError with what initdb said.
         """
-        partial = self.data_dir.with_name(f"{self.data_dir.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(mode=0o700, parents=True)
-        self.own(partial)
+        partial = self._begin()
         await self._run_initdb(partial, password)
         await self._run_single(
             partial, f"CREATE EXTENSION vector;\nCREATE DATABASE {DATABASE};\n", "template1"
         )
+        self._finish(partial)
+
+    def _begin(self) -> Path:
+        """Return an empty directory beside the cluster's place; drop what earlier attempts left."""
+        name = f"{self.data_dir.name}.partial-"
+        for left in self.data_dir.parent.glob(f"{name}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        partial = Path(tempfile.mkdtemp(prefix=name, dir=self.data_dir.parent))
+        self.own(partial)
+        return partial
+
+    def _finish(self, partial: Path) -> None:
         partial.replace(self.data_dir)
         sync_directory(self.data_dir.parent)
 

@@ -45,6 +45,7 @@ class Parts:
     model: ModelChoice
     rehearsal_url: str
     rehearsal_fd: int
+    http_port: int
     postgres_prepared: bool = False
 
 
@@ -198,7 +199,7 @@ def _control_env(parts: Parts) -> dict[str, str]:
     return {
         **_postgres_env(parts),
         **rehearsal,
-        "CHOIR_HTTP_PORT": str(parts.settings.http_port),
+        "CHOIR_HTTP_PORT": str(parts.http_port),
         "CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket),
         "CHOIR_DEFAULT_MODEL": parts.model.config.model_dump_json(),
     }

@@ -48,3 +48,17 @@ class LocalSettings(ServiceSettings):
     """Address for the OpenAI key: any server that speaks OpenAI's API."""
     ollama_host: str = Field(default="http://127.0.0.1:11434", validation_alias="OLLAMA_HOST")
     """Where a local Ollama would listen; its own default."""
+
+    def as_environment(self) -> dict[str, str]:
+        """Return the variables from which another process reads these settings; keys stay out."""
+        paths = {"CHOIR_SCORE": self.score, "CHOIR_PG_BIN": self.pg_bin}
+        paths["CHOIR_NATS_BIN"] = self.nats_bin
+        return {
+            "CHOIR_HTTP_PORT": str(self.http_port),
+            "CHOIR_NATS_PORT": str(self.nats_port),
+            "CHOIR_REHEARSAL_PORT": str(self.rehearsal_port),
+            "CHOIR_MODEL_SOURCE": self.model_source,
+            "CHOIR_MODEL": self.model,
+            "CHOIR_LOG_LEVEL": self.log_level,
+            **{name: str(path.absolute()) for name, path in paths.items() if path is not None},
+        }

@@ -22,7 +22,7 @@ from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from choir_local.services import SERVICES, Parts, Service, build_children
 from choir_local.settings import LocalSettings
-from choir_local.socket_paths import check_port_free, check_socket_path, listen
+from choir_local.socket_paths import check_socket_path, listen
 from choir_local.stack_lock import hold_home, is_held
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_make_secrets
 from choir_local.stack_state import ChildState, Phase, StackState, read_state, write_state
@@ -52,6 +52,7 @@ class Stack:
         self._services = services
         self._supervisor: Supervisor | None = None
         self._stop_wanted = False
+        self._http_port = settings.http_port
         self.ready = asyncio.Event()
         self.state = StackState(
             phase="starting",
@@ -88,7 +89,9 @@ class Stack:
         # Both paths fail here, in a sentence, rather than in the middle of a start.
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
         await await_predecessors(read_state(self.home.state_file))
-        check_port_free(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT")
+        # Chosen once, so that control keeps it when it is started again.
+        with listen(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT") as free:
+            self._http_port = int(free.getsockname()[1])
         rehearsal = listen(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
         with rehearsal:
             parts = await self._make_parts(rehearsal)
@@ -127,6 +130,7 @@ class Stack:
             model=model,
             rehearsal_url=rehearsal_url,
             rehearsal_fd=rehearsal.fileno(),
+            http_port=self._http_port,
         )
 
     def _become_ready(self, parts: Parts) -> None:
@@ -138,7 +142,7 @@ class Stack:
         """Say where things are; the bus has its address only once it has started."""
         endpoints = {
             "control": f"unix://{self.home.control_socket}",
-            "control_http": f"http://{LOOPBACK}:{self._settings.http_port}",
+            "control_http": f"http://{LOOPBACK}:{self._http_port}",
             "gateway": f"unix://{self.home.gateway_socket}",
             "postgres": parts.postgres.dsn,
             "nats": parts.nats.url,
@@ -162,7 +166,9 @@ class Stack:
 
     def _change(self, state: StackState) -> None:
         self.state = state
-        write_state(self.home.state_file, state)
+        # A full disk must not take the stack down: the file is only what others read.
+        with contextlib.suppress(OSError):
+            write_state(self.home.state_file, state)
         if self._on_change is not None:
             self._on_change(state)
 
