@@ -20,7 +20,7 @@ from choir_local.identity import SAME_USER, Identity
 PIPE_ROOM = 60_000  # bytes that a Linux pipe takes (64 KiB) before a writer would block
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a child's log is set aside when it starts with more than this
 INHERITED = (
-    *("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
+    *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "PLAYWRIGHT_BROWSERS_PATH"),
 )
 
