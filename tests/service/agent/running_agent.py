@@ -1,0 +1,45 @@
+"""Start the agent under test: inside this process, or as the real process control would start."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+from choir_agent.app import run_agent
+from choir_agent.settings import AgentProcessSettings
+from choir_common.telemetry import Redactor
+from tests.service.agent.control_stand_in import ControlStandIn
+
+
+@contextlib.asynccontextmanager
+async def running_agent(control: ControlStandIn) -> AsyncIterator[asyncio.Task[int]]:
+    """Run the agent here; leaving the block kills it without a goodbye."""
+    settings = AgentProcessSettings(hello_patience_s=2.0, stop_grace_s=0.5, hurry_grace_s=0.2)
+    agent = asyncio.create_task(run_agent(control.boot(), settings, Redactor()))
+    try:
+        yield agent
+    finally:
+        agent.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await agent
+
+
+@contextlib.asynccontextmanager
+async def agent_process(control: ControlStandIn) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `python -m choir_agent` and hand it its boot line on standard input."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "choir_agent",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(control.boot().model_dump_json().encode() + b"\n")
+    await process.stdin.drain()
+    process.stdin.close()
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
