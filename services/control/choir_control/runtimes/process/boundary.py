@@ -1,0 +1,137 @@
+"""Draw an agent's boundary: what it may read, write and use up. Pure but for looking at what exists.
+
+Called by `runtime`; rendered as the options of `confine`.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from choir_control.runtimes.port import LaunchSpec
+
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/proc")
+# Not all of /etc: where control runs as root, an agent would read /etc/shadow and host keys.
+CONFIGURATION = tuple(
+    """
+    alternatives ca-certificates crypto-policies fonts gai.conf gitconfig group host.conf hostname hosts
+    ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime machine-id magic mime.types
+    nsswitch.conf os-release passwd pki profile profile.d bash.bashrc inputrc protocols resolv.conf
+    rpc services shells ssh/ssh_config ssh/ssh_config.d ssl terminfo timezone
+    """.split()  # noqa: SIM905 - forty quoted names would hide the list
+)
+PACKAGES = ("choir_agent", "choir_common")
+DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
+INHERITED = ("LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+# sbin for ldconfig and the like; nothing of the user's own bin directories.
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one process of an agent may use up."""
+
+    nofile: int = 4_096
+    """Open files; a build tool takes hundreds."""
+    fsize: int = 8 << 30
+    """Bytes in one file: a runaway log, not a data set."""
+    data: int = 4 << 30
+    """Bytes of private memory; the agent itself takes 40 MB, a compiler a gigabyte."""
+    address_space: int = 64 << 30
+    """Bytes of addresses: Go, Java and V8 reserve tens of gigabytes they never touch."""
+    core: int = 0
+    """A core dump would put secrets into the workspace."""
+    processes: int = 2_048
+    """Threads of this user; counted per user by the kernel (per agent in a user namespace), hence
+    generous: it stops a fork bomb, no more. Root is exempt."""
+
+    def options(self) -> Iterator[tuple[str, int]]:
+        """Yield them under the kernel's names."""
+        yield from (("core", self.core), ("nofile", self.nofile), ("fsize", self.fsize))
+        yield from (("data", self.data), ("as", self.address_space), ("nproc", self.processes))
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Everything an agent's processes are given."""
+
+    read: tuple[Path, ...]
+    write: tuple[Path, ...]
+    workspace: Path
+    temporary: Path
+    limits: Limits
+
+    def options(self, parent: int, view: Path | None) -> list[str]:
+        """Render for `confine`'s command line; it holds no secrets."""
+        pairs: list[tuple[str, str]] = [("--parent", str(parent)), ("--chdir", str(self.workspace))]
+        pairs += [("--read", str(path)) for path in self.read]
+        pairs += [("--write", str(path)) for path in self.write]
+        pairs += [("--device", path) for path in DEVICES if Path(path).exists()]
+        pairs += [("--limit", f"{name}={number}") for name, number in self.limits.options()]
+        if view is not None:
+            pairs.append(("--view", str(view)))
+        return [word for pair in pairs for word in pair]
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the agent's whole environment."""
+        kept = {name: inherited[name] for name in INHERITED if name in inherited}
+        return {
+            "LANG": "C.UTF-8",
+            **kept,
+            "PATH": PATH,
+            "HOME": str(self.workspace),
+            "TMPDIR": str(self.temporary),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+
+def draw_boundary(
+    spec: LaunchSpec, home: Path, temporary: Path, limits: Limits, inherited: Mapping[str, str]
+) -> Boundary:
+    """Return the boundary of one agent; nothing of `home` is in it but what `spec` names."""
+    fixed = [Path(path) for path in SYSTEM] + [Path("/etc", name) for name in CONFIGURATION]
+    certificates = [Path(inherited[name]) for name in INHERITED[-2:] if inherited.get(name)]
+    shared = outermost([*fixed, *certificates, *resolver(), *python_places()])
+    safe = [part for path in shared for part in without(path, home.resolve())]
+    return Boundary(
+        read=outermost([*safe, spec.choir_dir, spec.socket_dir]),
+        write=(spec.workspace, temporary),
+        workspace=spec.workspace,
+        temporary=temporary,
+        limits=limits,
+    )
+
+
+def python_places() -> list[Path]:
+    """Return where this Python, its packages and the agent's sources lie."""
+    # Not sys.path: it may hold the directory control was started in, such as the user's home.
+    found = [find_spec(package) for package in PACKAGES]
+    sources = [Path(spec.origin).parent.parent for spec in found if spec and spec.origin]
+    interpreter = Path(sys.executable).resolve().parent.parent
+    return [Path(sys.prefix), Path(sys.base_prefix), interpreter, *sources]
+
+
+def without(path: Path, home: Path) -> list[Path]:
+    """Return `path`, or what is in it beside `home` if the state directory lies inside."""
+    if not home.is_relative_to(path.resolve()):
+        return [path]
+    if path.resolve() == home:
+        return []
+    return [part for child in sorted(path.iterdir()) for part in without(child, home)]
+
+
+def resolver() -> list[Path]:
+    """Return the directory of the file that says how names are resolved, where /etc only links to it."""
+    real = Path("/etc/resolv.conf").resolve()
+    return [] if real.is_relative_to("/etc") else [real.parent]
+
+
+def outermost(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the paths that exist, with what they point to, and none that lies inside another."""
+    every = {path for path in paths if path.exists()}
+    every |= {Path(os.path.realpath(path)) for path in every}
+    real = {path for path in every if not path.is_symlink()}
+    kept = {path for path in every if not any(parent in real for parent in path.parents)}
+    return tuple(sorted(kept))

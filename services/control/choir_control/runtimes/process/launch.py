@@ -1,0 +1,178 @@
+"""Start one agent's process inside its boundary, with its boot line on standard input.
+
+Called by `runtime`; the child passes through `confine` before it becomes the agent.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from choir_common.wire.runtime import AgentBoot
+from choir_control.runtimes.port import LaunchSpec
+from choir_control.runtimes.process import confine
+from choir_control.runtimes.process.boundary import Boundary, Limits, draw_boundary
+
+log = structlog.get_logger()
+
+# -I: nothing of the workspace, where it starts, can pose as a module.
+AGENT = (sys.executable, "-I", "-m", "choir_agent")
+CONFINE = (sys.executable, "-I", "-S", confine.__file__)
+PROBE_WITHIN_S = 15.0
+PIPE_ROOM = 60_000  # bytes that a pipe takes (64 KiB) before a writer would block
+LOG_LIMIT = 16 << 20  # bytes; a longer log is set aside at the next start
+
+
+class Launcher:
+    """Knows the state directory, the walls this kernel has, and what to start."""
+
+    def __init__(
+        self, home: Path, environment: Mapping[str, str], limits: Limits, command: Sequence[str]
+    ) -> None:
+        """Describe what to start; `environment` is control's own, of which a few words are passed on."""
+        self._home = home
+        self._environment = dict(environment)
+        self._limits = limits
+        self._command = tuple(command)
+        self._view: Path | None = None
+        self._probed = False
+
+    async def prepare(self, spec: LaunchSpec) -> Boundary:
+        """Make the agent's places and draw its boundary; learn, once, which walls there are.
+
+        Raises OSError when a place cannot be made or the workspace is missing.
+        """
+        boundary = await asyncio.to_thread(self._make_places, spec)
+        if not self._probed:
+            self._probed = True
+            await self._probe(boundary)
+        return boundary
+
+    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> Process:
+        """Start the agent. Raises OSError.
+
+        Forks in the loop's own thread: the kernel ties a child's death signal to the thread.
+        """
+        output = _open_log(self.log_path(spec.agent_id))
+        stdin = _filled_pipe(_boot_line(spec))
+        try:
+            return await asyncio.create_subprocess_exec(
+                *CONFINE,
+                *boundary.options(os.getpid(), self._view),
+                "--",
+                *self._command,
+                stdin=stdin,
+                stdout=output,
+                stderr=STDOUT,
+                env=self._agent_environment(boundary),
+                cwd=boundary.workspace,
+                start_new_session=True,
+            )
+        finally:
+            os.close(stdin)
+            os.close(output)
+
+    @property
+    def has_view(self) -> bool:
+        """Tell whether agents get a file tree of their own; known after the first `prepare`."""
+        return self._view is not None
+
+    def log_path(self, agent_id: str) -> Path:
+        """Return where the agent's standard error goes (spec 6.3)."""
+        return self._home / "logs" / f"{agent_id}.log"
+
+    def _make_places(self, spec: LaunchSpec) -> Boundary:
+        temporary = self._home / "agents" / spec.agent_id / "tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(mode=0o700, parents=True)
+        for directory in (self._home / "logs", self._view_base):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not spec.workspace.is_dir():
+            raise NotADirectoryError(f"the workspace {spec.workspace} is no directory")
+        return draw_boundary(spec, self._home, temporary, self._limits, self._environment)
+
+    @property
+    def _view_base(self) -> Path:
+        """Return an empty directory over which views are put together, each in its own namespace."""
+        return self._home / "run" / "view"
+
+    async def _probe(self, boundary: Boundary) -> None:
+        """Find out which walls this kernel has, and say so when one is missing."""
+        if sys.platform != "linux" or confine.landlock_abi(confine.Kernel()) == 0:
+            log.warning(
+                "no Landlock in this kernel: agents are confined by file permissions only; use the "
+                "docker runtime where agents are not trusted"
+            )
+        if sys.platform != "linux":
+            return
+        reason = await self._try_view(boundary)
+        if reason is None:
+            self._view = self._view_base
+        else:
+            log.warning(
+                "no mount namespaces here: agents can connect to Unix sockets of this user's other "
+                "programs (docker, ssh-agent); use the docker runtime where agents are not trusted",
+                reason=reason,
+            )
+
+    async def _try_view(self, boundary: Boundary) -> str | None:
+        """Return why a view cannot be made here, None if it can."""
+        process = await asyncio.create_subprocess_exec(
+            *CONFINE,
+            *boundary.options(os.getpid(), self._view_base),
+            "--",
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            env={},
+        )
+        try:
+            async with asyncio.timeout(PROBE_WITHIN_S):
+                _, said = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return f"no answer within {PROBE_WITHIN_S:g} s"
+        return said.decode(errors="replace").strip() if process.returncode else None
+
+    def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
+        level = self._environment.get("CHOIR_LOG_LEVEL")
+        told = {"CHOIR_LOG_LEVEL": level} if level else {}
+        return {**boundary.environment(self._environment), **told}
+
+
+def _boot_line(spec: LaunchSpec) -> bytes:
+    boot = AgentBoot(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        lease_token=spec.lease_token,
+        endpoint=f"unix://{spec.socket_dir}/choir.sock",
+        workspace=str(spec.workspace),
+        choir_dir=str(spec.choir_dir),
+    )
+    return boot.model_dump_json().encode() + b"\n"
+
+
+def _filled_pipe(line: bytes) -> int:
+    """Return the read end of a pipe that holds `line` and then ends."""
+    if len(line) > PIPE_ROOM:
+        raise OSError(f"the boot line has {len(line)} bytes, more than {PIPE_ROOM}")
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, line)
+    finally:
+        os.close(write_end)
+    return read_end
+
+
+def _open_log(path: Path) -> int:
+    """Open an agent's log for appending, mode 0600; an overlong one is set aside."""
+    if path.exists() and path.stat().st_size > LOG_LIMIT:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -1,0 +1,79 @@
+"""Read the kernel's table of processes: who is whose child, in which session, started when.
+
+Called by `records` and `remains`. Without /proc (not Linux) the table is empty.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+# Places in /proc/<pid>/stat, counted after the command's closing parenthesis.
+STATE, PARENT, SESSION, STARTED = 0, 1, 3, 19
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One process; `started` (clock ticks since boot) tells it from a later one with its pid."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+    zombie: bool
+
+
+def find(pid: int) -> Entry | None:
+    """Return the process with this pid, None if there is none."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The command may hold spaces and parentheses.
+    words = text[text.rindex(")") + 2 :].split()
+    return Entry(
+        pid=pid,
+        parent=int(words[PARENT]),
+        session=int(words[SESSION]),
+        started=int(words[STARTED]),
+        zombie=words[STATE] == "Z",
+    )
+
+
+def everybody() -> list[Entry]:
+    """Return all processes."""
+    try:
+        names = os.listdir(PROC)  # noqa: PTH208 half the time of iterdir
+    except OSError:
+        return []
+    found = (find(int(name)) for name in names if name.isdigit())
+    return [entry for entry in found if entry is not None]
+
+
+def descendants(of: set[int], table: list[Entry]) -> Iterator[Entry]:
+    """Yield everything below the processes `of`, whatever their depth."""
+    children: dict[int, list[Entry]] = {}
+    for entry in table:
+        children.setdefault(entry.parent, []).append(entry)
+    waiting = list(of)
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            yield child
+            waiting.append(child.pid)
+
+
+def boot_id() -> str:
+    """Return what names this boot of the machine: pids and ticks begin anew with the next."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def gave_up_privileges(pid: int) -> bool:
+    """Tell whether a process can never gain privileges: all of an agent's are like that, for good."""
+    try:
+        return "NoNewPrivs:\t1" in (PROC / str(pid) / "status").read_text()
+    except OSError:
+        return False

@@ -1,0 +1,197 @@
+"""Start, watch and end agents as confined child processes: the adapter `ProcessRuntime`.
+
+Called by `sessions` through the port; each start goes through `launch`, each end through `remains`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import Conflict, Unavailable
+from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.runtimes.process import remains
+from choir_control.runtimes.process.boundary import Limits
+from choir_control.runtimes.process.launch import AGENT, Launcher
+from choir_control.runtimes.process.records import Records
+
+log = structlog.get_logger()
+
+EXITS_KEPT = 1_000
+KILLED_WITHIN_S = 10.0
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent from its start to its exit; without a process while it is being started."""
+
+    spec: LaunchSpec
+    process: Process | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def describe(self) -> RunningAgent:
+        """Return what the port shows of it."""
+        pid = self.process.pid if self.process else None
+        spec = self.spec
+        return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, str(pid), pid)
+
+
+class ProcessRuntime:
+    """Runs agents as children of control that die with it (`AgentRuntime`)."""
+
+    def __init__(
+        self,
+        home: Path,
+        environment: Mapping[str, str],
+        limits: Limits | None = None,
+        command: Sequence[str] = AGENT,
+    ) -> None:
+        """Describe a runtime: `environment` is control's own, of which a few words are passed on."""
+        self._home = home.resolve()
+        self._launcher = Launcher(self._home, environment, limits or Limits(), command)
+        self._records = Records(self._home / "run" / "agents")
+        self._agents: dict[str, Agent] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
+        # A child just forked must not be taken for one that an agent left behind.
+        self._forking = asyncio.Lock()
+        remains.adopt_orphans()
+
+    @property
+    def has_private_view(self) -> bool:
+        """Tell whether agents see only their own files here; known after the first start."""
+        return self._launcher.has_view
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and hand it its boot line on standard input.
+
+        Raises Conflict when that agent already runs, Unavailable when it cannot be started.
+        """
+        if spec.agent_id in self._agents:
+            raise Conflict(f"The agent {spec.agent_id} already runs.")
+        agent = self._agents[spec.agent_id] = Agent(spec)
+        try:
+            boundary = await self._launcher.prepare(spec)
+            async with self._forking:
+                process = agent.process = await self._launcher.spawn(spec, boundary)
+            self._records.write(spec.agent_id, spec.session_id, spec.epoch, process.pid)
+        except OSError as error:
+            self._give_up(agent)
+            raise Unavailable(f"Cannot start the agent {spec.agent_id}: {error}.") from error
+        except asyncio.CancelledError:
+            self._give_up(agent)
+            raise
+        self._watch(agent, process)
+        return agent.describe()
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """End the agent: ask (SIGTERM), wait up to `grace_s`, then kill it and all it started."""
+        agent = self._agents.get(agent_id)
+        if agent is None or agent.process is None:
+            return
+        _signal(agent.process, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await agent.gone.wait()
+        await self._kill(agent)
+
+    async def running(self) -> list[RunningAgent]:
+        """List the live agents this control started."""
+        return [agent.describe() for agent in self._agents.values() if agent.process]
+
+    async def remove_orphans(self) -> int:
+        """End agents that an earlier control left behind; return how many (spec 6.2)."""
+        return await asyncio.to_thread(self._remove_recorded)
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those `stop` caused; ends with `close`."""
+        while (exit_ := await self._exits.get()) is not None:
+            yield exit_
+
+    async def close(self) -> None:
+        """Kill what still runs and release the adapter's resources."""
+        await asyncio.gather(*(self._kill(agent) for agent in list(self._agents.values())))
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=KILLED_WITHIN_S)
+        for watcher in self._watchers:
+            watcher.cancel()
+        with contextlib.suppress(asyncio.QueueFull):
+            self._exits.put_nowait(None)
+
+    def _give_up(self, agent: Agent) -> None:
+        """Forget a start that failed; what was forked all the same is killed and waited for."""
+        if agent.process is None:
+            del self._agents[agent.spec.agent_id]
+            return
+        _signal(agent.process, signal.SIGKILL)
+        self._watch(agent, agent.process)
+
+    def _watch(self, agent: Agent, process: Process) -> None:
+        name = f"exit of {agent.spec.agent_id}"
+        watcher = asyncio.create_task(self._follow(agent, process), name=name)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _follow(self, agent: Agent, process: Process) -> None:
+        """Wait for the end, kill what is left of it, and tell."""
+        spec = agent.spec
+        code = await process.wait()
+        try:
+            await self._clear_up(spec.agent_id)
+        except OSError as error:
+            log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        # Free before it is told, so that whoever hears of it can start the agent again.
+        del self._agents[spec.agent_id]
+        agent.gone.set()
+        detail = f"{_describe_exit(code)}; its log is {self._launcher.log_path(spec.agent_id)}"
+        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+
+    async def _clear_up(self, agent_id: str) -> None:
+        async with self._forking:
+            living = {
+                agent.process.pid
+                for agent in self._agents.values()
+                if agent.process and agent.process.returncode is None
+            }
+            left = await asyncio.to_thread(remains.kill_adopted, living)
+        if left:
+            log.info("killed what an agent left behind", agent=agent_id, processes=left)
+        self._records.remove(agent_id)
+
+    async def _kill(self, agent: Agent) -> None:
+        if agent.process is None or agent.gone.is_set():
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(agent.process.pid, signal.SIGKILL)
+        _signal(agent.process, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await agent.gone.wait()
+
+    def _remove_recorded(self) -> int:
+        removed = 0
+        for path, record in self._records.left():
+            if record is not None and record.agent_id in self._agents:
+                continue
+            removed += record is not None and remains.kill_recorded(record)
+            path.unlink(missing_ok=True)
+        return removed
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
