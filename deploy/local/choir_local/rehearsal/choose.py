@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TypeAlias
 
+from pydantic import JsonValue
+
 from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.directives import Directives, read_directives
 from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score, Step, Steps, When
@@ -93,14 +95,19 @@ def _smallest_arguments(tool: OfferedFunction) -> JsonObject:
     required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return {}
-    samples: JsonObject = {"path": "README.md", "query": "rehearsal"}
-    by_type: JsonObject = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
-    found: JsonObject = {}
-    for name in map(str, required):
-        about = properties.get(name)
-        kind = about.get("type") if isinstance(about, dict) else None
-        found[name] = by_type.get(str(kind), samples.get(name, "rehearsal"))
-    return found
+    return {name: _sample(name, properties.get(name)) for name in map(str, required)}
+
+
+def _sample(name: str, about: JsonValue) -> JsonValue:
+    """Return a harmless value for one argument."""
+    named: JsonObject = {"path": "README.md", "query": "rehearsal"}
+    typed: JsonObject = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
+    if not isinstance(about, dict):
+        return named.get(name, "rehearsal")
+    choices = about.get("enum")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    return typed.get(str(about.get("type")), named.get(name, "rehearsal"))
 
 
 def _follow_score(turn: Turn, score: Score) -> Answer | None:
