@@ -49,8 +49,8 @@ def unprivileged_identity() -> Identity:
         return lowered
     raise StartupError(
         "Postgres refuses to run as root, and this machine allows neither user namespaces nor a "
-        "change of user. Start Choir as an ordinary user, or name an existing Postgres with "
-        "pgvector in CHOIR_POSTGRES_DSN."
+        "change of user. Start Choir as an ordinary user, or allow user namespaces "
+        "(sysctl user.max_user_namespaces)."
     )
 
 

@@ -25,7 +25,7 @@ from choir_local.stack_state import ChildState, Phase
 
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 5.0
-STABLE_S = 3.0  # a life shorter than this lengthens the pause before the next
+STABLE_S = 1.0  # served for less than this, it lengthens the pause before the next
 
 T = TypeVar("T")
 
