@@ -4,6 +4,6 @@ Owns one running session: lanes, the arbiter and its log, locks, tools, the mode
 Never reaches Postgres, NATS, Docker or another service: it knows only control's endpoint.
 
 Ladder, top to bottom; each layer imports only those below it:
-    __main__ > app > lanes > arbiter > replication | models > prompt > tools > memory | locks >
+    __main__ > app > lanes > arbiter > tools | models | replication > prompt > memory | locks >
     log > control > boot | settings
 """

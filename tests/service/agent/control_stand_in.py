@@ -262,9 +262,7 @@ class ControlStandIn:
             self.lose_answers -= 1
             await self._ring()
             raise Unavailable("stored, but you do not know")
-        return HeartbeatResponse(
-            ack_rev=request.new_rev, config_version_latest=self.config_version
-        )
+        return HeartbeatResponse(ack_rev=request.new_rev, config_version_latest=self.config_version)
 
     def _store(self, request: HeartbeatRequest) -> None:
         base = Head(request.base_rev, request.hash_prev)

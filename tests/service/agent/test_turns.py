@@ -116,9 +116,7 @@ async def test_bad_calls_are_refused_with_a_reason_and_the_turn_goes_on() -> Non
 
 
 async def test_arguments_that_are_no_json_are_refused() -> None:
-    steps = score(
-        {"malformed": "arguments"}, {"call": READ_NOTES}, {"say": "I asked wrongly."}
-    )
+    steps = score({"malformed": "arguments"}, {"call": READ_NOTES}, {"say": "I asked wrongly."})
     async with run_rehearsal(steps) as model:
         async with run_control(model) as control, running_agent(control):
             await control.say("go")

@@ -1,0 +1,61 @@
+"""Requests to and responses from providers, as they really come."""
+
+import orjson
+import pytest
+
+from choir_agent.models.completion import read_response, render_request
+from choir_agent.models.model import ModelFailed
+from choir_agent.prompt.assemble import Prompt
+from choir_common.wire.config import ModelConfig
+
+
+def test_a_request_joins_what_is_rendered_and_leaves_out_what_is_not_set() -> None:
+    settings = ModelConfig(model="m", endpoint="http://x", temperature=None)
+    prompt = Prompt((b'{"role":"user","content":"hi"}',))
+    body = orjson.loads(render_request(settings, prompt, b"[]"))
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    full = settings.model_copy(update={"temperature": 0.5, "reasoning_effort": "low"})
+    body = orjson.loads(render_request(full, prompt, b'[{"type":"function"}]'))
+    assert (body["temperature"], body["reasoning_effort"]) == (0.5, "low")
+    assert body["tools"] == [{"type": "function"}]
+
+
+def respond(message: object, finish: str | None = "stop") -> bytes:
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return orjson.dumps({"choices": [choice], "new_field": 1})
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": "hi"}, "hi"),
+        ({"content": None}, ""),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab"),
+        ({"content": None, "refusal": "I must not"}, "I must not"),
+    ],
+)
+def test_content_is_read_in_every_form(message: object, text: str) -> None:
+    assert read_response(respond(message), "m", 1.0).text == text
+
+
+def test_arguments_that_come_as_an_object_are_read_as_text() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    thought = read_response(respond({"content": None, "tool_calls": [call]}), "m", 1.0)
+    assert thought.calls[0].arguments == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"{}",
+        b'{"choices": []}',
+        b"[1]",
+        b'{"choices": [{"message": null}]}',
+        respond({"content": "x"}, "content_filter"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_that_can_be_shown(body: bytes) -> None:
+    with pytest.raises(ModelFailed):
+        read_response(body, "m", 1.0)

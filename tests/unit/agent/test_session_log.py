@@ -1,0 +1,55 @@
+"""The log in memory: whatever is said can be stored, and what is handed over must fit."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from choir_agent.log.session_log import SessionLog
+from choir_common.clock import SystemClock
+from choir_common.errors import BadInput
+from choir_common.eventlog.chain import Head, first_break
+from choir_common.wire.events import ToolResultCommitted, UserMsg
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def user_msg(number: int) -> UserMsg:
+    return UserMsg(turn_id="t", inbox_id=f"i{number}", dm="d", text="hello")
+
+
+@given(output=st.dictionaries(st.text(), json_values, max_size=4))
+def test_any_json_a_tool_gives_back_becomes_an_event_that_verifies(output: dict) -> None:  # type: ignore[type-arg]
+    log = SessionLog("ses", SystemClock())
+    result = ToolResultCommitted(
+        turn_id="t", call_id="c", tool="x", status="success", output=output
+    )
+    entry = log.append("edge", result)
+    assert first_break([entry.event]) is None
+    assert b"\\u0000" not in entry.event.model_dump_json().encode()
+
+
+def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
+    log = SessionLog("ses", SystemClock())
+    events = [log.append("edge", user_msg(number)).event for number in range(3)]
+    again = SessionLog("ses", SystemClock())
+    with pytest.raises(BadInput):
+        again.restore(events, Head(2, events[1].hash))
+    with pytest.raises(BadInput):
+        again.restore([events[0], events[2]], log.head)
+    again.restore(events[1:], log.head)
+    assert again.head == log.head
+    assert again.taken == {"i1", "i2"}
+
+
+def test_batches_are_bounded_by_bytes_and_hold_at_least_one_event() -> None:
+    log = SessionLog("ses", SystemClock())
+    for number in range(10):
+        log.append("edge", user_msg(number))
+    assert [event.rev for event in log.after(7, 100, 10_000)] == [8, 9, 10]
+    assert [event.rev for event in log.after(7, 2, 10_000)] == [8, 9]
+    assert [event.rev for event in log.after(7, 100, 1)] == [8]
+    assert log.after(10, 100, 1) == ()

@@ -1,0 +1,113 @@
+"""The pure parts of a turn: the state table, the next move, the fold."""
+
+import pytest
+
+from choir_agent.lanes.edge_states import TRANSITIONS, EdgeState, EdgeTrigger, after
+from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
+from choir_agent.log.fold import CallStage, CallState, SessionState, TurnState, step
+from choir_common.errors import Conflict
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import (
+    EventPayload,
+    ModelOutput,
+    Reply,
+    SessionAbandoned,
+    SessionResumed,
+    SessionStarted,
+    SessionStopped,
+    ToolCall,
+    ToolResultCommitted,
+    UserMsg,
+)
+
+CALL = ToolCall(call_id="call_1", tool="choir.fs.read", arguments="{}")
+
+
+def output(text: str = "", *calls: ToolCall) -> ModelOutput:
+    return ModelOutput(turn_id="t", text=text, tool_calls=calls, model="m", finish_reason="stop")
+
+
+def turn(**fields: object) -> TurnState:
+    return TurnState(**{"turn_id": "t", "inbox_id": "i", "dm": "d", **fields})  # type: ignore[arg-type]
+
+
+def test_every_state_can_be_left_and_terminated_is_the_end() -> None:
+    for state in EdgeState:
+        ways_on = {target for (source, _), target in TRANSITIONS.items() if source is state}
+        assert ways_on - {state, EdgeState.TERMINATED} or state is EdgeState.TERMINATED
+    assert after(EdgeState.REASONING, EdgeTrigger.TERMINATE) is EdgeState.TERMINATED
+
+
+def test_every_state_is_reachable_from_idle() -> None:
+    reached, new = {EdgeState.IDLE}, {EdgeState.IDLE}
+    while new:
+        new = {to for (source, _), to in TRANSITIONS.items() if source in new} - reached
+        reached |= new
+    assert reached == set(EdgeState)
+
+
+def test_a_step_that_is_not_in_the_table_is_an_error() -> None:
+    with pytest.raises(Conflict):
+        after(EdgeState.IDLE, EdgeTrigger.FINISH)
+
+
+@pytest.mark.parametrize(
+    ("state", "move"),
+    [
+        (turn(), Think),
+        (turn(steps=1, output=output("hi")), Answer),
+        (turn(steps=1, output=output("  ")), Speechless),
+        (turn(steps=1, output=output("", CALL), calls=(CallState(CALL),)), UseTools),
+        (
+            turn(steps=1, output=output("", CALL), calls=(CallState(CALL, CallStage.DONE),)),
+            Think,
+        ),
+        (turn(steps=40, output=output("", CALL)), OutOfBudget),
+        (turn(steps=40, output=output("made it")), Answer),
+        (turn(steps=1, proposed=101, calls=(CallState(CALL),)), OutOfBudget),
+    ],
+)
+def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type) -> None:
+    assert isinstance(next_move(state, Budgets()), move)
+
+
+def fold(*payloads: EventPayload) -> SessionState:
+    state = SessionState()
+    for rev, payload in enumerate(payloads, start=1):
+        state = step(state, rev, payload)
+    return state
+
+
+MSG = UserMsg(turn_id="t", inbox_id="i", dm="d", text="hello")
+
+
+def test_a_notice_leaves_the_turn_open_and_is_remembered() -> None:
+    notice = Reply(turn_id="t", dm="d", text="wait", kind="notice")
+    folded = fold(MSG, notice)
+    assert folded.turn is not None
+    assert folded.turn.noticed
+
+
+@pytest.mark.parametrize("kind", ["answer", "error"])
+def test_a_reply_that_answers_the_message_closes_the_turn(kind: str) -> None:
+    reply = Reply.model_validate(
+        {"turn_id": "t", "dm": "d", "text": "x", "kind": kind, "answers": "i"}
+    )
+    folded = fold(MSG, output("x"), reply)
+    assert (folded.turn, folded.turns_done) == (None, 1)
+
+
+def test_an_abandoned_turn_is_not_gone_on_with() -> None:
+    assert fold(MSG, SessionAbandoned(dm="d", text="sorry", answers=("i",))).turn is None
+
+
+def test_a_tail_that_begins_inside_a_turn_changes_nothing_it_does_not_know() -> None:
+    result = ToolResultCommitted(turn_id="old", call_id="c", tool="x", status="success", output={})
+    assert fold(result, output("old")).turn is None
+
+
+def test_resuming_after_a_stop_opens_the_session_again() -> None:
+    started = SessionStarted(agent_id="main", epoch=1)
+    assert fold(started, SessionStopped(reason="x")).stopped
+    resumed = fold(started, SessionStopped(reason="x"), SessionResumed(epoch=2))
+    assert (resumed.stopped, resumed.epoch) == (False, 2)
