@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from choir_common.settings import ServiceSettings
 
@@ -11,6 +11,7 @@ OFFLINE_MODEL = "all-MiniLM-L6-v2-int8"
 OFFLINE_DIMENSIONS = 384
 PROVIDER_MODEL = "text-embedding-3-small"
 PROVIDER_DIMENSIONS = 1536
+MAX_PORT = 65_535
 
 
 class MemorySecrets(BaseModel):
@@ -54,6 +55,13 @@ class MemorySettings(ServiceSettings):
     """Seconds before a document whose retries are used up is tried again."""
     query_embedding_deadline_s: float = Field(default=1.5, gt=0, le=30)
     """Seconds a search waits for its query's vector before it goes on with full text alone."""
+
+    @field_validator("memory_http")
+    @classmethod
+    def _port_exists(cls, value: str | None) -> str | None:
+        if value is not None and int(value.rpartition(":")[2]) > MAX_PORT:
+            raise ValueError(f"a port is at most {MAX_PORT}; set CHOIR_MEMORY_HTTP to host:port")
+        return value
 
     @model_validator(mode="after")
     def _model_needs_endpoint(self) -> Self:

@@ -24,36 +24,38 @@ MAX_TERMS = 16
 # Information of a term: as in BM25. ts_rank of one term grows with its count and levels off, 0.0608
 # for a single occurrence; the length of a document counts a little against it.
 _TEXT_ARM = """
-WITH terms AS (SELECT DISTINCT term::tsquery AS term FROM unnest($1::text[]) AS term),
+WITH terms AS MATERIALIZED (
+    SELECT n::int AS n, term::tsquery AS term FROM unnest($1::text[]) WITH ORDINALITY AS t (term, n)
+),
 space AS MATERIALIZED (
-    SELECT count(*) AS documents, greatest(avg(d.tokens), 1) AS mean_tokens
+    SELECT count(*)::float8 AS documents, greatest(avg(d.tokens), 1)::float8 AS mean_tokens
     FROM {documents} d WHERE {scope}
 ),
 hits AS MATERIALIZED (
-    SELECT t.term, d.id, d.tokens, ts_rank(d.tsv, t.term) / 0.06079271 AS weight
-    FROM terms t JOIN {documents} d ON d.tsv @@ t.term WHERE {scope}
+    SELECT t.n, d.id,
+           ts_rank(d.tsv, t.term) / 0.06079271 / (0.9 + 0.1 * d.tokens / space.mean_tokens)
+           AS weight
+    FROM space, terms t JOIN {documents} d ON d.tsv @@ t.term WHERE {scope}
 ),
-counts AS (
-    SELECT t.term, count(h.id) AS documents FROM terms t LEFT JOIN hits h USING (term) GROUP BY 1
-),
+counts AS (SELECT n, count(*)::float8 AS documents FROM hits GROUP BY n),
 known AS MATERIALIZED (
-    SELECT c.term, c.documents,
-           ln(1 + (space.documents - c.documents + 0.5) / (c.documents + 0.5)) AS information,
-           row_number() OVER (ORDER BY c.documents = 0, c.documents) AS place
-    FROM counts c, space
+    SELECT t.n,
+           ln(1 + (s.documents - coalesce(c.documents, 0) + 0.5) / (coalesce(c.documents, 0) + 0.5))
+           AS information,
+           row_number() OVER (ORDER BY c.documents NULLS LAST) AS place
+    FROM space s, terms t LEFT JOIN counts c ON c.n = t.n
 )
 SELECT h.id,
-       (sum(h.weight * k.information / (0.9 + 0.1 * h.tokens / space.mean_tokens))
-        / (SELECT sum(information) FROM known WHERE place <= $2))::float8 AS score
-FROM hits h JOIN known k USING (term), space
-WHERE k.place <= $2
+       sum(h.weight * k.information) / (SELECT sum(information) FROM known WHERE place <= $2)
+       AS score
+FROM hits h JOIN known k ON k.n = h.n WHERE k.place <= $2
 GROUP BY h.id ORDER BY score DESC, h.id LIMIT $3
 """
 # Exact: a thousand vectors take a millisecond, and an index loses rows under a filter.
 _VECTOR_ARM = """
 WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, (1 - min(e.embedding <=> $1::text::halfvec))::float8 AS score
-    FROM {embeddings} e JOIN {documents} d ON d.id = e.document_id WHERE {scope} GROUP BY 1
+    FROM {embeddings} e {scoped_by_document} WHERE {scope} GROUP BY 1
 )
 SELECT id, score FROM near ORDER BY score DESC, id LIMIT $2
 """
@@ -64,6 +66,7 @@ _READ = """
 SELECT id, {key} AS key, text, created_at, {updated_at} AS updated_at, metadata, {origin} AS origin
 FROM {documents} WHERE id = ANY($1)
 """
+_JOINED = "JOIN {documents} d ON d.id = e.document_id"
 _SESSION_ORIGIN = "jsonb_build_object('session_id', session_id, 'tier', tier)"
 
 
@@ -148,6 +151,8 @@ class SearchStore:
         session = self._scope.store == "session"
         tables = "memory" if session else "knowledge"
         parts = {
+            # the join costs as much as the distances, and all knowledge is in scope
+            "{scoped_by_document}": _JOINED if session else "",
             "{documents}": f"{{schema}}.{tables}_documents",
             "{embeddings}": f"{{schema}}.{tables}_embeddings",
             "{scope}": self._scope.condition(first),

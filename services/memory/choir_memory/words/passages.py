@@ -13,7 +13,7 @@ DENSE_PASSAGE_CHARS = 220
 MAX_PASSAGES = 128
 """A text of the largest size the wire takes, 100,000 characters, still fits."""
 
-_BREAK = re.compile(r"(?<=[.!?。！？\n])\s*")
+_BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？\n])\s*")
 
 
 def passages(text: str) -> list[str]:
@@ -21,7 +21,7 @@ def passages(text: str) -> list[str]:
     size = PASSAGE_CHARS if _is_spaced(text) else DENSE_PASSAGE_CHARS
     pieces: list[str] = []
     held = ""
-    for sentence in _BREAK.split(text.strip()):
+    for sentence in filter(None, _BREAK.split(text.strip())):
         if held and len(held) + 1 + len(sentence) > size:
             pieces.append(held)
             held = ""

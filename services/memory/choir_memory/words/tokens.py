@@ -66,7 +66,9 @@ def stem(word: str) -> str:
         if word.endswith(ending) and _has_stem(word, ending):
             word = _undouble(word.removesuffix(ending))
             break
-    # `paint(e)d`, `create` and `creat(ing)` meet without their last vowel
+    if word.endswith("y") and word[-2] not in "aeiou":
+        return f"{word[:-1]}i"
+    # `create` and `creat(ing)` meet without their last vowel
     return word.removesuffix("e") if len(word) > 3 else word
 
 
@@ -90,7 +92,7 @@ def _of_run(run: str, *, singles: bool) -> Iterator[str]:
 
 def _singular(word: str) -> str:
     if word.endswith(("ss", "us", "is")) or not word.endswith("s"):
-        return f"{word[:-1]}i" if word.endswith("y") and word[-2] not in "aeiou" else word
+        return word
     if word.endswith("ies"):
         return f"{word[:-3]}i" if len(word) > 4 else word[:-1]
     if word.endswith(("sses", "xes", "ches", "shes", "zes")):

@@ -1,3 +1,4 @@
+-- No pending lists (fastupdate) in the text indexes: every search would read them from end to end.
 CREATE TABLE {schema}.memory_documents (
     id          uuid PRIMARY KEY,
     session_id  text NOT NULL,
@@ -13,7 +14,7 @@ CREATE TABLE {schema}.memory_documents (
     metadata    jsonb NOT NULL DEFAULT '{}',
     UNIQUE (session_id, tier, chunk_index)
 );
-CREATE INDEX memory_documents_tsv ON {schema}.memory_documents USING gin (tsv);
+CREATE INDEX memory_documents_tsv ON {schema}.memory_documents USING gin (tsv) WITH (fastupdate = off);
 
 CREATE TABLE {schema}.knowledge_documents (
     id         uuid PRIMARY KEY,
@@ -26,7 +27,7 @@ CREATE TABLE {schema}.knowledge_documents (
     updated_at timestamptz NOT NULL DEFAULT now(),
     metadata   jsonb NOT NULL DEFAULT '{}'
 );
-CREATE INDEX knowledge_documents_tsv ON {schema}.knowledge_documents USING gin (tsv);
+CREATE INDEX knowledge_documents_tsv ON {schema}.knowledge_documents USING gin (tsv) WITH (fastupdate = off);
 
 -- The answer given under each call_id: a repeated call gets it again and changes nothing.
 CREATE TABLE {schema}.operations (
@@ -37,6 +38,7 @@ CREATE TABLE {schema}.operations (
 );
 
 -- A long document has several passages, a vector each. The length of vectors is the active model's.
+-- Stored in the row itself: fetching them from a TOAST table costs more than the distance.
 DO $$
 DECLARE
     n int := (SELECT dimensions FROM choir_memory.embedding_models WHERE state = 'active');
@@ -45,12 +47,12 @@ BEGIN
         'CREATE TABLE {schema}.memory_embeddings (
             document_id uuid NOT NULL REFERENCES {schema}.memory_documents (id) ON DELETE CASCADE,
             part smallint NOT NULL,
-            embedding public.halfvec(%1$s) NOT NULL,
+            embedding public.halfvec(%1$s) STORAGE PLAIN NOT NULL,
             PRIMARY KEY (document_id, part));
          CREATE TABLE {schema}.knowledge_embeddings (
             document_id uuid NOT NULL REFERENCES {schema}.knowledge_documents (id) ON DELETE CASCADE,
             part smallint NOT NULL,
-            embedding public.halfvec(%1$s) NOT NULL,
+            embedding public.halfvec(%1$s) STORAGE PLAIN NOT NULL,
             PRIMARY KEY (document_id, part))', n);
 END $$;
 

@@ -1,0 +1,184 @@
+"""The memory service in memory: the same answers to the same calls, without Postgres or a model.
+
+Used by tests of control and the agent. It passes the contract suite of the real service
+(tests/contract/memory); only its search is simpler: whole words, counted.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+from uuid import uuid4
+
+from choir_common.clock import Clock, SystemClock
+from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memories import (
+    ArmScore,
+    EnsureSpace,
+    MemoryHit,
+    MemoryHits,
+    MemoryQuery,
+    MemoryStatus,
+    MemoryUpsert,
+    MemoryWritten,
+)
+
+RESERVED = frozenset({"control", "memory"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    document_id: str
+    key: str | None
+    text: str
+    metadata: JsonObject
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(slots=True)
+class _Space:
+    documents: dict[str, _Document] = field(default_factory=dict)
+    operations: dict[str, tuple[MemoryUpsert, MemoryWritten]] = field(default_factory=dict)
+
+
+class FakeMemory:
+    """Knowledge of any number of agents; sessions are always empty."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._spaces: dict[str, _Space] = {}
+
+    async def ensure(self, space: EnsureSpace) -> None:
+        """Make the agent's space if it is missing."""
+        self._space(space.agent_id)
+
+    async def query(self, query: MemoryQuery) -> MemoryHits:
+        """Rank documents by how many of the query's words they hold."""
+        _check_query(query)
+        target = query.target_agent or query.agent_id
+        if target == query.agent_id:
+            self._space(target)
+        elif target not in self._spaces:
+            raise NotFound(f"There is no memory of an agent {target}.")
+        if query.store == "session":
+            return MemoryHits(hits=(), arms_used=("text",))
+        wanted = _words(query.query)
+        scored = (
+            (len(wanted & _words(document.text)) / len(wanted), document)
+            for document in self._spaces[target].documents.values()
+            if wanted & _words(document.text)
+        )
+        best = sorted(scored, key=lambda pair: -pair[0])[: query.limit]
+        hits = (_hit(document, score, rank) for rank, (score, document) in enumerate(best, 1))
+        return MemoryHits(hits=tuple(hits), arms_used=("text",))
+
+    async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
+        """Write once per call_id."""
+        _check_write(write)
+        space = self._space(write.agent_id)
+        if (before := space.operations.get(write.call_id)) is not None:
+            if before[0] != write:
+                raise Conflict(
+                    f"The call_id {write.call_id} was used for another write; use a fresh one."
+                )
+            return before[1]
+        answer = self._perform(space, write)
+        space.operations[write.call_id] = (write, answer)
+        return answer
+
+    async def status(self) -> MemoryStatus:
+        """Tell that nothing waits."""
+        return MemoryStatus(embedder="fake", dimensions=0, queued=0, failed=0)
+
+    def _space(self, agent_id: str) -> _Space:
+        if agent_id in RESERVED:
+            raise BadInput(f"No agent can be called {agent_id}: Choir keeps its own tables there.")
+        return self._spaces.setdefault(agent_id, _Space())
+
+    def _perform(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
+        found = _find(space.documents, write)
+        match write.operation:
+            case "insert" if found is not None:
+                raise Conflict(f"There is knowledge under the key {write.key}; use update.")
+            case "insert":
+                return self._insert(space, write)
+            case "update" if found is None and write.key is not None:
+                return self._insert(space, write)
+        if found is None:
+            raise NotFound(f"There is no knowledge {write.key or write.document_id}.")
+        if write.operation == "delete":
+            del space.documents[found.document_id]
+            return _written(found, "deleted")
+        if (found.text, found.metadata) == (write.text, write.metadata):
+            return _written(found, "unchanged")
+        changed = replace(
+            found, text=write.text or "", metadata=write.metadata, updated_at=self._clock.now()
+        )
+        space.documents[found.document_id] = changed
+        return _written(changed, "updated")
+
+    def _insert(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
+        now = self._clock.now()
+        made = _Document(str(uuid4()), write.key, write.text or "", write.metadata, now, now)
+        space.documents[made.document_id] = made
+        return _written(made, "inserted")
+
+
+def _check_query(query: MemoryQuery) -> None:
+    if query.mode == "session_detail":
+        if query.store != "session" or query.session_id is None:
+            raise BadInput("session_detail needs store session and a session_id.")
+    elif not query.query.strip():
+        raise BadInput("The query is blank.")
+    if query.store == "knowledge" and query.session_id is not None:
+        raise BadInput("Knowledge belongs to no session: leave session_id out.")
+
+
+def _check_write(write: MemoryUpsert) -> None:
+    named = (write.key is None) != (write.document_id is None)
+    if write.operation == "delete":
+        if write.text is not None or write.metadata:
+            raise BadInput("delete takes no text and no metadata.")
+    elif not (write.text or "").strip():
+        raise BadInput(f"{write.operation} needs a text that is not blank.")
+    if write.operation == "insert" and write.document_id is not None:
+        raise BadInput("insert gives the document_id; to change that document use update.")
+    if write.operation != "insert" and not named:
+        raise BadInput(f"{write.operation} needs either a key or a document_id.")
+
+
+def _find(documents: Mapping[str, _Document], write: MemoryUpsert) -> _Document | None:
+    if write.key is not None:
+        return next((one for one in documents.values() if one.key == write.key), None)
+    return documents.get(write.document_id or "")
+
+
+def _written(
+    document: _Document, operation: Literal["inserted", "updated", "deleted", "unchanged"]
+) -> MemoryWritten:
+    return MemoryWritten(
+        document_id=document.document_id,
+        key=document.key,
+        operation=operation,
+        embedded="queued" if operation in ("inserted", "updated") else "none",
+    )
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
+
+def _hit(document: _Document, score: float, rank: int) -> MemoryHit:
+    return MemoryHit(
+        document_id=document.document_id,
+        key=document.key,
+        text=document.text,
+        score=score,
+        arms=(ArmScore(arm="text", rank=rank, score=score),),
+        created_at=document.created_at,
+        updated_at=document.updated_at,
+        metadata=document.metadata,
+    )

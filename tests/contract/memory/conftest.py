@@ -1,0 +1,38 @@
+"""The memory a contract test runs on: the real service over the bus, and its fake."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from choir_common.bus.client import Bus
+from choir_common.clients.memory import BusMemory, Memory
+from choir_common.testing.fake_memory import FakeMemory
+from tests.service.memory.servers import (
+    NATS_TOKEN,
+    MemoryProcess,
+    make_directory,
+    running_nats,
+)
+from tests.support.servers import running_postgres
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def service() -> AsyncIterator[MemoryProcess]:
+    """One real service for the whole suite; each test takes agents of its own."""
+    async with running_postgres() as postgres, running_nats() as nats:
+        async with Bus(nats.url, NATS_TOKEN, "starter") as bus:
+            with make_directory() as root:
+                process = MemoryProcess(postgres.dsn, nats.url, bus, root)
+                await process.start()
+                yield process
+                await process.stop()
+
+
+@pytest.fixture(params=["service", "fake"])
+async def memory(request: pytest.FixtureRequest, service: MemoryProcess) -> AsyncIterator[Memory]:
+    if request.param == "fake":
+        yield FakeMemory()
+        return
+    async with Bus(service.nats_url, NATS_TOKEN, "contract") as bus:
+        yield BusMemory(bus)

@@ -1,0 +1,77 @@
+"""Fixtures of the memory service's tests."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from choir_common.clock import SystemClock
+from choir_common.postgres.pool import Database
+from choir_common.wire.memories import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
+from choir_memory.embedding.guard import EmbedderGuard
+from choir_memory.embedding.port import Embedder
+from choir_memory.embedding.queue import EmbeddingQueue, Pace
+from choir_memory.knowledge.upsert import Knowledge
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import SpaceStore
+from choir_memory.search.recall import Recall
+from tests.service.memory.provider import ScriptedProvider
+from tests.service.memory.servers import bus, database, dsn, make_memory, nats, postgres
+
+__all__ = ["bus", "database", "dsn", "make_memory", "nats", "postgres"]
+
+QUICK = Pace(tick_s=0.02, poll_s=0.05, retry_s=0.05, sweep_s=0.3)
+
+
+@dataclass
+class Room:
+    """The service's parts in this process, over a real database."""
+
+    database: Database
+    spaces: Spaces
+    guard: EmbedderGuard
+    queue: EmbeddingQueue
+    knowledge: Knowledge
+    recall: Recall
+    calls: int = 0
+
+    async def put(self, text: str | None, **more: object) -> MemoryWritten:
+        """Insert knowledge of agent `main`, or what `more` says instead."""
+        self.calls += 1
+        fields = {"agent_id": "main", "call_id": f"call-{self.calls}", "operation": "insert"}
+        return await self.knowledge.upsert(MemoryUpsert(**(fields | {"text": text} | more)))
+
+    async def ask(self, query: str, **more: object) -> MemoryHits:
+        """Search the knowledge of agent `main`, or what `more` says instead."""
+        fields = {"agent_id": "main", "store": "knowledge", "query": query}
+        return await self.recall.query(MemoryQuery(**(fields | more)))
+
+
+async def make_room(database: Database, embedder: Embedder) -> Room:
+    """Build the parts around `embedder` over an empty database."""
+    guard = EmbedderGuard(embedder, SystemClock(), 1.0)
+    spaces = Spaces(SpaceStore(database), embedder.name, embedder.dimensions)
+    await spaces.open()
+    queue = EmbeddingQueue(database, guard, QUICK)
+    return Room(
+        database,
+        spaces,
+        guard,
+        queue,
+        Knowledge(database, spaces, queue.announce),
+        Recall(database, spaces, guard),
+    )
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[ScriptedProvider]:
+    async with ScriptedProvider() as server:
+        yield server
+
+
+@pytest.fixture
+async def room(database: Database, provider: ScriptedProvider) -> AsyncIterator[Room]:
+    """Return the service's parts, with vectors from the scripted provider."""
+    embedder = provider.embedder()
+    yield await make_room(database, embedder)
+    await embedder.close()

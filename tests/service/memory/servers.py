@@ -1,0 +1,203 @@
+"""Servers and the memory service itself for tests: real Postgres, NATS and process.
+
+The fixtures here are imported by the conftest of each test folder that needs them.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import httpx2
+import pytest
+import pytest_asyncio
+
+from choir_common.bus.client import Bus
+from choir_common.clients.memory import BusMemory
+from choir_common.http.transport import make_client
+from choir_common.postgres.pool import Database
+from choir_local.nats import EmbeddedNats
+from choir_local.postgres import EmbeddedPostgres
+from tests.support.servers import PASSWORD, running_postgres
+
+NATS_TOKEN = "bus-token"
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres() -> AsyncIterator[EmbeddedPostgres]:
+    """One server for all tests; each test makes its own database in it."""
+    async with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def dsn(postgres: EmbeddedPostgres) -> str:
+    """The address of a fresh, empty database."""
+    return await make_database(postgres.dsn)
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    async with Database(dsn, PASSWORD, size=4, application="test") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def nats() -> AsyncIterator[EmbeddedNats]:
+    async with running_nats() as server:
+        yield server
+
+
+@pytest.fixture
+async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
+    async with Bus(nats.url, NATS_TOKEN, "test") as connected:
+        yield connected
+
+
+@contextlib.asynccontextmanager
+async def running_nats() -> AsyncIterator[EmbeddedNats]:
+    """Start an empty nats-server on a free port, which it keeps when started again."""
+    root = Path(tempfile.mkdtemp(prefix="choir-nats-"))
+    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def make_directory() -> Iterator[Path]:
+    """Make a home with a short path, for the sockets in it."""
+    root = Path(tempfile.mkdtemp(prefix="choir-mem-"))
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+async def make_database(dsn: str) -> str:
+    """Make an empty database beside the one of `dsn`; return its address."""
+    name = f"t{uuid4().hex[:12]}"
+    admin = await asyncpg.connect(dsn, password=PASSWORD)
+    try:
+        await admin.execute(f"CREATE DATABASE {name}")
+    finally:
+        await admin.close()
+    address, _, query = dsn.partition("?")
+    return f"{address.rpartition('/')[0]}/{name}?{query}"
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(within):
+        while not await condition():
+            await asyncio.sleep(0.05)
+
+
+@dataclass
+class MemoryProcess:
+    """`python -m choir_memory` as a child that can be killed and started again."""
+
+    dsn: str
+    nats_url: str
+    bus: Bus
+    root: Path
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    process: Process | None = None
+
+    @property
+    def client(self) -> BusMemory:
+        return BusMemory(self.bus)
+
+    @property
+    def log(self) -> str:
+        return (self.root / "memory.log").read_text()
+
+    async def spawn(self) -> Process:
+        """Start the process; do not wait for it to be ready."""
+        secrets = self.root / "secrets.json"
+        known = {"postgres_password": PASSWORD, "nats_token": NATS_TOKEN, **self.secrets}
+        secrets.write_text(json.dumps(known))
+        settings = {
+            "CHOIR_HOME": str(self.root),
+            "CHOIR_POSTGRES_DSN": self.dsn,
+            "CHOIR_NATS_URL": self.nats_url,
+            "CHOIR_SECRETS_FILE": str(secrets),
+            **self.env,
+        }
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        with (self.root / "memory.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "choir_memory"),
+                env=kept | settings,
+                stdout=log,
+                stderr=log,
+            )
+        return self.process
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready."""
+        process = await self.spawn()
+
+        async def ready() -> bool:
+            assert process.returncode is None, self.log
+            return (await self.health("/readyz"))[0] == 200
+
+        await until(ready, 60)
+
+    async def health(self, path: str) -> tuple[int, dict[str, object]]:
+        """Ask a health route; 0 when nobody listens."""
+        endpoint = f"unix://{self.root}/socks/memory.sock"
+        try:
+            async with make_client(endpoint, timeout_s=5) as client:
+                answer = await client.get(path)
+                return answer.status_code, answer.json()
+        except httpx2.HTTPError:
+            return 0, {}
+
+    async def kill(self) -> None:
+        """End the process as a crash would."""
+        if self.process and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def stop(self) -> int:
+        """End the process as the supervisor would; return its exit code."""
+        assert self.process
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(self.process.wait(), 15)
+        return self.process.returncode or 0
+
+
+MakeMemory = Callable[..., MemoryProcess]
+
+
+@pytest.fixture
+async def make_memory(dsn: str, nats: EmbeddedNats, bus: Bus) -> AsyncIterator[MakeMemory]:
+    """Return a maker of memory processes, all ended after the test."""
+    made: list[MemoryProcess] = []
+    directories = contextlib.ExitStack()
+
+    def make(
+        *, dsn: str = dsn, nats_url: str = nats.url, bus: Bus = bus, **env: str
+    ) -> MemoryProcess:
+        root = directories.enter_context(make_directory())
+        made.append(MemoryProcess(dsn, nats_url, bus, root, env))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.kill()
+    directories.close()

@@ -1,0 +1,224 @@
+"""Vectors come later, in batches, and whatever the provider does no write or search waits for it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from choir_memory.embedding.port import BATCH
+from tests.service.memory.conftest import Room, make_room
+from tests.service.memory.provider import Mood, ScriptedProvider
+from tests.service.memory.servers import until
+
+
+@asynccontextmanager
+async def working(room: Room) -> AsyncIterator[None]:
+    """Run the worker during the block."""
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(room.queue.run())
+        yield
+        worker.cancel()
+
+
+async def vectors(room: Room) -> int:
+    sql = "SELECT count(DISTINCT document_id) FROM choir_main.knowledge_embeddings"
+    return int(await room.database.fetchval(sql))
+
+
+async def all_embedded(room: Room) -> bool:
+    return await room.queue.counts() == (0, 0)
+
+
+async def test_documents_get_their_vectors_in_batches(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    async with working(room):
+        for number in range(BATCH + 8):
+            await room.put(f"note {number}")
+        await until(lambda: all_embedded(room))
+    assert await vectors(room) == BATCH + 8
+    assert max(map(len, provider.batches)) <= BATCH
+    assert len(provider.batches) < BATCH
+
+
+async def test_work_left_by_a_killed_process_is_found_again(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    await room.put("left behind")
+    later = await make_room(room.database, provider.embedder())
+    async with working(later):
+        await until(lambda: all_embedded(later))
+    assert await vectors(later) == 1
+    await later.guard._embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("mood", "reason"),
+    [
+        ("rate_limited", "429"),
+        ("failing", "HTTP 500"),
+        ("wrong_length", "gives 3 dimensions and 8 are configured"),
+        ("garbage", "cannot be read"),
+        ("unauthorized", "embedding_key"),
+    ],
+)
+async def test_a_provider_in_trouble_costs_vectors_only_until_it_is_well(
+    room: Room, provider: ScriptedProvider, mood: Mood, reason: str
+) -> None:
+    provider.mood = mood
+    async with working(room):
+        await room.put("the ferry sails at dawn")
+
+        async def used_up() -> bool:
+            return await room.queue.counts() == (0, 1)
+
+        await until(used_up)
+        found = await room.ask("ferry")
+        assert found.arms_used == ("text",)
+        assert found.degraded is not None
+        assert reason in found.degraded
+        assert [hit.text for hit in found.hits] == ["the ferry sails at dawn"]
+        provider.mood = "well"
+        await until(lambda: all_embedded(room))
+    assert await vectors(room) == 1
+
+
+async def test_a_provider_that_refuses_connections_is_survived(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    await provider.stop()
+    async with working(room):
+        await room.put("text without a vector")
+        found = await room.ask("vector")
+        assert found.arms_used == ("text",)
+        assert "cannot be reached" in (found.degraded or "")
+        assert room.guard.trouble is not None
+        await provider.start()
+        await until(lambda: all_embedded(room))
+    assert room.guard.trouble is None
+
+
+async def test_what_failed_long_ago_is_released_when_the_provider_is_back(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    provider.mood = "failing"
+    async with working(room):
+        for number in range(3):
+            await room.put(f"note {number}")
+
+        async def used_up() -> bool:
+            return await room.queue.counts() == (0, 3)
+
+        await until(used_up)
+        # far beyond the test's patience: only the release can bring these two back
+        await room.database.execute(
+            "UPDATE choir_memory.embedding_queue SET due_at = now() + interval '1 hour' "
+            "WHERE id > (SELECT min(id) FROM choir_memory.embedding_queue)"
+        )
+        provider.mood = "well"
+        await until(lambda: all_embedded(room))
+    assert await vectors(room) == 3
+
+
+async def test_one_refused_text_does_not_hold_up_its_neighbours(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    for text in ("good one", f"{provider.refused_word} one", "another good one"):
+        await room.put(text)
+    async with working(room):
+
+        async def only_one_left() -> bool:
+            return sum(await room.queue.counts()) == 1
+
+        await until(only_one_left)
+    assert await vectors(room) == 2
+    assert room.guard.trouble is None
+
+
+async def test_a_slow_provider_holds_up_neither_writes_nor_searches(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    provider.mood = "slow"
+    async with working(room):
+        await room.put("first")
+
+        async def asked() -> bool:
+            return bool(provider.batches)
+
+        await until(asked)
+        # the worker now waits for the provider, holding its job
+        before = time.monotonic()
+        await room.put("second")
+        await room.put("first, corrected", operation="update", document_id=await first_id(room))
+        assert time.monotonic() - before < 1.0, "a write waited for the provider"
+        found = await room.ask("corrected")
+        assert found.arms_used == ("text",)
+        assert "in time" in (found.degraded or "")
+        provider.mood = "well"
+        await until(lambda: all_embedded(room))
+    assert (await room.ask("corrected")).arms_used == ("text", "vector")
+
+
+async def first_id(room: Room) -> str:
+    sql = "SELECT id FROM choir_main.knowledge_documents WHERE text = 'first'"
+    return str(await room.database.fetchval(sql))
+
+
+async def test_a_text_changed_while_it_is_embedded_gets_the_vector_of_the_new_text(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    provider.mood = "slow"
+    long_text = "old words here. " * 200
+    async with working(room):
+        made = await room.put(long_text)
+
+        async def asked() -> bool:
+            return bool(provider.batches)
+
+        await until(asked)
+        await room.put("new", operation="update", document_id=made.document_id)
+        provider.mood = "well"
+        await until(lambda: all_embedded(room))
+    parts = await room.database.fetchval("SELECT count(*) FROM choir_main.knowledge_embeddings")
+    assert parts == 1
+
+
+async def test_a_document_deleted_while_it_is_embedded_stays_deleted(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    provider.mood = "slow"
+    async with working(room):
+        made = await room.put("short-lived")
+
+        async def asked() -> bool:
+            return bool(provider.batches)
+
+        await until(asked)
+        await room.put(None, operation="delete", document_id=made.document_id)
+        await until(lambda: all_embedded(room))
+    assert await vectors(room) == 0
+
+
+async def test_after_three_failures_searches_stop_asking_for_a_while(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    await room.put("something")
+    provider.mood = "failing"
+    for number in range(6):
+        assert (await room.ask(f"query {number}")).arms_used == ("text",)
+    assert len(provider.batches) == 3
+
+
+async def test_two_workers_share_a_queue_without_doing_anything_twice(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    for number in range(3 * BATCH):
+        await room.put(f"note {number}")
+    other = await make_room(room.database, provider.embedder())
+    async with working(room), working(other):
+        await until(lambda: all_embedded(room))
+    embedded = [text for batch in provider.batches for text in batch]
+    assert len(embedded) == len(set(embedded)) == 3 * BATCH
+    await other.guard._embedder.close()

@@ -1,0 +1,157 @@
+"""Searching: arms, fusion, stores, tiers, and other agents' memory."""
+
+from uuid import uuid4
+
+import pytest
+
+from choir_common.errors import BadInput, NotFound
+from choir_memory.words.tokens import document_tokens, tsvector
+from tests.service.memory.conftest import Room
+from tests.service.memory.servers import until
+
+
+async def embed_all(room: Room) -> None:
+    """Run the queue's own step until nothing is due."""
+    while await room.queue._take_batch():
+        pass
+    assert await room.queue.counts() == (0, 0)
+
+
+async def remember_session(room: Room, session_id: str, tier: str, *texts: str) -> None:
+    await room.spaces.ensure("main")
+    for index, text in enumerate(texts):
+        tokens = document_tokens(text)
+        await room.database.execute(
+            "INSERT INTO choir_main.memory_documents "
+            "(id, session_id, tier, chunk_index, text, tsv, tokens) "
+            "VALUES ($1, $2, $3, $4, $5, $6::text::tsvector, $7)",
+            uuid4(),
+            session_id,
+            tier,
+            index,
+            text,
+            tsvector(tokens),
+            len(tokens),
+        )
+
+
+async def test_a_semantic_query_fuses_both_arms_and_shows_what_each_thought(room: Room) -> None:
+    await room.put("the boat leaves the harbour at noon")
+    await room.put("a recipe for lentil soup")
+    await embed_all(room)
+    found = await room.ask("harbour boat")
+    assert found.arms_used == ("text", "vector")
+    assert found.degraded is None
+    best = found.hits[0]
+    assert best.text.startswith("the boat")
+    assert {arm.arm: arm.rank for arm in best.arms} == {"text": 1, "vector": 1}
+    assert 0 < best.score <= 1.5
+
+
+async def test_rare_words_weigh_more_than_common_ones(room: Room) -> None:
+    for number in range(20):
+        await room.put(f"meeting notes about the project, part {number}")
+    await room.put("the zeppelin")
+    found = await room.ask("notes about the zeppelin project meeting", mode="text")
+    assert found.hits[0].text == "the zeppelin"
+
+
+async def test_endings_accents_and_case_do_not_matter(room: Room) -> None:
+    await room.put("Painting CAFÉS was her hobby")
+    for query in ("cafe", "paints", "painted a café"):
+        assert (await room.ask(query, mode="text")).hits, query
+
+
+async def test_chinese_and_japanese_are_found_by_pairs_and_single_characters(room: Room) -> None:
+    await room.put("我的貓喜歡在窗邊睡覺")
+    await room.put("東京タワーの近くで会いましょう")
+    for query, start in (("貓", "我"), ("窗邊", "我"), ("東京タワー", "東")):
+        hits = (await room.ask(query, mode="text")).hits
+        assert hits, query
+        assert hits[0].text.startswith(start)
+
+
+async def test_a_query_of_signs_alone_finds_nothing_and_breaks_nothing(room: Room) -> None:
+    await room.put("something")
+    for query in ("!!! ???", "' OR 1=1 --", "a & b | !c <-> :*", "\\", "''"):
+        await room.ask(query, mode="text")
+    assert not (await room.ask("!!! ???", mode="text")).hits
+
+
+async def test_the_limit_is_kept(room: Room) -> None:
+    for number in range(7):
+        await room.put(f"note {number}")
+    assert len((await room.ask("note", mode="text", limit=3)).hits) == 3
+
+
+async def test_another_agents_knowledge_is_read_only_when_asked_for(room: Room) -> None:
+    await room.put("the vault code is 4711", agent_id="other")
+    await room.put("nothing here")
+    assert not (await room.ask("vault code", mode="text")).hits
+    found = await room.ask("vault code", mode="text", target_agent="other")
+    assert [hit.text for hit in found.hits] == ["the vault code is 4711"]
+
+
+async def test_an_agent_without_memory_is_not_found_and_not_made(room: Room) -> None:
+    with pytest.raises(NotFound, match="nobody"):
+        await room.ask("x", target_agent="nobody")
+    sql = "SELECT count(*) FROM pg_namespace WHERE nspname = 'choir_nobody'"
+    assert await room.database.fetchval(sql) == 0
+
+
+async def test_session_search_reads_recent_chunks_and_summaries_only(room: Room) -> None:
+    await remember_session(room, "s1", "mid_term", "we planned the garden")
+    await remember_session(room, "s2", "long_term_summary", "summary: garden was planted")
+    await remember_session(room, "s2", "long_term_detail", "garden detail: tulips", "roses")
+    found = await room.ask("garden", store="session", mode="text")
+    assert {hit.metadata["tier"] for hit in found.hits} == {"mid_term", "long_term_summary"}
+    one = await room.ask("garden", store="session", mode="text", session_id="s1")
+    assert [hit.metadata["session_id"] for hit in one.hits] == ["s1"]
+
+
+async def test_session_detail_searches_one_session_or_reads_it_in_order(room: Room) -> None:
+    await remember_session(room, "s2", "long_term_detail", "first tulips", "then roses", "then ivy")
+    await remember_session(room, "s3", "long_term_detail", "other roses")
+    detail = {"store": "session", "mode": "session_detail", "session_id": "s2"}
+    assert [h.text for h in (await room.ask("roses", **detail)).hits] == ["then roses"]
+    everything = await room.ask("", **detail)
+    assert [h.text for h in everything.hits] == ["first tulips", "then roses", "then ivy"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"query": "  "},
+        {"query": "x", "mode": "session_detail"},
+        {"query": "x", "mode": "session_detail", "store": "session"},
+        {"query": "x", "session_id": "s"},
+        {"query": "a\x00b"},
+        {"query": "x", "target_agent": "memory"},
+    ],
+)
+async def test_a_query_that_does_not_fit_is_refused(room: Room, more: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        await room.ask(**{"query": "", **more})
+
+
+async def test_a_long_document_is_found_by_a_passage_far_inside_it(room: Room) -> None:
+    filler = "Ordinary words fill this page. " * 80
+    await room.put(f"{filler}quokka wombat quokka wombat. {filler}")
+    await room.put("ordinary page")
+    await embed_all(room)
+    parts = "SELECT count(*) FROM choir_main.knowledge_embeddings"
+    assert await room.database.fetchval(parts) > 3
+    found = await room.ask("quokka wombat")
+    assert found.hits[0].text.startswith("Ordinary words")
+    assert len(found.hits) == len({hit.document_id for hit in found.hits})
+
+
+async def test_search_stays_right_while_the_worker_runs(room: Room) -> None:
+    import_done = await room.put("alpha beta gamma")
+    await embed_all(room)
+
+    async def found() -> bool:
+        hits = (await room.ask("gamma")).hits
+        return bool(hits) and hits[0].document_id == import_done.document_id
+
+    await until(found, 5)

@@ -1,0 +1,161 @@
+"""The offline model and the guard around an embedder."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from choir_common.errors import BadInput, DeadlineExceeded, Unavailable
+from choir_memory.embedding.guard import OPEN_S, EmbedderGuard
+from choir_memory.embedding.offline import MAX_ROWS, MAX_RUN_TOKENS, OfflineEmbedder, groups
+from choir_memory.embedding.port import Vector, render
+
+
+@pytest.fixture
+async def offline() -> AsyncIterator[OfflineEmbedder]:
+    embedder = OfflineEmbedder("all-MiniLM-L6-v2-int8", 384)
+    yield embedder
+    await embedder.close()
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def test_the_offline_model_puts_like_near_like(offline: OfflineEmbedder) -> None:
+    dog, puppy, tax = await offline.embed(
+        ["The dog chased its tail.", "A puppy ran in circles.", "Tax returns are due in May."]
+    )
+    assert len(dog) == 384
+    assert math.isclose(cosine(dog, dog), 1, abs_tol=1e-4)
+    assert cosine(dog, puppy) > cosine(dog, tax) + 0.2
+
+
+async def test_a_vector_hardly_depends_on_its_batch(offline: OfflineEmbedder) -> None:
+    texts = [f"sentence {'and more ' * n}number {n}" for n in range(20)]
+    together = await offline.embed(texts)
+    alone = [(await offline.embed([text]))[0] for text in texts]
+    assert all(cosine(a, b) > 0.98 for a, b in zip(together, alone, strict=True))
+
+
+async def test_odd_texts_get_vectors_too(offline: OfflineEmbedder) -> None:
+    vectors = await offline.embed(["", " ", "🦆" * 500, "貓", "x" * 5000])
+    assert all(math.isfinite(value) for vector in vectors for value in vector)
+
+
+async def test_a_query_does_not_wait_for_a_whole_batch_of_documents(
+    offline: OfflineEmbedder,
+) -> None:
+    await offline.embed(["load the model"])
+    order: list[str] = []
+
+    async def embed(name: str, texts: Sequence[str]) -> None:
+        await offline.embed(texts)
+        order.append(name)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(embed("documents", ["long text " * 100] * 16))
+        await asyncio.sleep(0)
+        tasks.create_task(embed("query", ["short"]))
+    assert order == ["query", "documents"]
+
+
+@given(st.lists(st.integers(1, 256), max_size=60))
+def test_groups_hold_every_text_once_within_both_limits(lengths: list[int]) -> None:
+    made = groups(lengths)
+    assert sorted(at for group in made for at in group) == list(range(len(lengths)))
+    for group in made:
+        assert len(group) <= MAX_ROWS
+        assert len(group) * max(lengths[at] for at in group) <= MAX_RUN_TOKENS
+
+
+def test_a_vector_is_written_as_pgvector_reads_it() -> None:
+    assert render([0.5, -1e-9, 1 / 3]) == "[0.5,-1e-09,0.33333]"
+
+
+@dataclass
+class StandIn:
+    """An embedder that does what it is told."""
+
+    name: str = "stand-in"
+    dimensions: int = 2
+    error: Exception | None = None
+    wait_s: float = 0.0
+    asked: list[str] = field(default_factory=list)
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        self.asked += texts
+        await asyncio.sleep(self.wait_s)
+        if self.error:
+            raise self.error
+        return [[1.0, 0.0] for _ in texts]
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class SetClock:
+    """A clock that stands where it is put."""
+
+    at: float = 100.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.at, UTC)
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def fail(guard: EmbedderGuard, times: int) -> None:
+    for number in range(times):
+        with pytest.raises(Unavailable):
+            await guard.embed_query(f"failing {number}")
+
+
+async def test_a_repeated_query_is_embedded_once() -> None:
+    embedder = StandIn()
+    guard = EmbedderGuard(embedder, SetClock(), 1)
+    assert await guard.embed_query("q") == await guard.embed_query("q")
+    assert embedder.asked == ["q"]
+
+
+async def test_an_embedder_that_is_down_is_left_alone_then_tried_once() -> None:
+    embedder, clock = StandIn(error=Unavailable("It is down.")), SetClock()
+    guard = EmbedderGuard(embedder, clock, 1)
+    await fail(guard, 10)
+    assert len(embedder.asked) == 3
+    clock.at += OPEN_S + 0.1
+    await fail(guard, 10)
+    assert len(embedder.asked) == 4
+    assert guard.trouble == "It is down."
+
+
+async def test_an_embedder_that_is_back_is_used_again() -> None:
+    embedder, clock = StandIn(error=Unavailable("It is down.")), SetClock()
+    guard = EmbedderGuard(embedder, clock, 1)
+    await fail(guard, 3)
+    embedder.error = None
+    clock.at += OPEN_S + 0.1
+    await guard.embed_query("a")
+    await guard.embed_query("b")
+    assert guard.trouble is None
+
+
+async def test_a_query_does_not_wait_past_its_deadline() -> None:
+    guard = EmbedderGuard(StandIn(wait_s=30), SetClock(), 0.05)
+    with pytest.raises(DeadlineExceeded):
+        await guard.embed_query("q")
+    assert guard.trouble is not None
+
+
+async def test_a_refused_text_is_no_trouble_of_the_embedder() -> None:
+    guard = EmbedderGuard(StandIn(error=BadInput("too odd")), SetClock(), 1)
+    with pytest.raises(BadInput):
+        await guard.embed_query("q")
+    assert guard.trouble is None
