@@ -66,12 +66,12 @@ async def talk_on_terminal(place: Place, dm: str) -> None:
     # raw: what rich has coloured passes as it is
     with patch_stdout(raw=True):
         console = Console()
-        console.print(f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-C or Ctrl-D leaves.[/]")
         async with (
             connect(place) as api,
             converse(api, dm) as conversation,
             asyncio.TaskGroup() as tasks,
         ):
+            console.print(f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves.[/]")
             printing = tasks.create_task(_print_heard(conversation, waiting, console))
             await _read_lines(conversation, waiting, console, _history(place))
             printing.cancel()

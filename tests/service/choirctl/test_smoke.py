@@ -1,0 +1,228 @@
+"""A whole Choir through the command line: up, chat, look, down; and what each mistake gets."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import CHOIRCTL, Stack, free_port, running_stack
+
+STOP_WITHIN_S = 40
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as running:
+        yield running
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    # not below pytest's own long temporary path: sockets must fit
+    place = Path(tempfile.mkdtemp(prefix="ch-"))
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def call(*args: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run choirctl against `home`."""
+    return subprocess.run(
+        [CHOIRCTL, *args],
+        env={**os.environ, "CHOIR_HOME": str(home), **env},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the paragraph on standard error as one line."""
+    return " ".join(done.stderr.split())
+
+
+def newest_session(stack: Stack) -> str:
+    return str(json.loads(stack.run("session", "list", "--json"))[0]["session_id"])
+
+
+def test_chat_prints_the_answer_and_nothing_else_on_standard_output(stack: Stack) -> None:
+    done = call("chat", "-m", "hello", home=stack.home)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "Error" not in done.stderr
+
+
+def test_chat_as_data_names_what_it_answers(stack: Stack) -> None:
+    answer = json.loads(stack.run("chat", "--agent", "main", "-m", "hello", "--json"))
+    assert (answer["agent_id"], answer["kind"]) == ("main", "answer")
+    assert answer["answers"]
+
+
+def test_chat_over_http_takes_the_token_of_the_home(stack: Stack) -> None:
+    assert stack.run("chat", "--url", stack.url, "-m", "hello").strip()
+
+
+def test_a_wrong_token_is_denied(stack: Stack) -> None:
+    done = call("status", "--url", stack.url, home=stack.home, CHOIR_TOKEN="wrong")
+    assert done.returncode == 4
+    assert "CHOIR_TOKEN" in said(done)
+
+
+def test_status_shows_every_part_and_agent(stack: Stack) -> None:
+    status = json.loads(stack.run("status", "--json"))
+    assert status["ready"]
+    assert status["home"] == str(stack.home)
+    assert [agent["agent_id"] for agent in status["agents"]] == ["main"]
+
+
+def test_a_session_can_be_read_and_verified(stack: Stack) -> None:
+    stack.run("chat", "-m", "hello")
+    session = newest_session(stack)
+    lines = stack.run("session", "events", session, "--json").splitlines()
+    types = [json.loads(line)["type"] for line in lines]
+    assert types[0] == "session_started"
+    assert {"user_msg", "model_output", "reply"} <= set(types)
+    verified = json.loads(stack.run("session", "verify", session, "--json"))
+    assert verified["ok"]
+    assert verified["events"] >= len(lines)
+
+
+def test_an_agent_stops_and_starts(stack: Stack) -> None:
+    stack.run("agent", "stop", "main")
+    assert json.loads(stack.run("agent", "status", "main", "--json"))["state"] == "stopped"
+    refused = call("chat", "-m", "hello?", "--timeout", "5", home=stack.home)
+    assert refused.returncode == 5
+    stack.run("agent", "start", "main")
+    again = call("agent", "start", "main", home=stack.home)
+    assert again.returncode == 5
+    assert stack.run("chat", "-m", "hello").strip()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("agent", "status", "nobody"),
+        ("agent", "start", "nobody"),
+        ("chat", "--agent", "nobody", "-m", "hello"),
+        ("chat", "--dm", "nobody", "-m", "hello"),
+        ("session", "events", "nothing"),
+        ("session", "verify", "nothing"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_exist_is_missing(stack: Stack, args: tuple[str, ...]) -> None:
+    done = call(*args, home=stack.home)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == ""
+
+
+def test_a_second_up_finds_the_first(stack: Stack) -> None:
+    before = stack.children()["supervisor_pid"]
+    done = call("up", "--detach", "--json", home=stack.home)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["supervisor_pid"] == before
+    refused = call("up", "--no-chat", home=stack.home)
+    assert refused.returncode == 5
+    assert "choirctl down" in said(refused)
+
+
+def test_doctor_is_content_with_a_running_choir(stack: Stack) -> None:
+    found = json.loads(stack.run("doctor", "--json"))
+    assert found["ok"]
+    checks = {check["id"]: check["outcome"] for check in found["checks"]}
+    assert checks["port"] == checks["secrets"] == checks["postgres"] == "ok"
+
+
+def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:
+    call("init", home=home)
+    (home / "secrets.json").chmod(0o644)
+    done = call("doctor", "--json", home=home)
+    assert done.returncode == 1
+    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["secrets"]["outcome"] == "fail"
+    assert "chmod 600" in checks["secrets"]["detail"]
+
+
+def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(home: Path) -> None:
+    running = subprocess.Popen(
+        [CHOIRCTL, "up", "--port", str(free_port())],
+        env={**os.environ, "CHOIR_HOME": str(home), "OPENROUTER_API_KEY": "", "OPENAI_API_KEY": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while call("status", home=home).returncode != 0:
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+        assert stat.S_IMODE((home / "secrets.json").stat().st_mode) == 0o600
+    finally:
+        running.send_signal(signal.SIGINT)
+        _, words = running.communicate(timeout=STOP_WITHIN_S)
+    assert running.returncode == 0, words
+    screen = " ".join(words.split())
+    for expected in (str(home), "rehearsal", "OPENROUTER_API_KEY", "chat -m", "has stopped"):
+        assert expected in screen
+    assert call("status", home=home).returncode == 6
+
+
+def test_a_taken_port_is_named_and_nothing_keeps_running(home: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = call("up", "--detach", "--port", str(port), home=home)
+    assert done.returncode == 1
+    assert f"{port}" in said(done)
+    assert "CHOIR_HTTP_PORT" in said(done)
+    assert json.loads(call("down", "--json", home=home).stdout)["stopped"] is False
+
+
+def test_a_malformed_config_is_named_before_anything_starts(home: Path) -> None:
+    call("init", home=home)
+    (home / "config.json").write_text('{"agents": {"main": 3}, "workspaces": {}}')
+    done = call("up", "--detach", home=home)
+    assert done.returncode == 1
+    assert "config.json" in said(done)
+    assert "line 1, field `agents.main`" in said(done)
+    assert not (home / "data" / "postgres").exists()
+
+
+def test_a_config_that_names_what_is_not_there_is_refused_and_all_is_stopped(home: Path) -> None:
+    call("init", home=home)
+    text = (home / "config.json").read_text().replace('"dm": "console"', '"dm": "phone"')
+    (home / "config.json").write_text(text)
+    done = call("up", "--detach", "--port", str(free_port()), home=home)
+    assert done.returncode == 1
+    assert "agents.main.defaults.dm" in said(done)
+    assert json.loads(call("down", "--json", home=home).stdout)["stopped"] is False
+
+
+def test_a_home_too_long_for_sockets_is_refused_and_not_made(tmp_path: Path) -> None:
+    home = tmp_path / ("x" * 100)
+    done = call("up", "--detach", home=home)
+    assert done.returncode == 1
+    assert "CHOIR_HOME" in said(done)
+    assert not home.exists()
+
+
+def test_data_of_another_postgres_is_refused_untouched(home: Path) -> None:
+    call("init", home=home)
+    data = home / "data" / "postgres"
+    data.mkdir(mode=0o700)
+    (data / "PG_VERSION").write_text("12\n")
+    done = call("up", "--detach", "--port", str(free_port()), home=home)
+    assert done.returncode == 1
+    assert "Postgres 12" in said(done)
+    assert [path.name for path in data.iterdir()] == ["PG_VERSION"]

@@ -1,0 +1,91 @@
+"""The interactive chat, on a real (pseudo) terminal."""
+
+import asyncio
+import contextlib
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.service.choirctl.console_stand_in import Console, served
+from tests.support.stack import CHOIRCTL
+
+WITHIN_S = 30
+
+
+@dataclass
+class Terminal:
+    """A terminal with choirctl in it."""
+
+    process: subprocess.Popen[bytes]
+    fd: int
+    shown: str = ""
+
+    async def shows(self, text: str) -> None:
+        """Wait until `text` has appeared after what was waited for before."""
+        async with asyncio.timeout(WITHIN_S):
+            while text not in self.shown:
+                self.shown += await asyncio.to_thread(self._read)
+        self.shown = self.shown.partition(text)[2]
+
+    def types(self, keys: str) -> None:
+        os.write(self.fd, keys.encode())
+
+    async def ends(self) -> int:
+        """Wait until the program has left; return its exit code."""
+        async with asyncio.timeout(WITHIN_S):
+            with contextlib.suppress(OSError):
+                while True:
+                    await asyncio.to_thread(self._read)
+            return await asyncio.to_thread(self.process.wait)
+
+    def _read(self) -> str:
+        return os.read(self.fd, 65536).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def terminal(home: Path, *args: str) -> Iterator[Terminal]:
+    """Start choirctl in a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [CHOIRCTL, *args],
+        env={**os.environ, "CHOIR_HOME": str(home), "TERM": "dumb", "NO_COLOR": "1"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+async def test_what_is_typed_is_said_and_what_is_heard_appears() -> None:
+    async with served(Console()) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("Ctrl-D leaves")
+            screen.types("hello\r")
+            await screen.shows("you said hello")
+            screen.types("again\r")
+            await screen.shows("you said again")
+            screen.types("\x04")
+            assert await screen.ends() == 0
+        assert (place.home / "chat_history").stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_comes_by_itself_appears_above_the_prompt() -> None:
+    console = Console(cut_after=2)
+    async with served(console) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("Ctrl-D leaves")
+            for number in range(4):
+                await console.say(f"news {number}")
+                await screen.shows(f"news {number}")
+            screen.types("\x03")
+            assert await screen.ends() == 0
