@@ -73,7 +73,9 @@ class Recall:
         lists: dict[Arm, Sequence[Scored]] = {"text": text}
         async with self._reading(query, scope) as store:
             if vector.text is not None:
-                lists["vector"] = await store.vector_arm(vector.text)
+                lists["vector"] = await store.vector_arm(
+                    vector.text, [one.document_id for one in text]
+                )
             fused = fuse(lists, query.limit)
             stored = await store.read([one.document_id for one in fused])
         return MemoryHits(

@@ -47,9 +47,10 @@ known AS MATERIALIZED (
 )
 SELECT h.id,
        sum(h.weight * k.information) / (SELECT sum(information) FROM known WHERE place <= $2)
-       AS score
+       AS score,
+       row_number() OVER (ORDER BY sum(h.weight * k.information) DESC, h.id) AS place
 FROM hits h JOIN known k ON k.n = h.n WHERE k.place <= $2
-GROUP BY h.id ORDER BY score DESC, h.id LIMIT $3
+GROUP BY h.id ORDER BY place LIMIT $3
 """
 # Exact: a thousand vectors take a millisecond, and an index loses rows under a filter.
 _VECTOR_ARM = """
@@ -57,7 +58,10 @@ WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, (1 - min(e.embedding <=> $1::text::halfvec))::float8 AS score
     FROM {embeddings} e {scoped_by_document} WHERE {scope} GROUP BY 1
 )
-SELECT id, score FROM near ORDER BY score DESC, id LIMIT $2
+SELECT id, score, place FROM (
+    SELECT id, score, row_number() OVER (ORDER BY score DESC, id) AS place FROM near
+) AS ranked
+WHERE place <= $2 OR id = ANY($3::uuid[]) ORDER BY place
 """
 _IN_ORDER = """
 SELECT d.id FROM {documents} d WHERE {scope} ORDER BY d.session_id, d.tier, d.chunk_index LIMIT $1
@@ -118,9 +122,13 @@ class SearchStore:
         quoted = [f"'{term}'" for term in terms]
         return await self._scored(_TEXT_ARM, 4, quoted, MAX_TERMS, ARM_DEPTH)
 
-    async def vector_arm(self, vector: str) -> list[Scored]:
-        """Return the documents nearest to `vector` (pgvector's text form), by cosine."""
-        return await self._scored(_VECTOR_ARM, 3, vector, ARM_DEPTH)
+    async def vector_arm(self, vector: str, also: Sequence[UUID]) -> list[Scored]:
+        """Return the documents nearest to `vector` (pgvector's text form), by cosine.
+
+        Those of `also` are named too, however far: without their cosine they could not be weighed
+        against documents that both arms found.
+        """
+        return await self._scored(_VECTOR_ARM, 4, vector, ARM_DEPTH, list(also))
 
     async def in_order(self, limit: int) -> list[UUID]:
         """Return the first documents of a session in the order they were lived."""
@@ -145,7 +153,7 @@ class SearchStore:
     async def _scored(self, statement: str, first: int, *arguments: object) -> list[Scored]:
         sql = self._sql(statement, first)
         rows = await self._held.fetch(sql, *arguments, *self._scope.arguments)
-        return [Scored(row["id"], rank, row["score"]) for rank, row in enumerate(rows, 1)]
+        return [Scored(row["id"], row["place"], row["score"]) for row in rows]
 
     def _sql(self, statement: str, first: int) -> str:
         session = self._scope.store == "session"
