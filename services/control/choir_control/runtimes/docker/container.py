@@ -1,0 +1,153 @@
+"""Write the create request of an agent's container (spec 15.3): a fixed template, and pure.
+
+Called by `runtime`; `engine` posts it as it stands. What is not said here is the engine's default, which for
+seccomp, IPC and process namespaces is the strict choice.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.runtime import AgentBoot
+from choir_control.runtimes.port import LaunchSpec
+
+MANAGED = "choir.managed"
+HOME = "choir.home"
+AGENT = "choir.agent"
+SESSION = "choir.session"
+EPOCH = "choir.epoch"
+
+WORKSPACE_INSIDE = "/workspace"
+CHOIR_INSIDE = "/choir"
+SOCKETS_INSIDE = "/run/choir"
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What one agent may use up of the machine, with all its tools."""
+
+    memory_bytes: int = 1024 * MIB
+    """The agent takes 40 MB, a compiler or a test run a few hundred; swap does not add to it."""
+    cpus: float = 1.0
+    """Cores; less than two leave room for control on a small host."""
+    pids: int = 512
+    """Processes and threads: stops a fork bomb, not a parallel build."""
+    tmp_bytes: int = 256 * MIB
+    """Size of /tmp, which is memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all agents of one installation have in common."""
+
+    home: Path
+    """Tells this installation's containers from another's on the same engine."""
+    image: str
+    network: str
+    """Network to join; `bridge` is the engine's own, `none` leaves only control's socket."""
+    uid: int
+    gid: int
+    """Control's own user: without capabilities even root cannot open another user's 0700 directory."""
+    log_level: str
+    limits: ContainerLimits
+
+
+def container_name(site: Site, agent_id: str) -> str:
+    """Return the one name an agent's container may have: the engine refuses a second one."""
+    return f"choir-{hashlib.sha256(str(site.home).encode()).hexdigest()[:8]}-{agent_id}"
+
+
+def labels_of(site: Site) -> dict[str, str]:
+    """Return the labels that every agent of this installation carries."""
+    return {MANAGED: "true", HOME: str(site.home)}
+
+
+def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
+    """Return the body of the engine's create request; it holds no secret."""
+    labels: JsonObject = {
+        **labels_of(site),
+        AGENT: spec.agent_id,
+        SESSION: spec.session_id,
+        EPOCH: str(spec.epoch),
+    }
+    return {
+        "Image": site.image,
+        "User": f"{site.uid}:{site.gid}",
+        "WorkingDir": WORKSPACE_INSIDE,
+        "Env": [
+            f"HOME={WORKSPACE_INSIDE}",
+            "TMPDIR=/tmp",
+            "LANG=C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE=1",
+            f"CHOIR_LOG_LEVEL={site.log_level}",
+        ],
+        "Labels": labels,
+        # The boot line goes in once; when we hang up, the agent reads the end of the input.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": False,
+        "AttachStderr": False,
+        "Tty": False,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": _host_config(site, spec),
+    }
+
+
+def boot_line(spec: LaunchSpec) -> bytes:
+    """Return what the agent reads on standard input: paths as they are inside the container."""
+    boot = AgentBoot(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        lease_token=spec.lease_token,
+        endpoint=f"unix://{SOCKETS_INSIDE}/choir.sock",
+        workspace=WORKSPACE_INSIDE,
+        choir_dir=CHOIR_INSIDE,
+    )
+    return boot.model_dump_json().encode() + b"\n"
+
+
+def _host_config(site: Site, spec: LaunchSpec) -> JsonObject:
+    limits = site.limits
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true"],
+        "Privileged": False,
+        "ReadonlyRootfs": True,
+        "Init": True,
+        "NetworkMode": site.network,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Memory": limits.memory_bytes,
+        "MemorySwap": limits.memory_bytes,
+        "NanoCpus": int(limits.cpus * 1_000_000_000),
+        "PidsLimit": limits.pids,
+        "OomScoreAdj": 500,
+        "Ulimits": [
+            {"Name": "core", "Soft": 0, "Hard": 0},
+            {"Name": "nofile", "Soft": 4096, "Hard": 4096},
+        ],
+        "Tmpfs": {
+            "/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={limits.tmp_bytes}",  # noqa: S108
+            "/run": f"rw,noexec,nosuid,nodev,mode=755,size={8 * MIB}",
+        },
+        "Mounts": [
+            _bind(spec.workspace, WORKSPACE_INSIDE, read_only=False),
+            _bind(spec.choir_dir, CHOIR_INSIDE, read_only=True),
+            # The directory, not the socket: a new control makes a new socket in it.
+            _bind(spec.socket_dir, SOCKETS_INSIDE, read_only=True),
+        ],
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}},
+    }
+
+
+def _bind(source: Path, target: str, *, read_only: bool) -> JsonValue:
+    # A mount, not a bind string: the engine refuses a source that is missing instead of making it.
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}

@@ -1,0 +1,85 @@
+"""Hear of every container that ends, from a thread of its own: the engine's events block.
+
+Used by `runtime`. A broken stream is opened again and what was missed meanwhile is found by listing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_control.runtimes.docker.engine import Engine
+
+log = structlog.get_logger()
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+# The engine's clock has whole seconds here, and the stream opens a little later than we ask.
+OVERLAP_S = 2
+STOPPED_WITHIN_S = 5.0
+
+
+class Deaths:
+    """Calls `tell(container_id)` for each end, and `compare(ids that run)` at each new connection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        labels: Mapping[str, str],
+        tell: Callable[[str], None],
+        compare: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Both functions are called from this object's thread."""
+        self._engine = engine
+        self._labels = dict(labels)
+        self._tell = tell
+        self._compare = compare
+        self._stopped = threading.Event()
+        self._stream_lock = threading.Lock()
+        self._cut: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="docker-deaths", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen, unless that has been done."""
+        if not self._thread.is_alive() and not self._stopped.is_set():
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; blocking."""
+        self._stopped.set()
+        with self._stream_lock:
+            if self._cut is not None:
+                self._cut()
+        if self._thread.is_alive():
+            self._thread.join(STOPPED_WITHIN_S)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._stopped.is_set():
+            try:
+                self._follow()
+                pause = FIRST_PAUSE_S
+            except ChoirError as error:
+                log.warning("cannot hear of agents that end", error=error.message)
+            except Exception:
+                log.exception("the engine's events broke")
+            self._stopped.wait(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    def _follow(self) -> None:
+        """Listen until the engine hangs up or we are stopped."""
+        events = self._engine.follow_deaths(self._labels, int(time.time()) - OVERLAP_S)
+        with self._stream_lock:
+            self._cut = events.cut
+        try:
+            if self._stopped.is_set():
+                return
+            listed = self._engine.list_with(self._labels)
+            self._compare(frozenset(container.id for container in listed if container.running))
+            for container_id in events:
+                self._tell(container_id)
+        finally:
+            with self._stream_lock:
+                self._cut = None
+            events.release()

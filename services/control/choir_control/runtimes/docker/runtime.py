@@ -1,0 +1,260 @@
+"""Start, watch and end agents as containers: the adapter `DockerRuntime`.
+
+Called by `sessions` through the port; `engine` does the talking, in a few threads of our own.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict
+from choir_control.runtimes.docker.container import (
+    EPOCH,
+    ContainerLimits,
+    Site,
+    boot_line,
+    container_name,
+    describe_container,
+    labels_of,
+)
+from choir_control.runtimes.docker.deaths import Deaths
+from choir_control.runtimes.docker.engine import Engine, State
+from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+THREADS = 8
+EXITS_KEPT = 1_000
+KILLED_WITHIN_S = 15.0
+SHORT_ID = 12
+LOG_LIMIT = 16 << 20  # bytes; a longer log is set aside
+ASK_AGAIN_S = 1.0
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent from its start to its exit; without a container while that is being made."""
+
+    spec: LaunchSpec
+    container_id: str = ""
+    started: bool = False
+    died: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def describe(self) -> RunningAgent:
+        """Return what the port shows of it; its pid is another namespace's affair."""
+        spec, handle = self.spec, self.container_id[:SHORT_ID]
+        return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, handle, None)
+
+
+class DockerRuntime:
+    """Runs each agent in a hardened container (`AgentRuntime`)."""
+
+    def __init__(
+        self,
+        home: Path,
+        image: str,
+        network: str = "",
+        log_level: str = "info",
+        limits: ContainerLimits | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """Describe a runtime; `home` must be the same path here and on the engine's host."""
+        self._site = Site(
+            home=home,
+            image=image,
+            network=network or "bridge",
+            uid=os.getuid(),
+            gid=os.getgid(),
+            log_level=log_level,
+            limits=limits or ContainerLimits(),
+        )
+        self._engine = engine or Engine()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
+        self._agents: dict[str, Agent] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
+        self._deaths: Deaths | None = None
+        self._closed = False
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and hand it its boot line on standard input.
+
+        Raises Conflict when that agent already runs, Unavailable when it cannot be started.
+        """
+        if spec.agent_id in self._agents:
+            raise Conflict(f"The agent {spec.agent_id} already runs.")
+        agent = self._agents[spec.agent_id] = Agent(spec)
+        self._listen()
+        name, body = container_name(self._site, spec.agent_id), describe_container(self._site, spec)
+        try:
+            agent.container_id = await self._call(partial(self._engine.create, name, body))
+            await self._call(partial(self._engine.start, agent.container_id, boot_line(spec)))
+        except BaseException:
+            # Not awaited when cancelled: the name makes the next start remove what is left.
+            del self._agents[spec.agent_id]
+            if agent.container_id:
+                self._threads.submit(self._engine.remove, agent.container_id)
+            raise
+        agent.started = True
+        self._watch(agent)
+        return agent.describe()
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """End the agent: ask (SIGTERM), wait up to `grace_s`, then kill its container."""
+        agent = self._agents.get(agent_id)
+        if agent is None or not agent.started:
+            return
+        await self._call(partial(self._engine.stop, agent.container_id, grace_s))
+        await self._await_end(agent)
+
+    async def running(self) -> list[RunningAgent]:
+        """List the live agents this control started."""
+        return [agent.describe() for agent in self._agents.values() if agent.started]
+
+    async def remove_orphans(self) -> int:
+        """Remove the containers that an earlier control left behind; return how many (spec 6.2).
+
+        Raises Unavailable.
+        """
+        listed = await self._call(partial(self._engine.list_with, labels_of(self._site)))
+        known = {agent.container_id for agent in self._agents.values()}
+        orphans = [container for container in listed if container.id not in known]
+        for orphan in orphans:
+            await self._call(partial(self._engine.remove, orphan.id))
+            log.info(
+                "removed an orphaned agent", container=orphan.id, epoch=orphan.labels.get(EPOCH)
+            )
+        return len(orphans)
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those `stop` caused; ends with `close`."""
+        while (exit_ := await self._exits.get()) is not None:
+            yield exit_
+
+    async def close(self) -> None:
+        """Kill what still runs and release the adapter's resources; again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        agents = [agent for agent in self._agents.values() if agent.started]
+        await asyncio.gather(*(self._end(agent) for agent in agents))
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        if self._deaths is not None:
+            await self._call(self._deaths.stop)
+        await asyncio.to_thread(self._threads.shutdown)
+        self._engine.close()
+        with contextlib.suppress(asyncio.QueueFull):
+            self._exits.put_nowait(None)
+
+    async def _end(self, agent: Agent) -> None:
+        try:
+            await self._call(partial(self._engine.kill, agent.container_id))
+            await self._await_end(agent)
+        except ChoirError as error:
+            log.warning("cannot end an agent", agent=agent.spec.agent_id, error=error.message)
+
+    async def _await_end(self, agent: Agent) -> None:
+        """Wait until the exit of a stopped agent has been told."""
+        agent.died.set()  # the engine has said so; its event may come later
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await agent.gone.wait()
+
+    def _listen(self) -> None:
+        """Follow the engine's events from the first start on."""
+        if self._deaths is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._deaths = Deaths(
+            self._engine,
+            labels_of(self._site),
+            tell=lambda container_id: _hand_over(loop, self._note_death, container_id),
+            compare=lambda living: _hand_over(loop, self._note_missing, living),
+        )
+        self._deaths.start()
+
+    def _note_death(self, container_id: str) -> None:
+        for agent in self._agents.values():
+            if agent.container_id == container_id:
+                agent.died.set()
+
+    def _note_missing(self, living: frozenset[str]) -> None:
+        for agent in self._agents.values():
+            if agent.started and agent.container_id not in living:
+                # It may have started after that list was made: `_follow` looks before it believes.
+                agent.died.set()
+
+    def _watch(self, agent: Agent) -> None:
+        watcher = asyncio.create_task(self._follow(agent), name=f"exit of {agent.spec.agent_id}")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _follow(self, agent: Agent) -> None:
+        """Wait for the end, keep the log, remove the container, and tell."""
+        spec, ending = agent.spec, None
+        while True:
+            await agent.died.wait()
+            try:
+                state = await self._call(partial(self._engine.state, agent.container_id))
+                if state is None or not state.running:
+                    ending = state
+                    break
+                agent.died.clear()
+            except ChoirError as error:
+                log.warning("cannot inspect an agent", agent=spec.agent_id, error=error.message)
+                await asyncio.sleep(ASK_AGAIN_S)
+        try:
+            await self._call(partial(self._clear_up, agent))
+        except (ChoirError, OSError) as error:
+            log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        # Free before it is told, so that whoever hears of it can start the agent again.
+        del self._agents[spec.agent_id]
+        agent.gone.set()
+        code = ending.code if ending else None
+        detail = f"{_describe(ending)}; its log is {self._log_path(spec.agent_id)}"
+        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+
+    def _clear_up(self, agent: Agent) -> None:
+        """Keep what the agent said, and remove its container; blocking."""
+        said = self._engine.log(agent.container_id)
+        path = self._log_path(agent.spec.agent_id)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_name(f"{path.name}.1"))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+            file.write(said)
+        self._engine.remove(agent.container_id)
+
+    def _log_path(self, agent_id: str) -> Path:
+        return self._site.home / "logs" / f"{agent_id}.log"
+
+    async def _call(self, deed: Callable[[], T]) -> T:
+        """Run a blocking call of the engine in one of our threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, deed)
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, note: Callable[[T], None], what: T) -> None:
+    """Call `note` in the loop, which may have been closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(note, what)
+
+
+def _describe(ending: State | None) -> str:
+    if ending is None:
+        return "its container was removed"
+    if ending.out_of_memory:
+        return f"out of memory, exit code {ending.code}"
+    return f"exit code {ending.code}{f' ({ending.error})' if ending.error else ''}"

@@ -1,0 +1,145 @@
+"""S17: the posture of an agent's container, in the create request and as seen from inside."""
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from choir_control.runtimes.docker.container import (
+    ContainerLimits,
+    Site,
+    boot_line,
+    container_name,
+    describe_container,
+)
+from choir_control.runtimes.port import LaunchSpec
+from tests.security.runtimes.confined import TOKEN
+from tests.service.runtimes.containers import image_that_runs, owner, yard_for
+
+GOLDEN = Path(__file__).parent / "golden" / "agent_container.json"
+HOME = Path("/home/ann/.choir.d")
+SPEC = LaunchSpec(
+    agent_id="main",
+    session_id="ses_1",
+    epoch=3,
+    lease_token=TOKEN,
+    workspace=HOME / "workspaces/main",
+    choir_dir=HOME / "agents/main/choir",
+    socket_dir=HOME / "socks/agents/main",
+)
+SITE = Site(HOME, "choir-agent:local", "choir_agents", 1000, 1000, "info", ContainerLimits())
+
+
+def test_the_create_request_is_the_one_that_was_reviewed() -> None:
+    """A change here is a change of the boundary: review it against spec 15.3, then update the file."""
+    assert describe_container(SITE, SPEC) == json.loads(GOLDEN.read_text())
+
+
+def test_the_lease_token_is_not_in_the_create_request() -> None:
+    assert TOKEN not in json.dumps(describe_container(SITE, SPEC))
+    assert TOKEN.encode() in boot_line(SPEC)
+
+
+def test_installations_on_one_engine_do_not_meet() -> None:
+    other = Site(Path("/home/bob/.choir.d"), "x", "y", 1, 1, "info", ContainerLimits())
+    assert container_name(SITE, "main") != container_name(other, "main")
+
+
+PROBE = """
+status = dict(line.split(':', 1) for line in Path('/proc/self/status').read_text().splitlines())
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+def limit(name, old):
+    for path in (f'/sys/fs/cgroup/{name}', f'/sys/fs/cgroup/{old}'):
+        if os.path.exists(path):
+            return Path(path).read_text().strip()
+def run_from_tmp():
+    Path('/tmp/tool').write_text('#!/bin/sh\\n')
+    os.chmod('/tmp/tool', 0o755)
+    subprocess.run(['/tmp/tool'], check=True)
+report({
+    'status': {name: status[name].strip() for name in
+               ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')},
+    'user': f'{os.getuid()}:{os.getgid()}',
+    'environment': dict(os.environ),
+    'root files': attempt(lambda: Path('/planted').write_text('x')),
+    'system files': attempt(lambda: Path('/usr/bin/planted').write_text('x')),
+    'identity': attempt(lambda: Path('/choir/SOUL.md').write_text('evil')),
+    'socket directory': attempt(lambda: Path('/run/choir/planted').write_text('x')),
+    'engine socket': [path for path in ('/var/run/docker.sock', '/run/docker.sock') if os.path.exists(path)],
+    'mount': attempt(lambda: subprocess.run(['mount', '-t', 'tmpfs', 'x', '/mnt'], check=True)),
+    'device': attempt(lambda: os.mknod('/tmp/disk', 0o60600, os.makedev(8, 0))),
+    'network': sorted(os.listdir('/sys/class/net')),
+    'first process': Path('/proc/1/comm').read_text().strip(),
+    'run from /tmp': attempt(run_from_tmp),
+    'own socket': attempt(lambda: connect('/run/choir/choir.sock'))[0],
+    'workspace': attempt(lambda: Path('/workspace/file').write_text('mine'))[0],
+    'tmp': attempt(lambda: Path('/tmp/file').write_text('mine'))[0],
+    'hostname files': sorted(os.listdir('/run/choir')),
+    'pids': limit('pids.max', 'pids/pids.max'),
+    'memory': limit('memory.max', 'memory/memory.limit_in_bytes'),
+    'core': resource.getrlimit(resource.RLIMIT_CORE),
+})
+time.sleep(60)
+"""
+
+
+async def test_the_container_holds_what_the_request_says() -> None:
+    limits = ContainerLimits(memory_bytes=256 << 20, pids=77)
+    with image_that_runs(PROBE) as image:
+        async with yard_for(image, limits) as yard:
+            spec = yard.spec()
+            yard.spec("other")
+            door = socket.socket(socket.AF_UNIX)
+            door.bind(str(spec.socket_dir / "choir.sock"))
+            door.listen()
+            with door:
+                await yard.runtime.start(spec)
+                report = await yard.report()
+            inspected = yard.containers()[0].attrs
+    none = "0" * 16
+    assert report["status"] == {
+        "CapInh": none,
+        "CapPrm": none,
+        "CapEff": none,
+        "CapBnd": none,
+        "CapAmb": none,
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+    }
+    assert report["user"] == owner()
+    refused = ("root files", "system files", "identity", "socket directory", "mount", "device")
+    assert {name: report[name][0] for name in refused} == dict.fromkeys(refused, "refused")
+    assert report["run from /tmp"] == ["refused", "PermissionError"]
+    assert report["engine socket"] == []
+    assert report["network"] == ["lo"]
+    assert report["first process"] == "docker-init"
+    assert [report[name] for name in ("own socket", "workspace", "tmp")] == ["done"] * 3
+    assert report["hostname files"] == ["choir.sock"]
+    assert (report["pids"], report["memory"]) == ("77", str(256 << 20))
+    assert report["core"] == [0, 0]
+    assert TOKEN not in json.dumps(report)
+    assert TOKEN not in json.dumps(inspected)
+    assert inspected["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
+    assert {mount["Destination"] for mount in inspected["Mounts"]} == {
+        "/workspace",
+        "/choir",
+        "/run/choir",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a directory of another user")
+async def test_a_container_of_another_user_could_not_open_the_socket_directory() -> None:
+    """One 0700 directory per agent holds even where two agents ran under two users."""
+    code = "report(attempt(lambda: os.listdir('/run/choir')))"
+    with image_that_runs(code) as image:
+        async with yard_for(image) as yard:
+            spec = yard.spec()
+            spec.socket_dir.chmod(stat.S_IRWXU)
+            os.chown(spec.socket_dir, 4242, 4242)
+            await yard.runtime.start(spec)
+            assert (await yard.report())[0] == "refused"
