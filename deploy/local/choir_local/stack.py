@@ -242,24 +242,27 @@ async def await_predecessors(state: StackState | None) -> None:
     Kills those that do not obey.
     """
     children = [c for c in state.children.values() if c.pid is not None] if state else []
-    left = [process for child in children for process in _alive(child)]
-    _, stubborn = await asyncio.to_thread(
-        psutil.wait_procs, left, PREDECESSORS_WITHIN.total_seconds()
-    )
-    for process in stubborn:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    deadline = time.monotonic() + PREDECESSORS_WITHIN.total_seconds()
+    while left := [process for child in children for process in _alive(child)]:
+        if time.monotonic() > deadline:
+            for process in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            return
+        await asyncio.sleep(0.02)
 
 
 def _alive(child: ChildState) -> list[psutil.Process]:
-    """Return the child's process, unless its pid belongs to another one by now."""
+    """Return the child's process, unless it has ended or its pid belongs to another by now."""
     try:
         process = psutil.Process(child.pid)
         # psutil reckons from the boot time, which clock corrections move a little.
         same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
-        return [process] if same else []
+        # In a container without an init, a process that has ended stays a zombie for ever.
+        ended = process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return []
+    return [process] if same and not ended else []
 
 
 def _now() -> datetime:
