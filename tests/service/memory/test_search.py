@@ -1,13 +1,16 @@
 """Searching: arms, fusion, stores, tiers, and other agents' memory."""
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from choir_common.errors import BadInput, NotFound
+from choir_memory.embedding.port import render
+from choir_memory.schema.store import as_agent
+from choir_memory.search.store import ARM_DEPTH, Scope, SearchStore
 from choir_memory.words.tokens import document_tokens, tsvector
 from tests.service.memory.conftest import Room
-from tests.service.memory.servers import until
+from tests.service.memory.provider import ScriptedProvider, vector_of
 
 
 async def embed_all(room: Room) -> None:
@@ -146,12 +149,27 @@ async def test_a_long_document_is_found_by_a_passage_far_inside_it(room: Room) -
     assert len(found.hits) == len({hit.document_id for hit in found.hits})
 
 
-async def test_search_stays_right_while_the_worker_runs(room: Room) -> None:
-    import_done = await room.put("alpha beta gamma")
+async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room) -> None:
+    for number in range(ARM_DEPTH + 5):
+        await room.put(f"alpha {number}")
+    far = await room.put("omega")
     await embed_all(room)
+    asked = render(vector_of("alpha"))
+    async with as_agent(room.database, "main") as held:
+        store = SearchStore(held, Scope("main", "knowledge"))
+        near = await store.vector_arm(asked, [])
+        with_far = await store.vector_arm(asked, [UUID(far.document_id)])
+    assert len(near) == ARM_DEPTH
+    assert with_far[:-1] == near
+    assert (str(with_far[-1].document_id), with_far[-1].rank) == (far.document_id, ARM_DEPTH + 6)
 
-    async def found() -> bool:
-        hits = (await room.ask("gamma")).hits
-        return bool(hits) and hits[0].document_id == import_done.document_id
 
-    await until(found, 5)
+async def test_a_query_vector_is_made_while_text_is_searched_and_used_again(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    await room.put("alpha beta gamma")
+    await embed_all(room)
+    asked = len(provider.batches)
+    for _ in range(3):
+        assert (await room.ask("gamma")).arms_used == ("text", "vector")
+    assert len(provider.batches) == asked + 1
