@@ -5,9 +5,7 @@ What is typed goes out at once, what is heard appears above the prompt; Ctrl-C o
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -24,7 +22,8 @@ from choirctl.place import Place
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
-LAST_WORDS = timedelta(milliseconds=200)
+LAST_WORDS_S = 0.2  # how long the patched output may take to print
+UNSENT_MOST = 100  # lines typed ahead of a Choir that does not take them
 
 
 @dataclass(slots=True)
@@ -62,56 +61,76 @@ async def talk_on_terminal(place: Place, dm: str) -> None:
 
     Raises (in a group) NotFound for an unknown DM, Unavailable when nothing answers.
     """
-    waiting = Waiting()
     # raw: what rich has coloured passes as it is
     with patch_stdout(raw=True):
         console = Console()
-        async with (
-            connect(place) as api,
-            converse(api, dm) as conversation,
-            asyncio.TaskGroup() as tasks,
-        ):
+        async with connect(place) as api, converse(api, dm) as conversation:
             console.print(f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves.[/]")
-            printing = tasks.create_task(_print_heard(conversation, waiting, console))
-            await _read_lines(conversation, waiting, console, _history(place))
-            printing.cancel()
+            await _Talk(conversation, console, Waiting()).go_on(_history(place))
         # the words still in the patched output
-        await asyncio.sleep(LAST_WORDS.total_seconds())
+        await asyncio.sleep(LAST_WORDS_S)
 
 
-async def _print_heard(conversation: Conversation, waiting: Waiting, console: Console) -> None:
-    while True:
-        message = await conversation.hear()
-        waiting.end(message)
-        console.print(render(message))
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """One conversation at one terminal: three tasks that read, send and print."""
 
+    conversation: Conversation
+    console: Console
+    waiting: Waiting
+    typed: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(UNSENT_MOST))
 
-async def _read_lines(
-    conversation: Conversation, waiting: Waiting, console: Console, history: History
-) -> None:
-    session: PromptSession[str] = PromptSession(history=history)
-    spinner: Callable[[], str] = lambda: waiting.spinner(conversation.is_connected)  # noqa: E731
-    while True:
+    async def go_on(self, history: History) -> None:
+        """Return when the user has left and all that was typed is sent."""
+        async with asyncio.TaskGroup() as tasks:
+            printing = tasks.create_task(self._print_heard())
+            sending = tasks.create_task(self._send_typed())
+            await self._read_lines(history)
+            await self.typed.join()
+            sending.cancel()
+            printing.cancel()
+
+    async def _read_lines(self, history: History) -> None:
+        session: PromptSession[str] = PromptSession(history=history)
+        # raw for the whole time: a key hit between two prompts would be lost to the line discipline
+        with session.app.input.raw_mode():
+            while True:
+                try:
+                    text = await session.prompt_async(
+                        "› ", rprompt=self._spinner, refresh_interval=FRAME_S, handle_sigint=False
+                    )
+                except (EOFError, KeyboardInterrupt):
+                    return
+                if text.strip():
+                    await self.typed.put(text)
+
+    async def _send_typed(self) -> None:
+        while True:
+            text = await self.typed.get()
+            try:
+                await self._say(text)
+            finally:
+                self.typed.task_done()
+
+    async def _say(self, text: str) -> None:
+        """Send a line; a refusal is shown, and the conversation goes on."""
         try:
-            text = await session.prompt_async(
-                "› ", rprompt=spinner, refresh_interval=FRAME_S, handle_sigint=False
-            )
-        except (EOFError, KeyboardInterrupt):
+            accepted = await self.conversation.say(text)
+        except ChoirError as error:
+            self.console.print(f"[red]Not sent:[/] {escape(error.message)}")
             return
-        if text.strip():
-            await _say(conversation, text, waiting, console)
+        if accepted.note:
+            self.console.print(f"[yellow]{escape(accepted.note)}[/]")
+        self.waiting.begin(accepted.inbox_id)
 
+    async def _print_heard(self) -> None:
+        while True:
+            message = await self.conversation.hear()
+            self.waiting.end(message)
+            self.console.print(render(message))
 
-async def _say(conversation: Conversation, text: str, waiting: Waiting, console: Console) -> None:
-    """Send a line; a refusal is shown, and the conversation goes on."""
-    try:
-        accepted = await conversation.say(text)
-    except ChoirError as error:
-        console.print(f"[red]Not sent:[/] {escape(error.message)}")
-        return
-    if accepted.note:
-        console.print(f"[yellow]{escape(accepted.note)}[/]")
-    waiting.begin(accepted.inbox_id)
+    def _spinner(self) -> str:
+        return self.waiting.spinner(self.conversation.is_connected)
 
 
 def render(message: OutboundMessage) -> str:

@@ -70,6 +70,7 @@ async def test_what_is_typed_is_said_and_what_is_heard_appears() -> None:
     async with served(Console()) as place:
         with terminal(place.home, "chat") as screen:
             await screen.shows("Ctrl-D leaves")
+            await screen.shows("› ")
             screen.types("hello\r")
             await screen.shows("you said hello")
             screen.types("again\r")
