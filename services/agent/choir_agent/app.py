@@ -72,14 +72,24 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     """
     workspace = Workspace(Path(boot.workspace))
     control = Control(boot)
-    session_log = SessionLog(boot.session_id, SystemClock())
+    window = EventWindow()
+    session_log = SessionLog(boot.session_id, SystemClock(), window.take_in)
     registry = make_registry(control, workspace, session_log)
     model = OpenAiModel(registry.model_view)
     try:
         hello = await greet(control, boot, registry, settings.hello_patience_s)
         session_log.restore(hello.tail_events, Head(hello.head_rev, hello.head_hash))
         agent = Agent(
-            boot, settings, redactor, hello, control, session_log, workspace, registry, model
+            boot,
+            settings,
+            redactor,
+            hello,
+            control,
+            session_log,
+            window,
+            workspace,
+            registry,
+            model,
         )
         return await agent.run()
     except (ChoirError, ExceptionGroup) as error:
@@ -157,6 +167,7 @@ class Agent:
         hello: HelloResponse,
         control: Control,
         session_log: SessionLog,
+        window: EventWindow,
         workspace: Workspace,
         registry: Registry,
         model: OpenAiModel,
@@ -183,7 +194,7 @@ class Agent:
             EDGE,
             self._arbiter,
             model,
-            EventWindow(session_log),
+            window,
             Assembler(static_text, registry.model_name),
             registry,
             self._dynamic.current,

@@ -288,13 +288,12 @@ class ControlStandIn:
         yield KEEPALIVE
         fresh = seen == 0
         while not self.fenced:
-            for signal in self.signals:
-                if signal.seq <= seen:
-                    continue
+            for signal in self.signals[seen:]:
                 seen = signal.seq
                 if not (fresh and self._done(signal)):
                     body = signal.body.model_dump_json()
                     yield render(ServerSentEvent(str(signal.seq), signal.body.kind, body))
+            fresh = False
             async with self._news:
                 await self._news.wait_for(
                     lambda last=seen: self.fenced or len(self.signals) > last  # type: ignore[misc]

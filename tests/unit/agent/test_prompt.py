@@ -26,16 +26,25 @@ class StillClock:
         return 0.0
 
 
-def new_log() -> SessionLog:
-    return SessionLog("ses", StillClock())
+class Session:
+    """A log and the window it feeds."""
+
+    def __init__(self) -> None:
+        self.window = EventWindow()
+        self.log = SessionLog("ses", StillClock(), self.window.take_in)
+        self.append, self.entries = self.log.append, self.log.entries
 
 
-def begin(log: SessionLog, number: int) -> None:
+def new_log() -> Session:
+    return Session()
+
+
+def begin(log: Session, number: int) -> None:
     turn = f"t{number}"
     log.append("edge", UserMsg(turn_id=turn, inbox_id=f"i{number}", dm="d", text=f"ask {number}"))
 
 
-def use_tool(log: SessionLog, number: int, call: int, *, with_result: bool = True) -> None:
+def use_tool(log: Session, number: int, call: int, *, with_result: bool = True) -> None:
     turn, call_id = f"t{number}", f"c{number}.{call}"
     calls = (ToolCall(call_id=call_id, tool="choir.fs.read", arguments='{"path":"a"}'),)
     log.append(
@@ -55,7 +64,7 @@ def use_tool(log: SessionLog, number: int, call: int, *, with_result: bool = Tru
         )
 
 
-def end(log: SessionLog, number: int) -> None:
+def end(log: Session, number: int) -> None:
     turn = f"t{number}"
     words = f"reply {number}"
     log.append("edge", ModelOutput(turn_id=turn, text=words, model="m", finish_reason="stop"))
@@ -80,7 +89,7 @@ def test_the_order_is_instructions_history_then_the_current_message() -> None:
     use_tool(log, 1, 1)
     end(log, 1)
     begin(log, 2)
-    prompt = assembler().assemble(EventWindow(log).turns(50))
+    prompt = assembler().assemble(log.window.turns(50))
     assert roles(prompt) == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert read(prompt)[-1]["content"] == "ask 2"
 
@@ -103,8 +112,8 @@ def test_a_missing_identity_file_is_left_out(tmp_path: Path) -> None:
 def test_the_window_is_cut_at_turns_and_every_call_has_its_result(
     shape: list[tuple[int, bool]], limit: int
 ) -> None:
-    log, window, prompts = new_log(), None, assembler()
-    window = EventWindow(log)
+    log, prompts = new_log(), assembler()
+    window = log.window
     for number, (calls, last_has_result) in enumerate(shape):
         begin(log, number)
         for call in range(calls):
@@ -123,7 +132,7 @@ def test_the_window_is_cut_at_turns_and_every_call_has_its_result(
 
 def test_the_beginning_of_the_prompt_stays_the_same_bytes_for_many_turns() -> None:
     log = new_log()
-    window, prompts = EventWindow(log), assembler()
+    window, prompts = log.window, assembler()
     kept = 0
     last: tuple[bytes, ...] = ()
     for number in range(200):
@@ -142,8 +151,10 @@ def test_a_window_made_again_from_the_same_log_gives_the_same_prompt() -> None:
         use_tool(log, number, 1)
         end(log, number)
     begin(log, 9)
-    first = assembler().assemble(EventWindow(log).turns(50))
-    assert assembler().assemble(EventWindow(log).turns(50)) == first
+    first = assembler().assemble(log.window.turns(50))
+    again = Session()
+    again.log.restore([entry.event() for entry in log.entries], log.log.head)
+    assert assembler().assemble(again.window.turns(50)) == first
 
 
 def test_words_that_ended_a_turn_without_the_model_are_told_to_it() -> None:
@@ -151,7 +162,7 @@ def test_words_that_ended_a_turn_without_the_model_are_told_to_it() -> None:
     begin(log, 1)
     log.append("edge", Reply(turn_id="t1", dm="d", text="Cancelled.", kind="error", answers="i1"))
     begin(log, 2)
-    prompt = assembler().assemble(EventWindow(log).turns(50))
+    prompt = assembler().assemble(log.window.turns(50))
     assert [m["content"] for m in read(prompt)][1:] == ["ask 1", "Cancelled.", "ask 2"]
 
 
@@ -163,7 +174,7 @@ def test_names_and_arguments_no_provider_takes_back_are_made_harmless() -> None:
         "edge",
         ModelOutput(turn_id="t1", text="", tool_calls=(call,), model="m", finish_reason="stop"),
     )
-    prompt = Assembler("x", lambda name: None).assemble(EventWindow(log).turns(50))
+    prompt = Assembler("x", lambda name: None).assemble(log.window.turns(50))
     function = read(prompt)[2]["tool_calls"][0]["function"]  # type: ignore[index, call-overload]
     assert function == {"name": "weird_name__", "arguments": "{}"}
 
@@ -172,7 +183,7 @@ def test_search_finds_words_and_hashes() -> None:
     log = new_log()
     begin(log, 1)
     begin(log, 2)
-    assert [hit.entry.event.rev for hit in by_words(log.entries, "ASK 2", 5)] == [2, 1]
-    wanted = log.entries[0].event
-    assert [hit.entry.event for hit in by_hash(log.entries, wanted.hash[:8], 5)] == [wanted]
+    assert [hit.event.rev for hit in by_words(log.entries, "ASK 2", 5)] == [2, 1]
+    wanted = log.entries[0].event()
+    assert [hit.event for hit in by_hash(log.entries, wanted.hash[:8], 5)] == [wanted]
     assert by_hash(log.entries, "", 5) == []

@@ -76,7 +76,7 @@ class Arbiter:
 
     def commit(self, lane: str, payload: EventPayload) -> int:
         """Append an event; returns its revision. Never waits, so commits are serial."""
-        return self._log.append(lane, payload).event.rev
+        return self._log.append(lane, payload)
 
     def has_taken(self, inbox_id: str) -> bool:
         """Tell whether a user's message already stands in the log."""

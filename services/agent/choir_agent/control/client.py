@@ -4,6 +4,7 @@ Called by `app` (hello, terminate), `replication` (heartbeats), host tools and s
 control's `rpc` door.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import httpx2
@@ -65,9 +66,16 @@ class Control:
         """Fetch the secrets of our bound resources."""
         return await self._call("GET_SECRETS", request, SecretsResponse)
 
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Give a sign of life, and the events that followed; returns what is durable."""
-        return await self._call("HEARTBEAT", request, HeartbeatResponse)
+    async def heartbeat(
+        self, request: HeartbeatRequest, patches: Sequence[bytes]
+    ) -> HeartbeatResponse:
+        """Give a sign of life, and the events that followed; returns what is durable.
+
+        The events come as JSON already, and `request.patches` is empty: each is rendered once only.
+        """
+        head = request.model_dump_json(exclude={"patches"}).encode()
+        body = b"".join((head[:-1], b',"patches":[', b",".join(patches), b"]}"))
+        return await self._post("HEARTBEAT", body, HeartbeatResponse)
 
     async def request_approval(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask for a human decision; the same call_id always gets the same approval."""
@@ -92,8 +100,12 @@ class Control:
     async def _call(
         self, verb: str, request: Wire, answer: type[R], timeout_s: float = CALL_TIMEOUT_S
     ) -> R:
+        return await self._post(verb, request.model_dump_json().encode(), answer, timeout_s)
+
+    async def _post(
+        self, verb: str, body: bytes, answer: type[R], timeout_s: float = CALL_TIMEOUT_S
+    ) -> R:
         headers = {"X-Choir-Request-Id": new_id("req")}
-        body = request.model_dump_json().encode()
         try:
             response = await self.http.post(
                 f"/rpc/{verb}", content=body, headers=headers, timeout=timeout_s

@@ -1,11 +1,11 @@
 """Keep the session's events in memory, linked by hash, together with the state they fold to.
 
-Appended to by `arbiter` only. `replication` reads what is not durable yet and waits on `grew`; the window
-and the memory tool read `entries`.
+Appended to by `arbiter` only. `replication` reads what is not durable yet and waits on `grew`; the memory
+tool reads `entries`. Events are kept as the bytes that go over the wire: a long session stays small.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import orjson
@@ -15,31 +15,32 @@ from choir_agent.log.storable import needs_scrubbing, scrub
 from choir_common.clock import Clock
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, first_break, head_of, link
-from choir_common.wire.events import (
-    Event,
-    EventPayload,
-    UserMsg,
-    payload_of,
-    render_payload,
-)
+from choir_common.wire.events import Event, EventPayload, UserMsg, payload_of, render_payload
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event and its typed payload."""
+    """An event as it goes over the wire."""
 
-    event: Event
-    payload: EventPayload
-    size: int
-    """Bytes of the payload's JSON, to keep heartbeats below control's limit."""
+    rev: int
+    hash: str
+    wire: bytes
+
+    def event(self) -> Event:
+        """Return the event itself."""
+        return Event.model_validate_json(self.wire)
 
 
 class SessionLog:
-    """The authority while the agent runs (spec 7.4); Postgres holds its durable copy."""
+    """The authority while the agent runs (spec 7.4); Postgres holds its durable copy.
 
-    def __init__(self, session_id: str, clock: Clock) -> None:
+    `tell` is given each payload in order, also those of the tail it starts from.
+    """
+
+    def __init__(self, session_id: str, clock: Clock, tell: Callable[[EventPayload], None]) -> None:
         self._session_id = session_id
         self._clock = clock
+        self._tell = tell
         self.entries: list[Entry] = []
         self.head = Head()
         self.state = SessionState()
@@ -59,52 +60,53 @@ class SessionLog:
             if broken is not None or head_of(events[-1]) != head:
                 raise BadInput(f"the log control handed over does not fit its head: {broken}")
         for event in events:
-            self._keep(event, payload_of(event), 0)
+            self._keep(event, payload_of(event))
         self.head = head
 
-    def append(self, lane: str, payload: EventPayload) -> Entry:
-        """Link one more event to the log; returns it as kept."""
-        payload, size = _storable(payload)
-        event = link(self.head, self._session_id, lane, payload, self._clock.now())
-        entry = self._keep(event, payload, size)
-        self.grew.set()
-        return entry
+    def append(self, lane: str, payload: EventPayload) -> int:
+        """Link one more event to the log; returns its revision.
 
-    def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Event, ...]:
+        Raises BadInput for a payload that is no JSON, even scrubbed.
+        """
+        payload = _storable(payload)
+        event = link(self.head, self._session_id, lane, payload, self._clock.now())
+        self._keep(event, payload)
+        self.grew.set()
+        return event.rev
+
+    def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Entry, ...]:
         """Return the events after `rev`, oldest first: at least one if there is one."""
         if rev >= self.head.rev:
             return ()
         first = len(self.entries) - (self.head.rev - rev)
-        batch: list[Event] = []
+        batch: list[Entry] = []
         room = max_bytes
         for entry in self.entries[first : first + max_events]:
-            room -= entry.size
+            room -= len(entry.wire)
             if batch and room < 0:
                 break
-            batch.append(entry.event)
+            batch.append(entry)
         return tuple(batch)
 
-    def _keep(self, event: Event, payload: EventPayload, size: int) -> Entry:
-        entry = Entry(event, payload, size)
-        self.entries.append(entry)
+    def _keep(self, event: Event, payload: EventPayload) -> None:
+        wire = event.model_dump_json().encode()
+        self.entries.append(Entry(event.rev, event.hash, wire))
         self.head = head_of(event)
         self.state = step(self.state, event.rev, payload)
         if isinstance(payload, UserMsg):
             self.taken.add(payload.inbox_id)
-        return entry
+        self._tell(payload)
 
 
-def _storable(payload: EventPayload) -> tuple[EventPayload, int]:
+def _storable(payload: EventPayload) -> EventPayload:
     raw = render_payload(payload)
     try:
-        body = orjson.dumps(raw)
-        if not needs_scrubbing(body):
-            return payload, len(body)
+        if not needs_scrubbing(orjson.dumps(raw)):
+            return payload
     except (orjson.JSONEncodeError, TypeError):
         pass
-    clean = scrub({**raw, "type": payload.type})
     try:
-        body = orjson.dumps(clean)
+        body = orjson.dumps(scrub({**raw, "type": payload.type}))
     except (orjson.JSONEncodeError, TypeError) as error:
         raise BadInput(f"an event cannot be written as JSON: {error}") from error
-    return type(payload).model_validate_json(body), len(body)
+    return type(payload).model_validate_json(body)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from choir_agent.log.session_log import Entry
+from choir_common.wire.events import Event
 
 EXCERPT_CHARS = 600
 SHORTEST_HASH = 6
@@ -15,9 +16,9 @@ SHORTEST_HASH = 6
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An event that fits, and how many of the words it holds."""
+    """An event that fits, its payload as text, and how many of the words it holds."""
 
-    entry: Entry
+    event: Event
     text: str
     score: int
 
@@ -25,26 +26,27 @@ class Found:
 def by_words(entries: list[Entry], query: str, limit: int) -> list[Found]:
     """Return the events that hold most of the words; among equals the newest first."""
     words = set(query.lower().split())
-    found: list[Found] = []
+    scored: list[tuple[int, int, Entry]] = []
     for entry in entries:
-        text = orjson.dumps(entry.event.payload).decode()
-        lowered = text.lower()
+        lowered = entry.wire.decode().lower()
         score = sum(1 for word in words if word in lowered)
         if score:
-            found.append(Found(entry, text, score))
-    found.sort(key=lambda hit: (-hit.score, -hit.entry.event.rev))
-    return found[:limit]
+            scored.append((score, entry.rev, entry))
+    scored.sort(key=lambda hit: hit[:2], reverse=True)
+    return [_found(entry, score) for score, _, entry in scored[:limit]]
 
 
 def by_hash(entries: list[Entry], prefix: str, limit: int) -> list[Found]:
     """Return the events whose hash begins with `prefix` (six characters or more)."""
     if len(prefix) < SHORTEST_HASH:
         return []
-    return [
-        Found(entry, orjson.dumps(entry.event.payload).decode(), 1)
-        for entry in entries
-        if entry.event.hash.startswith(prefix.lower())
-    ][:limit]
+    found = [entry for entry in entries if entry.hash.startswith(prefix.lower())]
+    return [_found(entry, 1) for entry in found[:limit]]
+
+
+def _found(entry: Entry, score: int) -> Found:
+    event = entry.event()
+    return Found(event, orjson.dumps(event.payload).decode(), score)
 
 
 def excerpt(text: str, query: str) -> str:

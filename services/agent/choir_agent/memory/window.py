@@ -1,6 +1,6 @@
 """Choose the newest events for the prompt, cut only where one turn ends and the next begins.
 
-Called by the turn; its result goes to `prompt`. It reads each event of the log once. When there are more
+Fed by `log` with every event; read by the turn, whose next stop is `prompt`. When there are more
 events than the window takes, it drops old turns down to half at once: the prompt's beginning then stays
 the same for many turns, which is what a provider's prefix cache lives on.
 """
@@ -8,8 +8,8 @@ the same for many turns, which is what a provider's prefix cache lives on.
 from collections import deque
 from dataclasses import dataclass, field
 
-from choir_agent.log.session_log import Entry, SessionLog
 from choir_common.wire.events import (
+    EventPayload,
     ModelOutput,
     Reply,
     ToolResultCommitted,
@@ -30,32 +30,28 @@ class WindowTurn:
 class EventWindow:
     """The last turns of the log, whole."""
 
-    def __init__(self, log: SessionLog) -> None:
-        self._log = log
-        self._read = 0
+    def __init__(self) -> None:
         self._turns: deque[WindowTurn] = deque()
         self._size = 0
 
-    def turns(self, limit: int) -> tuple[WindowTurn, ...]:
-        """Return the turns that fit into `limit` events, the newest always among them."""
-        for entry in self._log.entries[self._read :]:
-            self._take_in(entry)
-        self._read = len(self._log.entries)
-        if self._size > limit:
-            while len(self._turns) > 1 and self._size > limit // 2:
-                self._size -= len(self._turns.popleft().events)
-        return tuple(self._turns)
-
-    def _take_in(self, entry: Entry) -> None:
-        match entry.payload:
+    def take_in(self, payload: EventPayload) -> None:
+        """Add the next event of the log; those a prompt has no use for are passed over."""
+        match payload:
             case UserMsg():
-                self._turns.append(WindowTurn(entry.payload.turn_id, [entry.payload]))
+                self._turns.append(WindowTurn(payload.turn_id, [payload]))
                 self._size += 1
             case ModelOutput() | ToolResultCommitted() | Reply():
                 # what belongs to no turn of ours (a tail may begin inside one) is left out
                 turn = self._turns[-1] if self._turns else None
-                if turn is not None and turn.turn_id == entry.payload.turn_id:
-                    turn.events.append(entry.payload)
+                if turn is not None and turn.turn_id == payload.turn_id:
+                    turn.events.append(payload)
                     self._size += 1
             case _:
                 pass
+
+    def turns(self, limit: int) -> tuple[WindowTurn, ...]:
+        """Return the turns that fit into `limit` events, the newest always among them."""
+        if self._size > limit:
+            while len(self._turns) > 1 and self._size > limit // 2:
+                self._size -= len(self._turns.popleft().events)
+        return tuple(self._turns)

@@ -5,12 +5,12 @@ and a heartbeat is never late because of an import.
 """
 
 import asyncio
-import importlib
 import time
 from typing import Protocol, cast
 
 from choir_agent.models.completion import read_response, render_request
 from choir_agent.models.model import ModelFailed, Thought
+from choir_agent.models.sdk_import import import_sparingly
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
 
@@ -64,5 +64,5 @@ class OpenAiModel:
 
 def _make_client(endpoint: str, api_key: str | None) -> _Client:
     # the one lazy import of the agent: see models/openai_sdk.py
-    sdk = cast(_Sdk, importlib.import_module("choir_agent.models.openai_sdk"))
+    sdk = cast(_Sdk, import_sparingly("choir_agent.models.openai_sdk"))
     return sdk.SdkClient(endpoint, api_key)

@@ -11,10 +11,10 @@ import structlog
 
 from choir_agent.control.backoff import Backoff
 from choir_agent.control.client import Control
-from choir_agent.log.session_log import SessionLog
+from choir_agent.log.session_log import Entry, SessionLog
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, TooLarge, Unauthorized
-from choir_common.eventlog.chain import Head, head_of
+from choir_common.eventlog.chain import Head
 from choir_common.wire.model import stamp
 from choir_common.wire.rpc import HeartbeatRequest
 
@@ -84,46 +84,49 @@ class Replication:
             return
 
     async def _deliver(self) -> None:
-        request = self._next_request()
+        batch = self._next_batch()
         backoff = Backoff()
         while True:
             try:
-                answer = await self._control.heartbeat(request)
+                answer = await self._control.heartbeat(
+                    self._request(batch), [entry.wire for entry in batch]
+                )
                 break
             except (Fenced, Unauthorized):
                 raise
             except TooLarge:
                 self._max_bytes = max(self._max_bytes // 2, 1)
-                request = self._next_request()
-                log.warning("control finds the heartbeat too large", events=len(request.patches))
+                batch = self._next_batch()
+                log.warning("control finds the heartbeat too large", events=len(batch))
             except ChoirError as error:
                 log.warning("heartbeat failed; sending it again", reason=error.message)
             await asyncio.sleep(backoff.pause_s())
-        self._acknowledge(request, answer.ack_rev)
+        self._acknowledge(batch, answer.ack_rev)
         if answer.config_version_latest != self._config_version():
             self._on_new_config()
 
-    def _next_request(self) -> HeartbeatRequest:
-        patches = self._log.after(self._acked.rev, MAX_EVENTS, self._max_bytes)
-        new = head_of(patches[-1]) if patches else self._acked
+    def _next_batch(self) -> tuple[Entry, ...]:
+        return self._log.after(self._acked.rev, MAX_EVENTS, self._max_bytes)
+
+    def _request(self, batch: tuple[Entry, ...]) -> HeartbeatRequest:
+        new = Head(batch[-1].rev, batch[-1].hash) if batch else self._acked
         return HeartbeatRequest(
             agent_id=self._agent_id,
             epoch=self._epoch,
             base_rev=self._acked.rev,
             new_rev=new.rev,
-            patches=patches,
             config_version=self._config_version(),
             hash_prev=self._acked.hash,
             hash_new=new.hash,
             timestamp=stamp(self._clock.now()),
         )
 
-    def _acknowledge(self, request: HeartbeatRequest, ack_rev: int) -> None:
+    def _acknowledge(self, batch: tuple[Entry, ...], ack_rev: int) -> None:
         if ack_rev <= self._acked.rev:
             return
-        for patch in request.patches:
-            if patch.rev == ack_rev:
-                self._acked = Head(patch.rev, patch.hash)
+        for entry in batch:
+            if entry.rev == ack_rev:
+                self._acked = Head(entry.rev, entry.hash)
         still = []
         for rev, waiter in self._waiters:
             if rev > self._acked.rev:

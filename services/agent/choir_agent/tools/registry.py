@@ -5,17 +5,24 @@ Built by `app`, immutable afterwards. OpenAI's function names may not hold dots,
 """
 
 import hashlib
-from collections.abc import Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Protocol, cast
 
-import jsonschema_rs
 import orjson
 
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.wire.json import JsonObject
 
-MAX_FAULTS = 5
+
+class _Schemas(Protocol):
+    def faults(self, name: str, arguments: JsonObject) -> list[str]: ...
+
+
+class _SchemasModule(Protocol):
+    def Schemas(self, parameters: Mapping[str, JsonObject]) -> _Schemas: ...  # noqa: N802 - a class
 
 
 def model_name_of(name: str) -> str:
@@ -32,10 +39,7 @@ class Registry:
         self._canonical |= {model_name_of(name): name for name in self._tools}
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have names that a model could not tell apart.")
-        self._validators = {
-            name: jsonschema_rs.validator_for(tool.manifest.llm.parameters)
-            for name, tool in self._tools.items()
-        }
+        self._schemas: _Schemas | None = None
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
         self.model_view = orjson.dumps(
             [
@@ -72,11 +76,11 @@ class Registry:
         return sorted(model_name_of(name) for name in self._tools)
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
-        """Return what does not fit the tool's schema, in words; empty if all fits."""
-        found: list[str] = []
-        for error in self._validators[name].iter_errors(arguments):
-            where = "/".join(str(part) for part in error.instance_path)
-            found.append(f"{where or 'input'}: {error.message}"[:300])
-            if len(found) == MAX_FAULTS:
-                break
-        return found
+        """Return what does not fit the tool's schema, in words; the first use takes a moment."""
+        if self._schemas is None:
+            # see schemas.py for why so late; checks run in a thread, so nothing waits for this
+            module = cast(_SchemasModule, importlib.import_module("choir_agent.tools.schemas"))
+            self._schemas = module.Schemas(
+                {name: tool.manifest.llm.parameters for name, tool in self._tools.items()}
+            )
+        return self._schemas.faults(name, arguments)

@@ -82,10 +82,10 @@ class MemoryQuery:
         return {
             "hits": [
                 {
-                    "rev": hit.entry.event.rev,
-                    "hash": hit.entry.event.hash[:12],
-                    "type": hit.entry.event.type,
-                    "at": hit.entry.event.at,
+                    "rev": hit.event.rev,
+                    "hash": hit.event.hash[:12],
+                    "type": hit.event.type,
+                    "at": hit.event.at,
                     "text": excerpt(hit.text, query),
                 }
                 for hit in found
