@@ -1,0 +1,189 @@
+"""Make what the containers need before they start: the state directory, and each service's secrets.
+
+Run as root by the one-shot service `setup`, at every `docker compose up`; what is there stays. Each service
+gets a volume of its own with nothing in it but what that service may know. The database's password and the
+bus's token exist only in those volumes, beside the data they open; the operator's token and all keys of
+providers are in $CHOIR_HOME/secrets.json, as with `choirctl up`.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from choir_common.errors import StartupError
+from choir_common.wire.config import Config
+from choir_common.wire.json import JsonObject
+from choir_local.home import Home
+from choir_local.model_choice import choose_model
+from choir_local.settings import LocalSettings
+from choir_local.stack_lock import is_held
+from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, OWN, POSTGRES_ADMIN
+from choirctl.first_home import make_home
+
+VOLUMES = Path("/volumes")
+CHECKOUT = Path("/run/checkout")
+"""Any file of the checkout: its owner is the person who starts Choir."""
+SERVICE_UID = 10001
+"""The user `choir` of our images."""
+READABLE = 0o444
+"""For images whose user we do not choose; nobody else has the volume."""
+EMBEDDING_KEY = "embedding-key"
+REHEARSAL_URL = "http://rehearsal:8080/v1"
+RANDOM_BYTES = 32
+NATS_CONF = """\
+host: 0.0.0.0
+port: 4222
+http: 127.0.0.1:8222
+authorization {{ token: {token} }}
+max_payload: 8MB
+jetstream {{
+  store_dir: "/data/jetstream"
+  sync_interval: always
+  max_memory_store: 16MB
+  max_file_store: 1GB
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose files the state directory holds."""
+
+    uid: int
+    gid: int
+
+
+def say(text: str) -> None:
+    """Tell the person who reads `docker compose logs setup`."""
+    sys.stderr.write(f"{text}\n")
+
+
+def find_owner(home: Path) -> Owner:
+    """Return who owns the state directory; one that the engine has just made goes to the checkout's."""
+    found = home.stat()
+    if found.st_uid == 0 and not any(home.iterdir()):
+        found = CHECKOUT.stat()
+        os.chown(home, found.st_uid, found.st_gid)
+        home.chmod(0o700)
+    return Owner(found.st_uid, found.st_gid)
+
+
+def make_home_as(owner: Owner, home: Path) -> None:
+    """Make what is missing of the state directory, as files of its owner."""
+    os.setegid(owner.gid)
+    os.seteuid(owner.uid)
+    try:
+        made = make_home(home)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    for path in made.paths:
+        say(f"made {path}")
+
+
+def read_json(path: Path) -> dict[str, str]:
+    """Read a JSON object of strings; its contents are never quoted."""
+    try:
+        values: object = json.loads(path.read_text())
+    except ValueError:
+        raise StartupError(f"{path} is no JSON. Correct it; nothing was changed.") from None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise StartupError(f"{path} must hold one JSON object of names and strings.")
+    return values
+
+
+def load_or_make_own(path: Path) -> dict[str, str]:
+    """Return the secrets between our containers, making them at the first start."""
+    if path.exists():
+        return read_json(path)
+    made = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
+    write(path, json.dumps(made), Owner(0, 0), 0o400)
+    say("made the secrets between the containers")
+    return made
+
+
+def channel_secrets(config: Path, named: Mapping[str, str]) -> JsonObject:
+    """Return the secrets that the configured gateways name: what the gateway may know."""
+    try:
+        gateways = Config.model_validate_json(config.read_bytes()).gateways.values()
+    except ValidationError:
+        return {}  # control will say what is wrong with it
+    wanted = {gateway.secret for gateway in gateways if gateway.secret}
+    return {name: value for name, value in named.items() if name in wanted}
+
+
+def write(path: Path, text: str, owner: Owner, mode: int) -> None:
+    """Replace a file, whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.chmod(mode)
+    os.chown(partial, owner.uid, owner.gid)
+    partial.replace(path)
+
+
+def write_secrets(service: str, values: JsonObject, owner: Owner) -> None:
+    """Write a service's secrets into its volume, for its user alone."""
+    write(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
+
+
+def distribute(home: Path, owner: Owner) -> None:
+    """Give each service what it may know."""
+    own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
+    kept = read_json(home / "secrets.json")
+    named = {name: value for name, value in kept.items() if name not in OWN}
+    model = asyncio.run(choose_model(LocalSettings.load(), named, REHEARSAL_URL))
+    say(f"the model `default` is {model.words}")
+
+    choir = Owner(SERVICE_UID, SERVICE_UID)
+    bus: JsonObject = {"nats_token": own[NATS_TOKEN]}
+    database: JsonObject = {**bus, "postgres_password": own[POSTGRES_ADMIN]}
+    operator: JsonObject = {"operator_token": kept[OPERATOR_TOKEN]}
+    everything: JsonObject = {"secrets": {**named, **model.secrets}}
+    channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
+    key = named.get(EMBEDDING_KEY)
+    embedding: JsonObject = {"embedding_key": key} if key else {}
+    write_secrets("control", {**database, **operator, **everything}, owner)
+    write_secrets("memory", {**database, **embedding}, choir)
+    write_secrets("gateway", {**bus, **operator, **channels}, choir)
+    write_secrets("browser", bus, choir)
+
+    settings = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
+    root = Owner(0, 0)
+    write(VOLUMES / "control" / "settings.json", settings, root, READABLE)
+    write(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
+    conf = NATS_CONF.format(token=json.dumps(own[NATS_TOKEN]))
+    write(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)
+
+
+def main() -> int:
+    """Prepare; return the exit code."""
+    home = Path(os.environ["CHOIR_HOME"])
+    try:
+        if is_held(Home(home)):
+            raise StartupError(
+                f"`choirctl up` runs in {home}. Stop it with `choirctl down`, or give the containers "
+                "another state directory with CHOIR_HOME."
+            )
+        owner = find_owner(home)
+        make_home_as(owner, home)
+        distribute(home, owner)
+    except StartupError as error:
+        say(error.message)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""Make the Docker runtime from control's settings. Imported by `choose`, and only where it is wanted."""
+
+from choir_control.runtimes.docker.container import MIB, ContainerLimits
+from choir_control.runtimes.docker.runtime import DockerRuntime
+from choir_control.settings import ControlSettings
+
+
+def make_runtime(settings: ControlSettings) -> DockerRuntime:
+    """Return a runtime that has not spoken to the engine yet."""
+    return DockerRuntime(
+        home=settings.home,
+        image=settings.agent_image,
+        network=settings.agent_network,
+        log_level=settings.log_level,
+        limits=ContainerLimits(
+            memory_bytes=settings.agent_memory_mb * MIB,
+            cpus=settings.agent_cpus,
+            pids=settings.agent_pids,
+        ),
+    )
