@@ -1,0 +1,194 @@
+"""Choir in containers: the same conversation, the agents' posture, and a control that is killed.
+
+Real engine, real images built from this checkout; skipped, loudly, only where no engine answers.
+"""
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from choir_common.wire.events import Reply, payload_of
+from tests.compose.containers import PAGE_HOST, ComposeStack, docker, running_containers
+from tests.journey.conversation import (
+    NOTE,
+    SCORE,
+    check_logs,
+    hold_conversation,
+    leave_a_note,
+)
+from tests.support.stack import read_log, sessions_of, user_at, verify
+
+pytestmark = pytest.mark.timeout(1200)
+MEND_WITHIN_S = 60
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[ComposeStack]:
+    """Bring up a stack whose home belongs to an ordinary user, whoever runs the tests."""
+    owner = 1000 if os.geteuid() == 0 else None
+    with running_containers(SCORE, owner) as stack:
+        leave_a_note(stack)
+        yield stack
+
+
+async def test_the_first_conversation_in_containers(stack: ComposeStack) -> None:
+    async with user_at(stack.endpoint) as user:
+        await hold_conversation(stack, user.asks, PAGE_HOST)
+    await check_logs(stack)
+
+
+async def test_the_same_over_http_with_the_operator_token(stack: ComposeStack) -> None:
+    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+        assert NOTE in await user.asks("read the note again")
+
+
+def test_an_agents_container_is_as_hard_as_promised(stack: ComposeStack) -> None:
+    """S17, on the container that control really made."""
+    (agent,) = stack.agent_containers()
+    host, config = agent["HostConfig"], agent["Config"]
+    assert host["CapDrop"] == ["ALL"]
+    assert not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert host["ReadonlyRootfs"] is True
+    assert host["Privileged"] is False
+    assert set(host["Tmpfs"]) == {"/tmp", "/run"}
+    assert host["Memory"] == host["MemorySwap"] == 1024 << 20
+    assert (host["NanoCpus"], host["PidsLimit"]) == (1_000_000_000, 512)
+    assert host["NetworkMode"] == f"{stack.project}_agents"
+    assert (host["PidMode"], host["UsernsMode"], host["Devices"]) == ("", "", [])
+    assert host["IpcMode"] == "private"
+    mounts = {mount["Destination"]: mount["RW"] for mount in agent["Mounts"]}
+    assert mounts == {"/workspace": True, "/choir": False, "/run/choir": False}
+    labels = config["Labels"]
+    assert labels["choir.managed"] == "true"
+    assert labels["choir.agent"] == "main"
+    assert labels["choir.session"].startswith("ses")
+    assert int(labels["choir.epoch"]) >= 1
+    secrets = [*json.loads((stack.home / "secrets.json").read_text()).values()]
+    assert [value for value in secrets if value in json.dumps(agent)] == []
+    owner = (stack.home / "config.json").stat()
+    assert config["User"] == f"{owner.st_uid}:{owner.st_gid}"
+
+
+def test_an_agent_reaches_no_service_but_its_socket_and_the_model(stack: ComposeStack) -> None:
+    (agent,) = stack.agent_containers()
+    probe = """
+import socket
+def reaches(host, port):
+    try:
+        socket.create_connection((host, port), 2).close()
+        return True
+    except OSError:
+        return False
+doors = {'postgres': 5432, 'nats': 4222, 'control': 9400, 'gateway': 9401, 'memory': 9402, 'browser': 9403}
+print([name for name, port in doors.items() if reaches(name, port)], reaches('rehearsal', 8080))
+"""
+    said = docker("exec", agent["Id"], "/opt/agent/bin/python", "-I", "-c", probe)
+    assert said.split() == ["[]", "True"]
+
+
+def test_no_secret_is_in_any_environment_or_command(stack: ComposeStack) -> None:
+    names = ("control", "memory", "gateway", "browser", "postgres", "nats", "setup", "rehearsal")
+    own = json.loads(
+        stack.compose("exec", "-T", "memory", "cat", "/run/choir-secrets/secrets.json")
+    )
+    values = [*own.values(), *json.loads((stack.home / "secrets.json").read_text()).values()]
+    for name in names:
+        described = json.dumps(stack.service(name)["Config"])
+        assert [value for value in values if value in described] == [], name
+
+
+def test_services_run_without_privileges(stack: ComposeStack) -> None:
+    for name in ("control", "memory", "gateway", "browser", "rehearsal"):
+        container = stack.service(name)
+        assert container["HostConfig"]["ReadonlyRootfs"] is True
+        assert container["HostConfig"]["CapDrop"] == ["ALL"]
+        assert container["HostConfig"]["Memory"] > 0
+        users = docker("top", container["Id"], "-o", "uid,args").splitlines()[1:]
+        running = [line.split()[0] for line in users if "choir_" in line]
+        owner = str((stack.home / "config.json").stat().st_uid)
+        assert running == [owner if name == "control" else "10001"], (name, users)
+
+
+def test_the_sockets_belong_to_the_owner_of_the_home_alone(stack: ComposeStack) -> None:
+    owner = stack.home.stat().st_uid
+    for path in (stack.home / "socks", stack.home / "socks" / "agents" / "main"):
+        found = path.stat()
+        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (owner, 0o700)
+    assert (stack.home / "socks" / "choird.sock").stat().st_uid == owner
+
+
+async def wait_until_ready(stack: ComposeStack, restarts: int) -> None:
+    """Wait until control has been restarted by the engine and is healthy."""
+    async with asyncio.timeout(MEND_WITHIN_S):
+        while True:
+            state: dict[str, Any] = await asyncio.to_thread(stack.service, "control")
+            if state["RestartCount"] > restarts and state["State"]["Health"]["Status"] == "healthy":
+                return
+            await asyncio.sleep(0.5)
+
+
+KILL_CONTROL = """
+import os, signal
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    if b'choir_control' in open(f'/proc/{pid}/cmdline', 'rb').read() and int(pid) != os.getpid():
+        os.kill(int(pid), signal.SIGKILL)
+"""
+
+
+async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: ComposeStack) -> None:
+    call = json.dumps({"command": "echo once >> ledger.txt"})
+    before = await asyncio.to_thread(stack.service, "control")
+    (old_agent,) = await asyncio.to_thread(stack.agent_containers)
+    async with user_at(stack.endpoint) as user:
+        inbox_id = await user.says(f"#delay=1500 #tools=2 #tool=choir.exec {call}")
+        await asyncio.sleep(1.0)
+        owner = stack.home.stat().st_uid
+        kill = ("exec", "-T", "-u", str(owner), "control", "/opt/control/bin/python", "-I", "-c")
+        await asyncio.to_thread(stack.compose, *kill, KILL_CONTROL, check=False)
+        answer = await user.hears_answer(inbox_id, MEND_WITHIN_S)
+    assert answer.text
+    await wait_until_ready(stack, before["RestartCount"])
+    (agent,) = await asyncio.to_thread(stack.agent_containers)
+    assert agent["Id"] != old_agent["Id"]
+    newest = (await sessions_of(stack))[0]["session_id"]
+    assert agent["Config"]["Labels"]["choir.session"] == newest
+    assert (await verify(stack, newest)).ok
+    replies = [payload_of(event) for event in await read_log(stack, newest)]
+    answers = [reply for reply in replies if isinstance(reply, Reply) and reply.answers == inbox_id]
+    assert len([reply for reply in answers if reply.kind != "notice"]) == 1
+
+
+async def test_a_killed_agent_is_started_again_and_answers(stack: ComposeStack) -> None:
+    (agent,) = await asyncio.to_thread(stack.agent_containers)
+    await asyncio.to_thread(docker, "kill", agent["Id"])
+    async with user_at(stack.endpoint) as user:
+        assert NOTE in await user.asks("read the note", MEND_WITHIN_S)
+
+
+async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:
+    """`down` keeps the volumes; a new `up` finds its database, its secrets and its home."""
+    before = (stack.home / "secrets.json").read_text()
+    await asyncio.to_thread(stack.compose, "down", "--timeout=30")
+    assert await asyncio.to_thread(stack.agent_containers) == []
+    await asyncio.to_thread(stack.compose, "up", "--wait")
+    assert (stack.home / "secrets.json").read_text() == before
+    async with user_at(stack.endpoint) as user:
+        assert "oolong" in await user.asks("What do you recall about afternoon drinks?")
+
+
+def test_up_alone_answers_the_first_hello() -> None:
+    """As the README says: up, then chat; with no .env and no home directory made before."""
+    with running_containers() as stack:
+        assert stack.run("chat", "-m", "hello").strip()
+        agents = json.loads(stack.run("agent", "list", "--json"))
+        assert [agent["agent_id"] for agent in agents] == ["main"]
+        # what setup finds it leaves alone, and the second `up` changes no container
+        ids = stack.compose("ps", "--quiet")
+        stack.compose("up", "--wait")
+        assert stack.compose("ps", "--quiet") == ids
