@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import docker  # type: ignore[import-untyped]  # it ships no types
-import requests
 from docker import errors as docker_errors
 
 from choir_common.errors import Conflict, Unavailable
@@ -73,7 +73,7 @@ class Engine:
             try:
                 return str(api.create_container_from_config(body, name)["Id"])
             except docker_errors.APIError as error:
-                if error.status_code != requests.codes.conflict:
+                if error.status_code != HTTPStatus.CONFLICT:
                     raise
             there = api.inspect_container(name)
             if there["State"]["Running"]:
@@ -190,7 +190,7 @@ def _gone_is_fine() -> Iterator[None]:
         return
     except docker_errors.APIError as error:
         # 409: it does not run, or its removal is under way
-        if error.status_code != requests.codes.conflict:
+        if error.status_code != HTTPStatus.CONFLICT:
             raise
 
 
@@ -206,7 +206,8 @@ def _spoken(deed: str) -> Iterator[None]:
         ) from error
     except docker_errors.APIError as error:
         raise Unavailable(f"Cannot {deed}: the engine says: {error.explanation}") from error
-    except (docker_errors.DockerException, requests.RequestException, OSError) as error:
+    except (docker_errors.DockerException, OSError) as error:
+        # what the SDK's own HTTP client raises are OSErrors
         raise Unavailable(
             f"Cannot {deed}: the Docker engine does not answer ({error}). Is it running, and may "
             "control open its socket?"
