@@ -29,4 +29,6 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
     elif stopped:
         console.print(f"Choir in {place.home} has stopped.")
     else:
-        console.print(f"No Choir runs in {place.home}.")
+        console.print(f"No Choir that `choirctl up` started runs in {place.home}.")
+        if place.socket.exists():
+            console.print("If it runs in containers, `docker compose down` stops it.")
