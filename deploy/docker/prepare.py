@@ -66,9 +66,13 @@ def say(text: str) -> None:
 
 
 def find_owner(home: Path) -> Owner:
-    """Return who owns the state directory; one that the engine has just made goes to the checkout's."""
+    """Return who owns the state directory; one that the engine has just made goes to the checkout's.
+
+    Not below /root, where nobody else could reach it.
+    """
     found = home.stat()
-    if found.st_uid == 0 and not any(home.iterdir()):
+    private = home.is_relative_to("/root")
+    if found.st_uid == 0 and not private and not any(home.iterdir()):
         found = CHECKOUT.stat()
         os.chown(home, found.st_uid, found.st_gid)
         home.chmod(0o700)
