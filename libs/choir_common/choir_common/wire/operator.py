@@ -5,6 +5,7 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.wire.events import Event
+from choir_common.wire.json import JsonObject
 from choir_common.wire.messages import AgentState
 from choir_common.wire.model import AgentName, Moment, Wire
 from choir_common.wire.rpc import ResourceBindings, StatusReport
@@ -78,6 +79,29 @@ class Verification(Wire):
     head_rev: int
     broken_at: int | None = None
     reason: str | None = None
+
+
+class ApprovalView(Wire):
+    """A request for a human's decision."""
+
+    approval_id: str
+    session_id: str
+    agent_id: str
+    request_type: str
+    payload: JsonObject
+    status: Literal["pending", "approved", "rejected"]
+    created_at: Moment
+    resolved_at: Moment | None
+
+
+class DmView(Wire):
+    """A configured conversation; `agent_id` holds it now (`bound`) or would by default."""
+
+    name: str
+    gateway: str
+    admin: bool
+    agent_id: str | None
+    bound: bool
 
 
 class PartStatus(Wire):
