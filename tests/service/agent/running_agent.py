@@ -27,12 +27,13 @@ async def running_agent(control: ControlStandIn) -> AsyncIterator[asyncio.Task[i
 
 @contextlib.asynccontextmanager
 async def agent_process(control: ControlStandIn) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `python -m choir_agent` and hand it its boot line on standard input."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "choir_agent",
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    """Run `python -m choir_agent`, hand it its boot line, and let its log go to `agent.log`."""
+    # a file, because a pipe that nobody empties would stop the agent
+    with (control.root / "agent.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "choir_agent",
+            stdin=subprocess.PIPE, stderr=log, env={"PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
     assert process.stdin is not None
     process.stdin.write(control.boot().model_dump_json().encode() + b"\n")
     await process.stdin.drain()
@@ -42,4 +43,4 @@ async def agent_process(control: ControlStandIn) -> AsyncIterator[asyncio.subpro
     finally:
         if process.returncode is None:
             process.kill()
-        await process.communicate()
+        await process.wait()

@@ -68,8 +68,10 @@ async def test_neither_token_nor_key_is_in_environment_arguments_logs_or_a_tools
             proc = Path(f"/proc/{process.pid}")
             seen = (proc / "cmdline").read_bytes()
             process.send_signal(signal.SIGTERM)
-            _, stderr = await process.communicate()
-    seen += stderr + "".join(event.model_dump_json() for event in control.events).encode()
+            await process.wait()
+        seen += (control.root / "agent.log").read_bytes()
+    assert b"a call ended" in seen
+    seen += "".join(event.model_dump_json() for event in control.events).encode()
     for canary in (TOKEN, SECRET):
         assert canary.encode() not in seen
 

@@ -74,9 +74,9 @@ class Arbiter:
         """What the log adds up to now."""
         return self._log.state
 
-    def commit(self, lane: str, payload: EventPayload) -> int:
+    def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         """Append an event; returns its revision. Never waits, so commits are serial."""
-        return self._log.append(lane, payload)
+        return self._log.append(lane, payload, more_follows=more_follows)
 
     def has_taken(self, inbox_id: str) -> bool:
         """Tell whether a user's message already stands in the log."""

@@ -9,12 +9,14 @@ from typing import TypeVar
 
 import httpx2
 
+from choir_agent.control.unix_transport import UnixTransport
 from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
 from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
 from choir_common.ids import new_id
 from choir_common.wire.model import Wire
 from choir_common.wire.rpc import (
+    VERBS,
     Ack,
     ApprovalRequest,
     ApprovalResponse,
@@ -43,16 +45,17 @@ class Control:
     """Control, as one agent process sees it."""
 
     def __init__(self, boot: AgentBoot) -> None:
-        self._session_id = boot.session_id
+        headers = {
+            "Authorization": f"Bearer {boot.lease_token}",
+            "X-Choir-Session-Id": boot.session_id,
+            "Content-Type": "application/json",
+        }
         self.http = make_client(
-            boot.endpoint,
-            headers={
-                "Authorization": f"Bearer {boot.lease_token}",
-                "X-Choir-Session-Id": boot.session_id,
-                "Content-Type": "application/json",
-            },
-            timeout_s=CALL_TIMEOUT_S,
+            boot.endpoint, headers=headers, timeout_s=CALL_TIMEOUT_S, unix_transport=UnixTransport
         )
+        # Made once: letting the client merge URL and headers costs as much as the rest of a call.
+        self._headers = [*headers.items(), ("Host", self.http.base_url.netloc.decode())]
+        self._urls = {verb: self.http.base_url.join(f"/rpc/{verb}") for verb in VERBS}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -105,11 +108,17 @@ class Control:
     async def _post(
         self, verb: str, body: bytes, answer: type[R], timeout_s: float = CALL_TIMEOUT_S
     ) -> R:
-        headers = {"X-Choir-Request-Id": new_id("req")}
+        request = httpx2.Request(
+            "POST",
+            self._urls[verb],
+            headers=[*self._headers, ("X-Choir-Request-Id", new_id("req"))],
+            content=body,
+            extensions={
+                "timeout": {"connect": 5.0, "pool": 5.0, "read": timeout_s, "write": timeout_s}
+            },
+        )
         try:
-            response = await self.http.post(
-                f"/rpc/{verb}", content=body, headers=headers, timeout=timeout_s
-            )
+            response = await self.http.send(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise Unavailable(f"control does not answer: {error}") from error
         except httpx2.TransportError as error:

@@ -101,4 +101,5 @@ class Thinker:
             completion_tokens=thought.completion_tokens,
             duration_ms=thought.duration_ms,
         )
-        self._arbiter.commit(self._lane, output)
+        # its calls are requested, or its words said, in the next moment: one heartbeat for both
+        self._arbiter.commit(self._lane, output, more_follows=True)

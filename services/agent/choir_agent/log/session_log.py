@@ -63,15 +63,17 @@ class SessionLog:
             self._keep(event, payload_of(event))
         self.head = head
 
-    def append(self, lane: str, payload: EventPayload) -> int:
+    def append(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         """Link one more event to the log; returns its revision.
 
-        Raises BadInput for a payload that is no JSON, even scrubbed.
+        `more_follows` lets it travel with the next one instead of at once. Raises BadInput for a
+        payload that is no JSON, even scrubbed.
         """
         payload = _storable(payload)
         event = link(self.head, self._session_id, lane, payload, self._clock.now())
         self._keep(event, payload)
-        self.grew.set()
+        if not more_follows:
+            self.grew.set()
         return event.rev
 
     def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Entry, ...]:
