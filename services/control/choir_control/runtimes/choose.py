@@ -1,4 +1,4 @@
-"""Make the runtime that the settings name. Called by `app`; the only place that knows there are two."""
+"""Make the runtime that the settings name. Called by `__main__`; the only place that knows there are two."""
 
 import importlib
 import os
@@ -11,7 +11,7 @@ from choir_control.settings import ControlSettings
 DOCKER = "choir_control.runtimes.docker.from_settings"
 
 
-def make_runtime(settings: ControlSettings) -> AgentRuntime:
+def choose_runtime(settings: ControlSettings) -> AgentRuntime:
     """Return the adapter; nothing has been started or asked yet."""
     match settings.runtime:
         case "process":
