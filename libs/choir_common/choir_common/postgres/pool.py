@@ -15,6 +15,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 
+Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 STATEMENT_TIMEOUT_S = 30.0

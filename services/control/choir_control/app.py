@@ -1,0 +1,232 @@
+"""Build every object of choird, open them in the order of spec 6.2, close them in reverse.
+
+Called by `__main__` and by tests. Nothing is made at import, and nobody else builds a room.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+
+import structlog
+from fastapi import APIRouter
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
+from choir_common.clients.browser import BusBrowser
+from choir_common.clients.gateway import BusGateway
+from choir_common.clients.memory import BusMemory
+from choir_common.clock import SystemClock
+from choir_common.errors import BadInput, StartupError
+from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.service_app import Readiness
+from choir_common.http.transport import make_client
+from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.pool import Database
+from choir_common.wire.messages import Nothing
+from choir_control import VERSION
+from choir_control.approvals.store import ApprovalStore
+from choir_control.bus_doors.endpoints import bus_endpoints
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.doors import AgentDoor, make_agent_app, make_host_app
+from choir_control.eventlog.append import Appender
+from choir_control.eventlog.store import EventStore
+from choir_control.hosttools.browse import BrowseTool
+from choir_control.hosttools.execute import HostTools, tool_table
+from choir_control.hosttools.memory import MemoryTools
+from choir_control.inbox.accept import Inbox
+from choir_control.inbox.store import InboxStore
+from choir_control.leases.guard import LeaseGuard
+from choir_control.leases.store import LeaseStore
+from choir_control.operator.admission import Admission
+from choir_control.operator.agents import agent_routes
+from choir_control.operator.descent import descends_from_us
+from choir_control.operator.sessions import session_routes
+from choir_control.operator.system import system_routes
+from choir_control.outbox.deliver import Outbox
+from choir_control.outbox.store import OutboxStore
+from choir_control.readiness import Parts
+from choir_control.rpc.verbs import Verbs
+from choir_control.runtimes.port import AgentRuntime
+from choir_control.secrets.vault import Vault
+from choir_control.sessions.hello import Greeting
+from choir_control.sessions.household import Household, Surroundings
+from choir_control.sessions.reports import StatusBoard
+from choir_control.sessions.roster import Roster
+from choir_control.settings import ControlSecrets, ControlSettings
+from choir_control.signals.bell import Bell
+from choir_control.signals.follow import Followers
+from choir_control.signals.store import SignalStore
+
+log = structlog.get_logger("choir.control")
+
+SERVICE = "choir-control"
+# channels that know a repeated message by its id
+IDEMPOTENT_CHANNELS = ("console",)
+
+
+class Control:
+    """The whole of choird, built but closed; `run` opens it and serves."""
+
+    def __init__(
+        self, settings: ControlSettings, secrets: ControlSecrets, runtime: AgentRuntime
+    ) -> None:
+        self._settings = settings
+        self._secrets = secrets
+        self._runtime = runtime
+        self._started = False
+        self.database = Database(
+            settings.postgres_dsn,
+            secrets.postgres_password,
+            size=settings.database_connections,
+            application=SERVICE,
+        )
+        self._bus = Bus(settings.nats_url, secrets.nats_token, SERVICE)
+        self._gateway = make_client(
+            settings.console_endpoint, headers=_bearer(secrets.operator_token)
+        )
+        self.configuration = Configuration(
+            settings.config_file, settings.default_model, ConfigVersionStore(self.database)
+        )
+        self._build_rooms()
+        self._build_doors()
+
+    def _build_rooms(self) -> None:
+        bell, signals = Bell(), SignalStore(self.database)
+        self._guard = LeaseGuard(LeaseStore(self.database))
+        self._followers = Followers(signals, bell, self._guard.is_current)
+        self._outbox_store = OutboxStore(self.database)
+        self._outbox = Outbox(self._outbox_store, BusGateway(self._bus), self._is_idempotent)
+        self._inbox_store = InboxStore(self.database)
+        self._inbox = Inbox(self._inbox_store, self.configuration, bell.ring)
+        self._events = EventStore(self.database)
+        self._approvals = ApprovalStore(self.database)
+        self._board = StatusBoard()
+        self._memory = BusMemory(self._bus)
+        self._household = Household(
+            Surroundings(
+                settings=self._settings,
+                database=self.database,
+                configuration=self.configuration,
+                runtime=self._runtime,
+                guard=self._guard,
+                signals=signals,
+                bell=bell,
+                clock=SystemClock(),
+                rescan=self._outbox.rescan,
+            )
+        )
+
+    def _build_doors(self) -> None:
+        self._parts = Parts(
+            self.database, self._bus, self._memory, self._gateway, lambda: self._started
+        )
+        readiness = Readiness(self._parts.needed)
+        door = AgentDoor(self._guard, self._verbs(), self._followers)
+        admission = Admission(self._secrets.operator_token, descends_from_us)
+        self.agent_app = make_agent_app(VERSION, readiness, door)
+        self.host_app = make_host_app(
+            VERSION, readiness, door, admission, self._gateway, self._operator_rooms()
+        )
+
+    def _verbs(self) -> Verbs:
+        sessions, tools = self._household, MemoryTools(self._memory)
+        return Verbs(
+            greeting=Greeting(sessions.store, self._events, self.configuration),
+            configuration=self.configuration,
+            vault=Vault(self._secrets.secrets),
+            appender=Appender(self._events, self._outbox.offer, self._outbox.rescan),
+            approvals=self._approvals,
+            board=self._board,
+            stopper=sessions.stopper,
+            hosttools=HostTools(tool_table(tools, BrowseTool(BusBrowser(self._bus)))),
+        )
+
+    def _operator_rooms(self) -> Sequence[APIRouter]:
+        sessions = self._household
+        roster = Roster(
+            self.configuration, sessions.store, self._inbox_store, self._board, self._runtime
+        )
+        return (
+            system_routes(
+                self._settings.home,
+                VERSION,
+                self.configuration,
+                roster,
+                sessions.store,
+                self._approvals,
+                self._parts.all,
+            ),
+            agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
+            session_routes(sessions.store, self._events),
+        )
+
+    def _is_idempotent(self, gateway: str) -> bool:
+        found = self.configuration.current.config.gateways.get(gateway)
+        return found is not None and found.type in IDEMPOTENT_CHANNELS
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start in the order of spec 6.2, serve until `stop` is set, close in reverse.
+
+        Raises StartupError when it cannot start.
+        """
+        try:
+            config = self.configuration.read()
+        except BadInput as error:
+            raise StartupError(error.message) from None
+        log.info("configuration read", file=str(self._settings.config_file))
+        host, agents = self._bind(sorted(config.agents))
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._gateway.aclose)
+            await stack.enter_async_context(self.database)
+            log.info("database connected")
+            files = read_migrations("choir_control.migrations")
+            applied = await migrate(self.database, "choir_control", files)
+            log.info("database schema ready", applied=applied)
+            snapshot = await self.configuration.put_in_force(config)
+            stack.push_async_callback(self._runtime.close)
+            orphans, stale = await self._household.boot.put_in_order()
+            log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
+            async with asyncio.TaskGroup() as tasks:
+                for app, sockets in ((self.host_app, host), (self.agent_app, agents)):
+                    tasks.create_task(serve(app, sockets, stop))
+                work = tasks.create_task(self._work(snapshot.version, len(config.agents)))
+                await stop.wait()
+                log.info("choird stops")
+                self._followers.close()
+                work.cancel()
+
+    def _bind(self, agent_ids: Sequence[str]) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Bind every socket before anything else: a taken port must leave nothing half-made."""
+        settings = self._settings
+        host = [bind_tcp(settings.http_host, settings.http_port, "CHOIR_HTTP_PORT")]
+        # the first bind refuses a second choird of this home, before its sockets are replaced
+        host.append(bind_unix(settings.control_socket))
+        agents = [bind_unix(settings.agent_socket_dir(name) / "choir.sock") for name in agent_ids]
+        address = f"{settings.http_host}:{host[0].getsockname()[1]}"
+        log.info("listening", socket=str(settings.control_socket), tcp=address, agents=len(agents))
+        return host, agents
+
+    async def _work(self, config_version: int, agents: int) -> None:
+        """Do what nobody asks for at a door: deliver, mend, listen to the bus."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._outbox.run(), name="outbox")
+            tasks.create_task(self._followers.poll(), name="signal poll")
+            tasks.create_task(self._household.mender.run(), name="mender")
+            tasks.create_task(self._listen_to_bus(), name="bus")
+            await self._household.boot.start_agents()
+            self._started = True
+            log.info("choird ready", config_version=config_version, agents=agents)
+
+    async def _listen_to_bus(self) -> None:
+        """Answer the gateway as soon as NATS is there; until then agents work, and words wait."""
+        endpoints = bus_endpoints(self._inbox, self._outbox_store, self.configuration)
+        async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
+            log.info("bus connected")
+            await self._bus.publish(subjects.channels_changed(), Nothing())
+            await asyncio.Event().wait()
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}

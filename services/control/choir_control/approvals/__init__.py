@@ -1,0 +1,4 @@
+"""Owns requests for a human's decision: one durable pending row per (session, call).
+
+Never decides. Ladder: store.
+"""

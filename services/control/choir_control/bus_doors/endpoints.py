@@ -1,0 +1,37 @@
+"""Answer the gateway over NATS: messages in, history, channels. Served by `app`."""
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.errors import BadInput
+from choir_common.wire.messages import (
+    ChannelTable,
+    History,
+    HistoryRequest,
+    InboundMessage,
+    Nothing,
+)
+from choir_control.configuration.current import Configuration
+from choir_control.inbox.accept import Inbox
+from choir_control.outbox.store import OutboxStore
+
+MAX_ID = 2**62
+
+
+def bus_endpoints(
+    inbox: Inbox, outbox: OutboxStore, configuration: Configuration
+) -> tuple[Endpoint, ...]:
+    """Return control's endpoints."""
+
+    async def history(request: HistoryRequest) -> History:
+        if request.after > MAX_ID or "\x00" in request.dm:
+            raise BadInput("There is no such outbox id or DM.")
+        return await outbox.history(request.dm, request.after, request.limit)
+
+    async def channels(_: Nothing) -> ChannelTable:
+        return configuration.current.channels()
+
+    return (
+        Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
+        Endpoint(subjects.read_history(), HistoryRequest, history),
+        Endpoint(subjects.read_channels(), Nothing, channels),
+    )

@@ -1,0 +1,78 @@
+"""Check what a schema cannot: that every name exists and that numbers fit each other.
+
+Called by `read`. Pure. A fault is a sentence that names the place in the file and what to do.
+"""
+
+from collections.abc import Collection, Iterator
+
+from choir_common.wire.config import AgentDefaults, Config
+
+
+def faults(config: Config) -> list[str]:
+    """Return every fault of a config, in the order of the file's sections."""
+    return [
+        *_agents(config),
+        *_channels(config),
+        *_voices(config),
+        *_timing(config),
+    ]
+
+
+def _agents(config: Config) -> Iterator[str]:
+    for agent_id, agent in config.agents.items():
+        yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
+
+
+def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str]:
+    references: list[tuple[str, str | None, str, Collection[str]]] = [
+        ("workspace", chosen.workspace, "workspaces", config.workspaces),
+        ("llm", chosen.llm, "models", config.models),
+        ("dm", chosen.dm, "dms", config.dms),
+        ("voice_profile", chosen.voice_profile, "voice_profiles", config.voice_profiles),
+        ("git_identity", chosen.git_identity, "git_identities", config.git_identities),
+        ("notion", chosen.notion, "notion_integrations", config.notion_integrations),
+        ("email", chosen.email, "email_accounts", config.email_accounts),
+    ]
+    for field, name, section, known in references:
+        if name is not None and name not in known:
+            yield _unknown(f"{place}.{field}", name, section, known)
+
+
+def _channels(config: Config) -> Iterator[str]:
+    for name, gateway in config.gateways.items():
+        if gateway.type == "telegram" and gateway.secret is None:
+            yield (
+                f"gateways.{name}.secret: a telegram gateway needs the name of the secret that "
+                "holds its bot token"
+            )
+    taken: dict[tuple[str, str], str] = {}
+    for name, dm in config.dms.items():
+        if dm.gateway not in config.gateways:
+            yield _unknown(f"dms.{name}.gateway", dm.gateway, "gateways", config.gateways)
+        first = taken.setdefault((dm.gateway, dm.user_id), name)
+        if first != name:
+            yield (
+                f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
+                "remove one of the two"
+            )
+
+
+def _voices(config: Config) -> Iterator[str]:
+    for name, profile in config.voice_profiles.items():
+        if profile.tts not in config.tts:
+            yield _unknown(f"voice_profiles.{name}.tts", profile.tts, "tts", config.tts)
+
+
+def _timing(config: Config) -> Iterator[str]:
+    needed = 2 * config.heartbeat_interval_ms
+    if config.crash_detection_threshold_ms < needed:
+        yield (
+            f"crash_detection_threshold_ms: {config.crash_detection_threshold_ms} is less than "
+            f"twice heartbeat_interval_ms; set it to {needed} or more, or agents that are merely "
+            "busy count as crashed"
+        )
+
+
+def _unknown(place: str, name: str, section: str, known: Collection[str]) -> str:
+    names = ", ".join(sorted(known)) or "nothing"
+    return f"{place}: there is no {name!r} in {section} (it has {names}); add it or choose another"

@@ -1,0 +1,1 @@
+"""The identity files of an agent whose repositories have none."""

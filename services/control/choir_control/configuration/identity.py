@@ -1,0 +1,58 @@
+"""Lay out the identity files an agent sees under /choir (spec 6.5, 15.1).
+
+Called by `sessions.launch` at every start: USER.md comes from the global repository alone, SOUL.md and
+SOUL-CORE.md from the agent's if it has them, and what nobody has from the defaults in this package.
+"""
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import orjson
+
+from choir_common.errors import Unavailable
+
+SHARED = ("USER.md",)
+PERSONAL = ("SOUL.md", "SOUL-CORE.md")
+MAX_BYTES = 200_000
+DEFAULTS = "choir_control.configuration.defaults"
+
+
+def lay_out_identity(home: Path, agent_id: str, image_version: str) -> Path:
+    """Write the agent's identity directory and return it; blocking, run it in a thread.
+
+    Raises Unavailable when the directory cannot be written.
+    """
+    shared = home / "repos" / "global" / "identity"
+    personal = home / "repos" / "agents" / agent_id / "identity"
+    target = home / "agents" / agent_id / "choir"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in SHARED:
+            _write(target / name, _first(name, shared))
+        for name in PERSONAL:
+            _write(target / name, _first(name, personal, shared))
+        version = {"agent_id": agent_id, "image_version": image_version}
+        _write(target / "version.json", orjson.dumps(version))
+    except OSError as error:
+        raise Unavailable(
+            f"Cannot write the identity of {agent_id} in {target}: {error}."
+        ) from error
+    return target
+
+
+def _first(name: str, *places: Path) -> bytes:
+    for place in places:
+        path = place / name
+        # a link in a repository could point at anything on the host
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                return file.read(MAX_BYTES)
+    return (files(DEFAULTS) / name).read_bytes()
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    partial.chmod(0o444)
+    os.replace(partial, path)  # noqa: PTH105 the atomic rename is the point

@@ -1,0 +1,57 @@
+"""Read config.json strictly, as a whole or not at all (spec 6.3).
+
+Called by `current`; `check` follows.
+"""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.wire.config import Config, ModelConfig
+from choir_control.configuration.check import faults
+
+DEFAULT_MODEL = "default"
+MAX_BYTES = 4_000_000
+
+
+def read_config(path: Path, default_model: ModelConfig | None) -> Config:
+    """Return the valid configuration in `path`.
+
+    Raises BadInput naming the file, the place inside it and what to do.
+    """
+    config = _with_default_model(_parse(path), default_model)
+    found = faults(config)
+    if found:
+        raise BadInput(f"{path} is not usable: {'; '.join(found)}.")
+    return config
+
+
+def _parse(path: Path) -> Config:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise BadInput(
+            f"There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME."
+        ) from None
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
+    if len(text) > MAX_BYTES:
+        raise BadInput(f"{path} is larger than {MAX_BYTES} bytes; that is no configuration.")
+    try:
+        return Config.model_validate_json(text)
+    except ValidationError as error:
+        shown = error.errors(include_input=False, include_url=False)
+        places = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in shown[:10])
+        raise BadInput(f"{path} does not fit: {places}. Correct it and try again.") from None
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc) or "the file"
+
+
+def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:
+    if default_model is None or DEFAULT_MODEL in config.models:
+        return config
+    return config.model_copy(update={"models": {**config.models, DEFAULT_MODEL: default_model}})

@@ -1,0 +1,60 @@
+"""Make the two HTTP apps: the host endpoint, and the agents' own (ARCHITECTURE 1 and 4).
+
+Called by `app`. The second one has no operator API at all, so an agent's socket cannot reach it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx2
+from fastapi import APIRouter, Depends, FastAPI
+
+from choir_common.http.service_app import Readiness, make_service_app
+from choir_control.events.routes import event_routes
+from choir_control.leases.guard import LeaseGuard
+from choir_control.operator.admission import Admission
+from choir_control.operator.console import console_routes
+from choir_control.rpc.routes import MAX_BODY_BYTES, rpc_routes
+from choir_control.rpc.verbs import Verbs
+from choir_control.signals.follow import Followers
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDoor:
+    """What an agent may reach."""
+
+    guard: LeaseGuard
+    verbs: Verbs
+    followers: Followers
+
+
+def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastAPI:
+    """Return the app of an agent's own socket: the verbs and the signals."""
+    app = make_service_app("choird for agents", version, readiness, max_body_bytes=MAX_BODY_BYTES)
+    app.include_router(rpc_routes(door.guard, door.verbs))
+    app.include_router(event_routes(door.guard, door.followers))
+    return app
+
+
+def make_host_app(
+    version: str,
+    readiness: Readiness,
+    door: AgentDoor,
+    admission: Admission,
+    gateway: httpx2.AsyncClient,
+    rooms: Sequence[APIRouter],
+) -> FastAPI:
+    """Return the app of the host endpoint: all doors."""
+    app = make_agent_app(version, readiness, door)
+    app.title = "choird"
+    operators = APIRouter(prefix="/v1", dependencies=[Depends(admission)])
+    for room in (*rooms, console_routes(gateway)):
+        operators.include_router(room)
+
+    @operators.get("/openapi.json", include_in_schema=False)
+    async def schema() -> dict[str, object]:
+        """Describe this API."""
+        return app.openapi()
+
+    app.include_router(operators)
+    return app

@@ -1,0 +1,85 @@
+"""Accept heartbeats: append what they carry, or find out why it does not fit (spec 13.1).
+
+Called by the rpc door's HEARTBEAT; the outbox rows made go to `offer`, which wakes the outbox.
+"""
+
+from collections.abc import Callable, Sequence
+
+from choir_common.errors import Conflict, Fenced
+from choir_common.eventlog.chain import Head
+from choir_common.wire.events import GENESIS
+from choir_common.wire.messages import OutboundMessage
+from choir_common.wire.rpc import HeartbeatRequest
+from choir_control.eventlog.intake import Batch, read_heartbeat, rest_of
+from choir_control.eventlog.store import EventStore
+from choir_control.leases.store import Lease
+
+# a second heartbeat of the same agent may land between our two looks, hardly more than once
+ATTEMPTS = 4
+
+Offer = Callable[[Sequence[OutboundMessage]], None]
+Rescan = Callable[[str], None]
+
+
+class Appender:
+    """The durable log's one way in for agents."""
+
+    def __init__(self, store: EventStore, offer: Offer, rescan: Rescan) -> None:
+        self._store = store
+        self._offer = offer
+        self._rescan = rescan
+
+    async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
+        """Make a heartbeat's events durable and return the revision that is acknowledged.
+
+        Raises BadInput for events that contradict themselves, Fenced for a fork, a gap or an epoch
+        that is over: the agent must stop then.
+        """
+        if request.epoch != lease.epoch or request.agent_id != lease.agent_id:
+            raise Fenced(f"This session is at epoch {lease.epoch} of agent {lease.agent_id}.")
+        batch = read_heartbeat(request, lease.session_id, lease.dm)
+        for _ in range(ATTEMPTS):
+            if await self._store_batch(lease, batch):
+                return request.new_rev
+            durable = await self._store.durable(lease)
+            if not durable.live:
+                raise Fenced("This session has ended or another epoch has taken over.")
+            if durable.head.rev >= batch.head.rev:
+                await self._check_same(lease, batch, batch.head)
+                # the first time's outcome may have been lost with its connection
+                self._rescan(lease.dm)
+                return request.new_rev
+            if durable.head.rev < batch.base.rev:
+                raise Fenced(
+                    f"Events are missing: the log ends at revision {durable.head.rev}, these "
+                    f"follow {batch.base.rev}."
+                )
+            _check_contains(batch, durable.head)
+            batch = rest_of(batch, durable.head, lease.dm)
+        raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")
+
+    async def _store_batch(self, lease: Lease, batch: Batch) -> bool:
+        if not batch.events:
+            return await self._store.touch(lease, batch.base)
+        said = await self._store.append(lease, batch)
+        if said is None:
+            return False
+        if said:
+            self._offer(said)
+        return True
+
+    async def _check_same(self, lease: Lease, batch: Batch, head: Head) -> None:
+        stored = await self._store.hash_at(lease.session_id, head.rev) if head.rev else GENESIS
+        if stored != head.hash:
+            raise _fork(head.rev)
+
+
+def _check_contains(batch: Batch, durable: Head) -> None:
+    """Refuse a batch that does not go through the durable head."""
+    known = {batch.base.rev: batch.base.hash} | {e.rev: e.hash for e in batch.events}
+    if known.get(durable.rev) != durable.hash:
+        raise _fork(durable.rev)
+
+
+def _fork(rev: int) -> Fenced:
+    return Fenced(f"The logs differ at revision {rev}: this is a fork, and the durable log stands.")

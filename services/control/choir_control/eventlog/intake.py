@@ -1,0 +1,166 @@
+"""Check a heartbeat's events and work out what storing them does. Pure; called by `append`.
+
+The chain is verified here, in Python; whether it fits the durable head is the database's to say.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.eventlog.chain import Head, canonical, first_break
+from choir_common.wire.events import (
+    Event,
+    EventPayload,
+    Reply,
+    ReplyKind,
+    SessionAbandoned,
+    UserMsg,
+    payload_of,
+)
+from choir_common.wire.rpc import HeartbeatRequest
+
+MAX_REV = 2**53
+CONTROL_LANE = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A reply that storing its event puts into the outbox."""
+
+    rev: int
+    kind: ReplyKind
+    text: str
+    answers: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InboxMark:
+    """What a batch does to one inbox row: it was taken up, or answered, or both."""
+
+    inbox_id: str
+    consumed_rev: int | None
+    answered_rev: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that follow `base`, and their effects."""
+
+    base: Head
+    events: tuple[Event, ...]
+    payloads: tuple[str, ...]
+    marks: tuple[InboxMark, ...]
+    words: tuple[Words, ...]
+    completes_turn: bool
+
+    @property
+    def head(self) -> Head:
+        """Return the head after this batch."""
+        return Head(self.events[-1].rev, self.events[-1].hash) if self.events else self.base
+
+
+def read_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> Batch:
+    """Return the batch a heartbeat carries, its chain verified from `base_rev` on.
+
+    Raises BadInput when it contradicts itself, holds an event an agent may not write, or speaks to
+    another DM than the session's.
+    """
+    base = Head(request.base_rev, request.hash_prev)
+    if request.new_rev > MAX_REV or request.base_rev + len(request.patches) != request.new_rev:
+        raise BadInput(
+            f"new_rev {request.new_rev} is not base_rev {request.base_rev} plus "
+            f"{len(request.patches)} events."
+        )
+    if request.hash_new != (request.patches[-1].hash if request.patches else request.hash_prev):
+        raise BadInput("hash_new is not the hash of the last event.")
+    for event in request.patches:
+        if event.session_id != session_id:
+            raise BadInput(f"Event {event.rev} belongs to another session.")
+    broken = first_break(request.patches, base)
+    if broken:
+        raise BadInput(f"The chain breaks at revision {broken.rev}: {broken.reason}.")
+    return make_batch(base, request.patches, dm)
+
+
+def make_batch(base: Head, events: tuple[Event, ...], dm: str) -> Batch:
+    """Work out what storing `events` does.
+
+    Raises BadInput for an event that an agent may not write.
+    """
+    marks: dict[str, InboxMark] = {}
+    words: list[Words] = []
+    completes = False
+    for event in events:
+        match _payload(event):
+            case UserMsg(inbox_id=inbox_id):
+                _mark(marks, inbox_id, consumed=event.rev)
+            case Reply() as reply:
+                words.append(_words(event, reply, dm))
+                completes = completes or reply.kind != "notice"
+                if reply.answers is not None and reply.kind != "notice":
+                    _mark(marks, reply.answers, answered=event.rev)
+            case SessionAbandoned():
+                raise BadInput(f"Event {event.rev}: only control abandons a session.")
+            case _:
+                pass
+    payloads = tuple(canonical(event.payload).decode() for event in events)
+    return Batch(base, events, payloads, tuple(marks.values()), tuple(words), completes)
+
+
+def rest_of(batch: Batch, durable: Head, dm: str) -> Batch:
+    """Return the part of a batch that lies after `durable`, which is inside it."""
+    events = tuple(event for event in batch.events if event.rev > durable.rev)
+    return make_batch(durable, events, dm)
+
+
+def _payload(event: Event) -> EventPayload:
+    if event.lane == CONTROL_LANE:
+        raise BadInput(f"Event {event.rev}: the lane {CONTROL_LANE} is not an agent's.")
+    if any("\x00" in text for text in (event.lane, event.at)):
+        raise BadInput(f"Event {event.rev} holds a NUL character in its envelope.")
+    try:
+        return payload_of(event)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise BadInput(f"Event {event.rev}: {place}: {fault['msg']}.") from None
+
+
+def _words(event: Event, reply: Reply, dm: str) -> Words:
+    if reply.dm != dm:
+        raise BadInput(
+            f"Event {event.rev} speaks to {reply.dm!r}; this session is bound to {dm!r}."
+        )
+    try:
+        at = datetime.fromisoformat(event.at)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise BadInput(f"Event {event.rev}: {event.at!r} is not an ISO 8601 time with a zone.")
+    # Postgres' text cannot hold NUL; the log keeps it, and no channel shows it
+    return Words(event.rev, reply.kind, reply.text.replace("\x00", ""), _id(reply.answers), at)
+
+
+def _mark(
+    marks: dict[str, InboxMark],
+    inbox_id: str,
+    *,
+    consumed: int | None = None,
+    answered: int | None = None,
+) -> None:
+    clean = _id(inbox_id)
+    if clean is None:
+        return
+    old = marks.get(clean, InboxMark(clean, None, None))
+    marks[clean] = InboxMark(
+        clean,
+        consumed if old.consumed_rev is None else old.consumed_rev,
+        answered if old.answered_rev is None else old.answered_rev,
+    )
+
+
+def _id(text: str | None) -> str | None:
+    return text.replace("\x00", "")[:200] if text else None

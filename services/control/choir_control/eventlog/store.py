@@ -1,0 +1,205 @@
+"""Append to and read `session_events`. One statement appends: one round trip, all or nothing.
+
+Called by `append` and by the readers of logs. The statement compares the session's head, epoch and
+token and sets the head; everything else in it hangs on that row having matched.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.eventlog.chain import Head
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event
+from choir_common.wire.messages import OutboundMessage
+from choir_control.eventlog.intake import Batch
+from choir_control.leases.store import Lease
+
+# Inbox rows are updated once per statement, hence one CTE for taking up and answering.
+_APPEND = """
+WITH head AS (
+    UPDATE choir_control.sessions SET
+        head_rev = $6, head_hash = $7, last_heartbeat_at = clock_timestamp(),
+        resumes = CASE WHEN $8 THEN 0 ELSE resumes END
+    WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3
+      AND head_rev = $4 AND head_hash = $5
+      AND status IN ('starting', 'active', 'stopping')
+    RETURNING session_id, agent_id, dm, gateway
+), stored AS (
+    INSERT INTO choir_control.session_events
+        (session_id, rev, lane, type, payload, at, hash_prev, hash)
+    SELECT head.session_id, e.*
+    FROM head, unnest($9::bigint[], $10::text[], $11::text[], $12::json[], $13::text[],
+                      $14::text[], $15::text[]) AS e
+), marked AS (
+    UPDATE choir_control.inbox AS i SET
+        session_id = CASE WHEN m.consumed IS NULL THEN i.session_id ELSE head.session_id END,
+        consumed_rev = COALESCE(i.consumed_rev, m.consumed),
+        answered_rev = COALESCE(i.answered_rev, m.answered)
+    FROM head, unnest($16::text[], $17::bigint[], $18::bigint[]) AS m(inbox_id, consumed, answered)
+    WHERE i.inbox_id = m.inbox_id AND i.dm = head.dm
+      AND (i.session_id IS NULL OR i.session_id = head.session_id)
+), done AS (
+    UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
+    FROM head, unnest($16::text[], $17::bigint[]) AS m(inbox_id, consumed)
+    WHERE s.inbox_id = m.inbox_id AND s.dm = head.dm AND m.consumed IS NOT NULL
+      AND s.done_at IS NULL
+), said AS (
+    INSERT INTO choir_control.outbox
+        (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
+    SELECT head.dm, head.gateway, head.agent_id, head.session_id, r.*
+    FROM head, unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::timestamptz[])
+        AS r(rev, kind, text, answers, at)
+    ORDER BY r.rev
+    RETURNING outbox_id, rev
+)
+SELECT head.agent_id, head.dm, head.gateway, said.outbox_id, said.rev
+FROM head LEFT JOIN said ON true ORDER BY said.rev
+"""
+
+_TOUCH = """
+UPDATE choir_control.sessions SET last_heartbeat_at = clock_timestamp()
+WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3 AND head_rev = $4 AND head_hash = $5
+  AND status IN ('starting', 'active', 'stopping')
+RETURNING true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Where a session stands, as far as this lease may know; `live` is false when it may not write."""
+
+    live: bool
+    head: Head
+
+
+class EventStore:
+    """The table `session_events` and the heads in `sessions`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, lease: Lease, batch: Batch) -> list[OutboundMessage] | None:
+        """Store a batch after its base; return the outbox rows made, none if the base is not the head."""
+        events, marks, words = batch.events, batch.marks, batch.words
+        rows = await self._database.fetch(
+            _APPEND,
+            lease.session_id,
+            lease.epoch,
+            lease.digest,
+            batch.base.rev,
+            batch.base.hash,
+            batch.head.rev,
+            batch.head.hash,
+            batch.completes_turn,
+            [e.rev for e in events],
+            [e.lane for e in events],
+            [e.type for e in events],
+            list(batch.payloads),
+            [e.at for e in events],
+            [e.hash_prev for e in events],
+            [e.hash for e in events],
+            [m.inbox_id for m in marks],
+            [m.consumed_rev for m in marks],
+            [m.answered_rev for m in marks],
+            [w.rev for w in words],
+            [w.kind for w in words],
+            [w.text for w in words],
+            [w.answers for w in words],
+            [w.at for w in words],
+        )
+        if not rows:
+            return None
+        said = {w.rev: w for w in words}
+        return [
+            OutboundMessage(
+                outbox_id=row["outbox_id"],
+                dm=row["dm"],
+                gateway=row["gateway"],
+                agent_id=row["agent_id"],
+                session_id=lease.session_id,
+                rev=row["rev"],
+                kind=said[row["rev"]].kind,
+                text=said[row["rev"]].text,
+                answers=said[row["rev"]].answers,
+                at=said[row["rev"]].at,
+            )
+            for row in rows
+            if row["outbox_id"] is not None
+        ]
+
+    async def touch(self, lease: Lease, head: Head) -> bool:
+        """Note a sign of life; False when `head` is not the durable one or the lease is over."""
+        found = await self._database.fetchval(
+            _TOUCH, lease.session_id, lease.epoch, lease.digest, head.rev, head.hash
+        )
+        return bool(found)
+
+    async def durable(self, lease: Lease) -> Durable:
+        """Return where the session stands now, and note the sign of life."""
+        row = await self._database.fetchrow(
+            """
+            UPDATE choir_control.sessions SET last_heartbeat_at = clock_timestamp()
+            WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3
+              AND status IN ('starting', 'active', 'stopping')
+            RETURNING head_rev, head_hash
+            """,
+            lease.session_id,
+            lease.epoch,
+            lease.digest,
+        )
+        if row is None:
+            return Durable(False, Head())
+        return Durable(True, Head(row["head_rev"], row["head_hash"]))
+
+    async def hash_at(self, session_id: str, rev: int) -> str | None:
+        """Return the hash of a stored event."""
+        found = await self._database.fetchval(
+            "SELECT hash FROM choir_control.session_events WHERE session_id = $1 AND rev = $2",
+            session_id,
+            rev,
+        )
+        return str(found) if found is not None else None
+
+    async def read(self, session_id: str, after: int, limit: int) -> list[Event]:
+        """Return up to `limit` events after a revision, oldest first.
+
+        Raises ValueError when a stored event no longer has an event's shape.
+        """
+        rows = await self._database.fetch(
+            """
+            SELECT rev, lane, type, payload, at, hash_prev, hash
+            FROM choir_control.session_events
+            WHERE session_id = $1 AND rev > $2 ORDER BY rev LIMIT $3
+            """,
+            session_id,
+            after,
+            limit,
+        )
+        return [
+            Event(
+                session_id=session_id,
+                rev=row["rev"],
+                lane=row["lane"],
+                type=row["type"],
+                payload=orjson.loads(row["payload"]),
+                at=row["at"],
+                hash_prev=row["hash_prev"],
+                hash=row["hash"],
+            )
+            for row in rows
+        ]
+
+    async def tail(self, session_id: str, head_rev: int, newest: int) -> list[Event]:
+        """Return the newest events, and as many more as the whole open turn needs."""
+        opened = await self._database.fetchval(
+            """
+            SELECT min(consumed_rev) FROM choir_control.inbox
+            WHERE session_id = $1 AND answered_rev IS NULL AND closed_at IS NULL
+            """,
+            session_id,
+        )
+        after = max(0, head_rev - newest)
+        if opened is not None:
+            after = min(after, int(opened) - 1)
+        return await self.read(session_id, after, max(1, head_rev - after))

@@ -1,0 +1,41 @@
+"""Check a stored log from its first event to its head. Called by the operator door."""
+
+from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.wire.operator import Verification
+from choir_control.eventlog.store import EventStore
+
+PAGE = 500
+
+
+async def verify(store: EventStore, session_id: str, head: Head) -> Verification:
+    """Recompute every hash of a session's log and compare its end with the session's head."""
+    at, count = Head(), 0
+    while True:
+        try:
+            page = await store.read(session_id, at.rev, PAGE)
+        except ValueError:
+            return _broken(session_id, head, count, at.rev + 1, "it no longer has an event's shape")
+        broken = first_break(page, at)
+        if broken:
+            return _broken(session_id, head, count, broken.rev, broken.reason)
+        count += len(page)
+        if len(page) < PAGE:
+            break
+        at = head_of(page[-1])
+    at = head_of(page[-1]) if page else at
+    if at.rev < head.rev:
+        return _broken(session_id, head, count, at.rev + 1, f"the log ends before {head.rev}")
+    if at.rev == head.rev and at != head:
+        return _broken(session_id, head, count, at.rev, "it is not what the session's head says")
+    return Verification(session_id=session_id, ok=True, events=count, head_rev=head.rev)
+
+
+def _broken(session_id: str, head: Head, count: int, rev: int, reason: str) -> Verification:
+    return Verification(
+        session_id=session_id,
+        ok=False,
+        events=count,
+        head_rev=head.rev,
+        broken_at=rev,
+        reason=f"Event {rev}: {reason}.",
+    )

@@ -1,0 +1,72 @@
+"""Run a host tool by name; whatever goes wrong is the tool's outcome, not the request's.
+
+Called by the rpc door's EXECUTE_HOST_TOOL.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from choir_common.errors import BadInput, ChoirError, NotFound
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+from choir_common.wire.rpc import HostToolRequest, HostToolResponse
+from choir_control.hosttools.browse import BrowseTool
+from choir_control.hosttools.memory import MemoryTools
+from choir_control.leases.store import Lease
+
+log = structlog.get_logger("choir.hosttools")
+
+# one agent with a hundred calls shall not keep the others from their memory
+CONCURRENT_PER_AGENT = 8
+MAX_CALL_ID = 150
+
+Handler = Callable[[Lease, str, JsonObject], Awaitable[Wire]]
+
+
+def tool_table(memory: MemoryTools, browse: BrowseTool) -> dict[str, Handler]:
+    """Return every host tool and who runs it."""
+    return {
+        "choir.memory.query": memory.query,
+        "choir.memory.upsert": memory.upsert,
+        "choir.web.browse": browse.browse,
+    }
+
+
+class HostTools:
+    """The tools of the host's side."""
+
+    def __init__(self, table: Mapping[str, Handler]) -> None:
+        self._table = table
+        self._slots: dict[str, asyncio.Semaphore] = {}
+
+    async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
+        """Run one call and return its outcome; never raises for what the tool did."""
+        slots = self._slots.setdefault(lease.agent_id, asyncio.Semaphore(CONCURRENT_PER_AGENT))
+        try:
+            handler = self._table.get(request.tool_name)
+            if handler is None:
+                names = ", ".join(sorted(self._table))
+                raise NotFound(
+                    f"There is no host tool {request.tool_name[:80]!r}; there are {names}."
+                )
+            if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
+                raise BadInput(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
+            async with slots:
+                outcome = await handler(lease, request.call_id, request.input)
+        except ChoirError as error:
+            log.info(
+                "host tool failed",
+                session=lease.session_id,
+                tool=request.tool_name[:80],
+                code=error.code,
+            )
+            return HostToolResponse(
+                call_id=request.call_id,
+                status="error",
+                output={"code": error.code, "message": error.message},
+            )
+        return HostToolResponse(
+            call_id=request.call_id, status="success", output=outcome.model_dump(mode="json")
+        )

@@ -1,0 +1,30 @@
+"""Read a tool's input into its wire model, with what only control may say. Called by the handlers."""
+
+from typing import TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+
+M = TypeVar("M", bound=Wire)
+
+
+def read_input(shape: type[M], given: JsonObject, **ours: str) -> M:
+    """Return `given` and `ours` as `shape`.
+
+    Raises BadInput naming the fields that do not fit, or that are not the caller's to give.
+    """
+    forbidden = sorted(given.keys() & ours.keys())
+    if forbidden:
+        raise BadInput(f"{', '.join(forbidden)} cannot be given: control sets it.")
+    try:
+        return shape.model_validate_json(orjson.dumps({**given, **ours}))
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)
+        text = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'input'}: {f['msg']}" for f in faults)
+        raise BadInput(f"The input does not fit: {text}.") from None
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise BadInput(f"The input holds what JSON cannot carry: {error}.") from None

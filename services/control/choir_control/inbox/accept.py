@@ -1,0 +1,101 @@
+"""Receive a user's message: check its DM, store it, wake the agent, tell the channel.
+
+Called by bus_doors; the agent's follower (signals.follow) comes next.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+
+from choir_common.errors import BadInput, NotFound, Unavailable
+from choir_common.ids import new_id
+from choir_common.wire.messages import Accepted, AgentState, InboundMessage
+from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.inbox.store import InboxStore, Stored
+
+ATTEMPTS = 3
+
+_STATES: dict[str, AgentState] = {
+    "starting": "starting",
+    "active": "running",
+    "stopping": "stopped",
+    "crashed": "crashed",
+}
+
+
+class Inbox:
+    """The way in for users' messages."""
+
+    def __init__(
+        self, store: InboxStore, configuration: Configuration, ring: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._configuration = configuration
+        self._ring = ring
+        # one at a time per DM, so that signals become visible in the order of their numbers
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def accept(self, message: InboundMessage) -> Accepted:
+        """Store a message durably, once per (gateway, update_id), and say who will answer.
+
+        Raises NotFound for a DM that is not configured on that gateway.
+        """
+        snapshot = self._configuration.current
+        if snapshot.gateway_of(message.dm) != message.gateway:
+            raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
+        clean = _clean(message)
+        async with self._turns[message.dm]:
+            stored = await self._store_once(clean)
+        if not stored.duplicate:
+            self._ring(message.dm)
+        return _answer(snapshot, message.dm, stored)
+
+    async def _store_once(self, message: InboundMessage) -> Stored:
+        for _ in range(ATTEMPTS):
+            stored = await self._store.accept(new_id("in"), message)
+            if stored is not None:
+                return stored
+        raise Unavailable("The same message is being stored elsewhere; try again.")
+
+
+def _clean(message: InboundMessage) -> InboundMessage:
+    """Return the message without NUL, which Postgres' text cannot hold."""
+    if "\x00" in message.update_id:
+        raise BadInput("An update_id may not hold a NUL character.")
+    text = message.text.replace("\x00", "")
+    if not text:
+        raise BadInput("The message is empty.")
+    return message if text == message.text else message.model_copy(update={"text": text})
+
+
+def _answer(snapshot: Snapshot, dm: str, stored: Stored) -> Accepted:
+    agent_id = stored.agent_id or snapshot.default_agent_of(dm)
+    state: AgentState
+    if agent_id is None:
+        state = "unbound"
+    elif stored.session_status is None:
+        state = "stopped"
+    else:
+        state = _STATES[stored.session_status]
+    return Accepted(
+        inbox_id=stored.inbox_id,
+        duplicate=stored.duplicate,
+        agent_id=agent_id,
+        agent_state=state,
+        note=_note(state, agent_id),
+    )
+
+
+def _note(state: AgentState, agent_id: str | None) -> str | None:
+    match state:
+        case "running" | "starting":
+            return None
+        case "crashed":
+            return f"{agent_id} has crashed and is being started again; your message is kept."
+        case "stopped":
+            return (
+                f"{agent_id} is not running. Your message is kept and will be answered when it is "
+                f"started (choirctl agent start {agent_id})."
+            )
+        case "unbound":
+            return "No agent is bound to this conversation. Your message is kept for the first one."

@@ -1,0 +1,74 @@
+"""Store inbound messages, each with its signal, in one statement. Called by `accept`."""
+
+from dataclasses import dataclass
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.messages import InboundMessage
+from choir_common.wire.signals import UserMessageSignal
+
+_ACCEPT = """
+WITH added AS (
+    INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (gateway, update_id) DO NOTHING
+    RETURNING inbox_id, dm
+), offered AS (
+    INSERT INTO choir_control.signals (dm, body, inbox_id)
+    SELECT dm, $7::json, inbox_id FROM added
+)
+SELECT (SELECT inbox_id FROM added) AS added,
+       (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       holder.agent_id, holder.status
+FROM (SELECT 1) AS one
+LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
+    AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message that is durable, and the live session of its DM if there is one."""
+
+    inbox_id: str
+    duplicate: bool
+    agent_id: str | None
+    session_status: str | None
+
+
+class InboxStore:
+    """The table `inbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
+        """Store a message once; none if a twin was being stored at this very moment: ask again."""
+        signal = UserMessageSignal(inbox_id=inbox_id, dm=message.dm, text=message.text)
+        row = await self._database.fetchrow(
+            _ACCEPT,
+            inbox_id,
+            message.gateway,
+            message.update_id,
+            message.dm,
+            message.text,
+            message.sent_at,
+            signal.model_dump_json(),
+        )
+        if row is None or (row["added"] is None and row["known"] is None):
+            return None
+        return Stored(
+            inbox_id=row["added"] or row["known"],
+            duplicate=row["added"] is None,
+            agent_id=row["agent_id"],
+            session_status=row["status"],
+        )
+
+    async def waiting(self) -> dict[str, int]:
+        """Return how many messages wait, by DM."""
+        rows = await self._database.fetch(
+            """
+            SELECT dm, count(*) AS n FROM choir_control.inbox
+            WHERE session_id IS NULL AND closed_at IS NULL GROUP BY dm
+            """
+        )
+        return {row["dm"]: row["n"] for row in rows}

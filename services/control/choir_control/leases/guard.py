@@ -1,0 +1,58 @@
+"""Tell who calls: a session id and a lease token become a `Lease`, or an error (spec 12.4).
+
+Called by the rpc and events doors before anything else. A session's lease is remembered until
+`forget`; whoever changes an epoch or ends a session calls that after the change is durable.
+"""
+
+from choir_common.errors import Fenced, Unauthorized
+from choir_control.leases.store import Lease, LeaseStore
+from choir_control.leases.token import digest_of, same
+
+MAX_ID = 100
+MAX_TOKEN = 200
+
+
+class LeaseGuard:
+    """Checks lease tokens, from memory where it can."""
+
+    def __init__(self, store: LeaseStore) -> None:
+        self._store = store
+        self._known: dict[str, Lease] = {}
+        self._changes = 0
+
+    async def admit(self, session_id: str, token: str) -> Lease:
+        """Return the caller's lease.
+
+        Raises Unauthorized for a token that never was, Fenced for one whose time is over.
+        """
+        if not _plausible(session_id, MAX_ID) or not _plausible(token, MAX_TOKEN):
+            raise Unauthorized("A session id and its lease token are needed.")
+        digest = digest_of(token)
+        lease = self._known.get(session_id) or await self._look_up(session_id)
+        if lease is not None and same(lease.digest, digest):
+            return lease
+        if await self._store.was_valid(session_id, digest):
+            raise Fenced("This lease token is over: the session ended or has a newer epoch.")
+        raise Unauthorized("The lease token does not fit this session.")
+
+    async def is_current(self, lease: Lease) -> bool:
+        """Tell whether a lease that was admitted still holds."""
+        now = self._known.get(lease.session_id) or await self._look_up(lease.session_id)
+        return now is not None and now.epoch == lease.epoch
+
+    def forget(self, session_id: str) -> None:
+        """Look this session up again next time."""
+        self._changes += 1
+        self._known.pop(session_id, None)
+
+    async def _look_up(self, session_id: str) -> Lease | None:
+        before = self._changes
+        lease = await self._store.find(session_id)
+        # what was read while something changed may be old: use it, but do not keep it
+        if lease is not None and before == self._changes:
+            self._known[session_id] = lease
+        return lease
+
+
+def _plausible(text: str, longest: int) -> bool:
+    return 0 < len(text) <= longest and text.isascii() and text.isprintable()

@@ -1,0 +1,102 @@
+"""`/v1/dms/{dm}/messages` and `/events`: pass through to the gateway's console, streams included.
+
+Users know one endpoint; the channel itself lives in the gateway.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import httpx2
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response, StreamingResponse
+
+from choir_common.errors import Unavailable
+
+PASSED_ON = ("accept", "content-type", "last-event-id", "x-choir-request-id", "idempotency-key")
+PASSED_BACK = ("content-type", "cache-control", "x-accel-buffering", "retry-after")
+
+DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/dms", tags=["console"])
+    forward = _Forward(gateway)
+
+    @router.post("/{dm}/messages", response_class=Response)
+    async def send_message(dm: DmPath, request: Request) -> Response:
+        """Say something in a conversation."""
+        return await forward.whole(request, f"/v1/dms/{dm}/messages")
+
+    @router.get("/{dm}/messages", response_class=Response)
+    async def list_messages(dm: DmPath, request: Request) -> Response:
+        """Read what was said to the user in a conversation."""
+        return await forward.whole(request, f"/v1/dms/{dm}/messages")
+
+    @router.get("/{dm}/events", response_class=StreamingResponse)
+    async def follow_messages(dm: DmPath, request: Request) -> Response:
+        """Follow a conversation as server-sent events; `Last-Event-ID` resumes."""
+        return await forward.stream(request, f"/v1/dms/{dm}/events")
+
+    return router
+
+
+class _Forward:
+    """Repeats a request at the gateway."""
+
+    def __init__(self, gateway: httpx2.AsyncClient) -> None:
+        self._gateway = gateway
+
+    async def whole(self, request: Request, path: str) -> Response:
+        """Return the gateway's whole answer."""
+        asked = self._request(request, path, await request.body())
+        try:
+            answer = await self._gateway.send(asked)
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
+
+    async def stream(self, request: Request, path: str) -> Response:
+        """Return the gateway's answer piece by piece, as it comes."""
+        asked = self._request(request, path, b"")
+        asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
+        try:
+            answer = await self._gateway.send(asked, stream=True)
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return StreamingResponse(_pieces(answer), answer.status_code, headers=_back(answer))
+
+    def _request(self, request: Request, path: str, body: bytes) -> httpx2.Request:
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        return self._gateway.build_request(
+            request.method,
+            path,
+            params=request.url.query,
+            headers=headers,
+            content=body,
+        )
+
+
+# a quiet conversation may say nothing for hours
+_ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
+
+
+async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for piece in answer.aiter_raw():
+            yield piece
+    except httpx2.HTTPError:
+        # the gateway went away in the middle: the reader sees the end and resumes by Last-Event-ID
+        return
+    finally:
+        await answer.aclose()
+
+
+def _back(answer: httpx2.Response) -> dict[str, str]:
+    return {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
+
+
+def _away(error: httpx2.HTTPError) -> Unavailable:
+    return Unavailable(
+        f"The gateway does not answer ({type(error).__name__}); it may be restarting."
+    )

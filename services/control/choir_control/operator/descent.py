@@ -1,0 +1,34 @@
+"""Tell whether a process descends from this one: an agent, or a tool of an agent.
+
+Called by `admission`. Control makes itself the reaper of its descendants (see `app`), so that none can
+leave this tree by outliving its parents.
+"""
+
+import os
+from pathlib import Path
+
+DEEPEST = 200
+
+
+def descends_from_us(pid: int) -> bool:
+    """Tell whether `pid` is our descendant; one that is gone already counts as one."""
+    ours = os.getpid()
+    for _ in range(DEEPEST):
+        if pid == ours:
+            return True
+        if pid <= 1:
+            return False
+        parent = _parent_of(pid)
+        if parent is None:
+            return True
+        pid = parent
+    return True
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        # the second field is the program's name in parentheses, and may hold anything
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(fields[1])
+    except (OSError, IndexError, ValueError):
+        return None

@@ -1,0 +1,74 @@
+"""`/v1/sessions`: lists, logs, verification."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.wire.operator import EventPage, Page, SessionView, Verification
+from choir_control.eventlog.store import EventStore
+from choir_control.eventlog.verify import verify
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.store import SessionStore
+
+MAX_ID = 100
+MAX_REV = 2**53
+
+
+def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/sessions", tags=["sessions"])
+
+    async def find(session_id: str) -> SessionRow:
+        row = await sessions.get(session_id) if _plausible(session_id) else None
+        if row is None:
+            raise NotFound(f"There is no session {session_id[:MAX_ID]!r}.")
+        return row
+
+    @router.get("")
+    async def list_sessions(
+        agent_id: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        cursor: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Page[SessionView]:
+        """List sessions, newest first."""
+        if not all(_plausible(given) for given in (agent_id, cursor) if given is not None):
+            return Page(items=[])
+        rows = await sessions.page(agent_id, cursor, limit + 1)
+        more = rows[limit - 1].session_id if len(rows) > limit else None
+        return Page(items=[row.view() for row in rows[:limit]], next=more)
+
+    @router.get("/{session_id}")
+    async def show_session(session_id: str) -> SessionView:
+        """Show one session."""
+        return (await find(session_id)).view()
+
+    @router.get("/{session_id}/events")
+    async def list_events(
+        session_id: str,
+        after: Annotated[int, Query(ge=0, le=MAX_REV)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    ) -> EventPage:
+        """List a session's events in order of revision."""
+        row = await find(session_id)
+        try:
+            page = await events.read(row.session_id, after, limit)
+        except ValueError:
+            raise Conflict(
+                f"The log of {row.session_id} holds a damaged event; "
+                f"`choirctl session verify {row.session_id}` says which."
+            ) from None
+        more = page[-1].rev if len(page) == limit else None
+        return EventPage(items=tuple(page), next=more)
+
+    @router.get("/{session_id}/verify")
+    async def verify_session(session_id: str) -> Verification:
+        """Recompute the hash chain of a session's log."""
+        row = await find(session_id)
+        return await verify(events, row.session_id, row.head)
+
+    return router
+
+
+def _plausible(text: str) -> bool:
+    return len(text) <= MAX_ID and text.isascii() and text.isprintable()

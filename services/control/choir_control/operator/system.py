@@ -1,0 +1,86 @@
+"""`/v1/status`, `/v1/approvals` and `/v1/dms`: the system at a glance."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from choir_common.wire.operator import ApprovalView, DmView, Page, PartStatus, SystemStatus
+from choir_control.approvals.store import ApprovalStore
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.read import DEFAULT_MODEL
+from choir_control.sessions.roster import Roster
+from choir_control.sessions.store import SessionStore
+
+Check = Callable[[], Awaitable[Sequence[PartStatus]]]
+
+
+def system_routes(
+    home: Path,
+    version: str,
+    configuration: Configuration,
+    roster: Roster,
+    sessions: SessionStore,
+    approvals: ApprovalStore,
+    check: Check,
+) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(tags=["system"])
+
+    @router.get("/status")
+    async def status() -> SystemStatus:
+        """Show the whole system."""
+        snapshot, parts = configuration.current, await check()
+        model = snapshot.config.models.get(DEFAULT_MODEL)
+        database_is_there = all(part.ok for part in parts if part.name == "postgres")
+        return SystemStatus(
+            ready=all(part.ok for part in parts),
+            version=version,
+            config_version=snapshot.version,
+            home=str(home),
+            model=model.model if model else ", ".join(sorted(snapshot.config.models)) or "none",
+            parts=tuple(parts),
+            agents=tuple(await roster.all()) if database_is_there else (),
+        )
+
+    @router.get("/approvals")
+    async def list_approvals(
+        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    ) -> Page[ApprovalView]:
+        """List requests for a human's decision, the pending ones first."""
+        return Page(
+            items=[
+                ApprovalView(
+                    approval_id=found.approval_id,
+                    session_id=found.session_id,
+                    agent_id=found.agent_id,
+                    request_type=found.request_type,
+                    payload=found.payload,
+                    status=found.status,
+                    created_at=found.created_at,
+                    resolved_at=found.resolved_at,
+                )
+                for found in await approvals.newest(limit)
+            ]
+        )
+
+    @router.get("/dms")
+    async def list_dms() -> Page[DmView]:
+        """List the configured conversations and who holds each."""
+        snapshot = configuration.current
+        holders = {row.bindings.dm: row.agent_id for row in await sessions.live()}
+        return Page(
+            items=[
+                DmView(
+                    name=name,
+                    gateway=dm.gateway,
+                    admin=dm.admin,
+                    agent_id=holders.get(name) or snapshot.default_agent_of(name),
+                    bound=name in holders,
+                )
+                for name, dm in sorted(snapshot.config.dms.items())
+            ]
+        )
+
+    return router

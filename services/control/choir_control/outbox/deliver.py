@@ -1,0 +1,175 @@
+"""Deliver the outbox: in order per DM, one at a time per DM, many DMs at once.
+
+Woken by the append that made a row; the gateway's `deliver` comes next. A channel that can tell a
+repetition by its id (the console) is simply asked again; for any other one the row is marked before
+the attempt, so that a repetition after a crash is labelled as one.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from choir_common.clients.gateway import Gateway
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    RateLimited,
+    TooLarge,
+    Unavailable,
+)
+from choir_common.wire.messages import OutboundMessage, Receipt
+from choir_control.outbox.lane import Lane
+from choir_control.outbox.store import OutboxStore
+
+log = structlog.get_logger("choir.outbox")
+
+CONCURRENT_DMS = 64
+PAGE = 200
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 2.0
+# a channel that knows repetitions is asked again soon; others get as long as a slow API may take
+IDEMPOTENT_DEADLINE_S = 5.0
+DEADLINE_S = 65.0
+# an unknown DM may be one the gateway has not read yet
+UNKNOWN_DM_ATTEMPTS = 20
+
+IsIdempotent = Callable[[str], bool]
+
+
+class Outbox:
+    """Undelivered words, by DM."""
+
+    def __init__(self, store: OutboxStore, gateway: Gateway, is_idempotent: IsIdempotent) -> None:
+        self._store = store
+        self._gateway = gateway
+        self._is_idempotent = is_idempotent
+        self._lanes: dict[str, Lane] = {}
+        self._busy: set[str] = set()
+        self._slots = asyncio.Semaphore(CONCURRENT_DMS)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def offer(self, messages: Sequence[OutboundMessage]) -> None:
+        """Deliver rows that were just made durable."""
+        for message in messages:
+            self._lane(message.dm).offer(message)
+            self._start(message.dm)
+
+    def rescan(self, dm: str) -> None:
+        """Look at the table again for one DM."""
+        self._lane(dm).rescan = True
+        self._start(dm)
+
+    async def run(self) -> None:
+        """Deliver until cancelled; begins with what an earlier run left."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for dm in await self._left_over():
+                self._lane(dm).rescan = True
+            for dm in list(self._lanes):
+                self._start(dm)
+            await asyncio.Event().wait()
+
+    async def _left_over(self) -> list[str]:
+        while True:
+            try:
+                return await self._store.open_dms()
+            except Unavailable:
+                await asyncio.sleep(FIRST_WAIT_S)
+
+    def _lane(self, dm: str) -> Lane:
+        return self._lanes.setdefault(dm, Lane())
+
+    def _start(self, dm: str) -> None:
+        if self._tasks is not None and dm not in self._busy:
+            self._busy.add(dm)
+            self._tasks.create_task(self._drain(dm), name=f"outbox {dm}")
+
+    async def _drain(self, dm: str) -> None:
+        lane, failures = self._lane(dm), 0
+        try:
+            while not lane.idle:
+                wait_s = await self._step(dm, lane, failures)
+                failures = 0 if wait_s is None else failures + 1
+                if wait_s is not None:
+                    await asyncio.sleep(wait_s)
+        finally:
+            self._busy.discard(dm)
+
+    async def _step(self, dm: str, lane: Lane, failures: int) -> float | None:
+        """Read or deliver once; return how long to wait if that failed."""
+        usual = min(LONGEST_WAIT_S, FIRST_WAIT_S * (1 << min(failures, 10)))
+        try:
+            if lane.receipt is not None:
+                await self._close(lane, lane.receipt)
+            if lane.rescan:
+                lane.rescan = False
+                lane.add(await self._store.open(dm, PAGE))
+            if lane.first is None:
+                return None
+            async with self._slots:
+                return await self._deliver(lane, lane.first, failures, usual)
+        except Unavailable as error:
+            log.warning("outbox waits for the database", dm=dm, error=error.message)
+            lane.rescan = lane.receipt is None
+            return usual
+        except Exception:  # the outermost loop of a DM: the next try may fare better
+            log.exception("delivery failed", dm=dm)
+            return LONGEST_WAIT_S
+
+    async def _deliver(
+        self, lane: Lane, message: OutboundMessage, failures: int, usual: float
+    ) -> float | None:
+        idempotent = self._is_idempotent(message.gateway)
+        if not idempotent:
+            await self._store.sending(message.outbox_id, message.maybe_repeated)
+        try:
+            receipt = await self._attempt(message, idempotent)
+        except (BadInput, Forbidden, TooLarge) as error:
+            receipt = _undeliverable(message, error)
+        except NotFound as error:
+            if failures < UNKNOWN_DM_ATTEMPTS:
+                return await self._surely_not_sent(message, idempotent, error, usual)
+            receipt = _undeliverable(message, error)
+        except OutcomeUnknown as error:
+            return self._maybe_sent(lane, message, error, usual)
+        except (Unavailable, RateLimited) as error:
+            wait_s = error.retry_after_s or usual
+            return await self._surely_not_sent(message, idempotent, error, wait_s)
+        except (ChoirError, TimeoutError) as error:
+            return self._maybe_sent(lane, message, error, usual)
+        lane.receipt = receipt
+        await self._close(lane, receipt)
+        return None
+
+    async def _close(self, lane: Lane, receipt: Receipt) -> None:
+        await self._store.finish(receipt.outbox_id, receipt.status, receipt.detail)
+        if receipt.status != "delivered":
+            log.warning("undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
+        lane.finish_first()
+
+    async def _attempt(self, message: OutboundMessage, idempotent: bool) -> Receipt:
+        async with asyncio.timeout(IDEMPOTENT_DEADLINE_S if idempotent else DEADLINE_S):
+            return await self._gateway.deliver(message)
+
+    async def _surely_not_sent(
+        self, message: OutboundMessage, idempotent: bool, error: ChoirError, wait_s: float
+    ) -> float:
+        log.info("delivery waits", outbox_id=message.outbox_id, error=error.message)
+        if not idempotent:
+            await self._store.not_sent(message.outbox_id, message.maybe_repeated, error.message)
+        return wait_s
+
+    def _maybe_sent(
+        self, lane: Lane, message: OutboundMessage, error: Exception, wait_s: float
+    ) -> float:
+        log.warning("delivery unknown", outbox_id=message.outbox_id, error=str(error))
+        lane.replace_first(message.model_copy(update={"maybe_repeated": True}))
+        return wait_s
+
+
+def _undeliverable(message: OutboundMessage, error: ChoirError) -> Receipt:
+    return Receipt(outbox_id=message.outbox_id, status="undeliverable", detail=error.message)

@@ -1,0 +1,116 @@
+"""Keep the table `outbox`. Rows are made by the log's append; here they are read and closed."""
+
+from datetime import timedelta
+
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.messages import History, OutboundMessage
+
+_COLUMNS = (
+    "outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated"
+)
+
+
+class OutboxStore:
+    """The table `outbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open_dms(self) -> list[str]:
+        """Return the DMs that have something to deliver."""
+        rows = await self._database.fetch(
+            "SELECT DISTINCT dm FROM choir_control.outbox WHERE status IN ('waiting', 'sending')"
+        )
+        return [row["dm"] for row in rows]
+
+    async def open(self, dm: str, limit: int) -> list[OutboundMessage]:
+        """Return a DM's undelivered messages, oldest first; one left in `sending` may be repeated."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS}, status FROM choir_control.outbox
+            WHERE dm = $1 AND status IN ('waiting', 'sending') ORDER BY outbox_id LIMIT $2
+            """,  # noqa: S608 our own column names
+            dm,
+            limit,
+        )
+        return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
+
+    async def sending(self, outbox_id: int, maybe_repeated: bool) -> None:
+        """Note, before the attempt, that from now on the message may have been said."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox
+            SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
+            WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+            """,
+            outbox_id,
+            maybe_repeated,
+        )
+
+    async def not_sent(self, outbox_id: int, maybe_repeated: bool, detail: str) -> None:
+        """Note that the attempt surely said nothing."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox
+            SET status = 'waiting', maybe_repeated = $2, detail = $3
+            WHERE outbox_id = $1 AND status = 'sending'
+            """,
+            outbox_id,
+            maybe_repeated,
+            detail,
+        )
+
+    async def finish(self, outbox_id: int, status: str, detail: str) -> None:
+        """Close a row: `delivered` or `undeliverable`."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox SET status = $2, detail = $3, finished_at = now()
+            WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+            """,
+            outbox_id,
+            status,
+            detail,
+        )
+
+    async def history(self, dm: str, after: int, limit: int) -> History:
+        """Return a DM's messages after an id, oldest first, delivered or not."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS} FROM choir_control.outbox
+            WHERE dm = $1 AND outbox_id > $2 ORDER BY outbox_id LIMIT $3
+            """,  # noqa: S608 our own column names
+            dm,
+            after,
+            limit,
+        )
+        last = await self._database.fetchval(
+            "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1", dm
+        )
+        messages = tuple(_message(row, row["maybe_repeated"]) for row in rows)
+        return History(messages=messages, last=last)
+
+    async def backlog(self) -> tuple[int, timedelta]:
+        """Return how many messages wait and for how long the oldest has."""
+        row = await self._database.fetchrow(
+            """
+            SELECT count(*) AS n, COALESCE(now() - min(at), interval '0') AS age
+            FROM choir_control.outbox WHERE status IN ('waiting', 'sending')
+            """
+        )
+        return (row["n"], row["age"]) if row else (0, timedelta())
+
+
+def _message(row: Record, maybe_repeated: bool) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=row["outbox_id"],
+        dm=row["dm"],
+        gateway=row["gateway"],
+        agent_id=row["agent_id"],
+        session_id=row["session_id"],
+        rev=row["rev"],
+        kind=row["kind"],
+        text=row["text"],
+        answers=row["answers"],
+        at=row["at"],
+        maybe_repeated=maybe_repeated,
+    )

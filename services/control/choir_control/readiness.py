@@ -1,0 +1,73 @@
+"""Find out whether control can work, and which part is missing. Asked by `/readyz` and `/v1/status`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx2
+
+from choir_common.bus.client import Bus
+from choir_common.clients.memory import Memory
+from choir_common.errors import ChoirError
+from choir_common.postgres.pool import Database
+from choir_common.wire.operator import PartStatus
+
+PATIENCE_S = 2.0
+
+
+class Parts:
+    """The parts control stands on, and those it works with."""
+
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus,
+        memory: Memory,
+        gateway: httpx2.AsyncClient,
+        started: Callable[[], bool],
+    ) -> None:
+        self._database = database
+        self._bus = bus
+        self._memory = memory
+        self._gateway = gateway
+        self._started = started
+
+    async def needed(self) -> Sequence[PartStatus]:
+        """Return what control cannot work without."""
+        postgres = await _ask("postgres", self._postgres)
+        bus_detail = "" if self._bus.connected else "the message bus is not reachable"
+        started = self._started()
+        return (
+            PartStatus(
+                name="control", ok=started, detail="" if started else "it is still starting"
+            ),
+            postgres,
+            PartStatus(name="nats", ok=self._bus.connected, detail=bus_detail),
+        )
+
+    async def all(self) -> Sequence[PartStatus]:
+        """Return every part there is."""
+        memory, gateway = await asyncio.gather(
+            _ask("memory", self._ask_memory), _ask("gateway", self._ask_gateway)
+        )
+        return (*await self.needed(), memory, gateway)
+
+    async def _postgres(self) -> str:
+        return "" if await self._database.reachable() else "!the database does not answer"
+
+    async def _ask_memory(self) -> str:
+        status = await self._memory.status()
+        return status.degraded or f"{status.embedder}, {status.queued} to embed"
+
+    async def _ask_gateway(self) -> str:
+        answer = await self._gateway.get("/livez", timeout=PATIENCE_S)
+        return "" if answer.is_success else f"!HTTP {answer.status_code}"
+
+
+async def _ask(name: str, question: Callable[[], Awaitable[str]]) -> PartStatus:
+    """Ask one part; an answer that begins with `!` says what is wrong."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            detail = await question()
+    except (ChoirError, TimeoutError, httpx2.HTTPError) as error:
+        detail = f"!{error or type(error).__name__}"
+    return PartStatus(name=name, ok=not detail.startswith("!"), detail=detail.removeprefix("!"))

@@ -1,0 +1,25 @@
+"""Read a JSON body strictly into its wire model. Called by the rpc and operator doors."""
+
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.wire.model import Wire
+
+M = TypeVar("M", bound=Wire)
+SHOWN = 5
+
+
+async def read_body(request: Request, shape: type[M]) -> M:
+    """Return the body as `shape`; raises BadInput naming the fields that do not fit."""
+    try:
+        return shape.model_validate_json(await request.body() or b"{}")
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_context=False, include_url=False)
+        text = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'body'}: {fault['msg']}"
+            for fault in faults[:SHOWN]
+        )
+        raise BadInput(f"The body does not fit: {text}.") from None

@@ -1,0 +1,101 @@
+"""What each of the eight verbs does: a request model and the room that answers. Called by `routes`."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from choir_common.errors import BadInput
+from choir_common.wire.model import Wire
+from choir_common.wire.rpc import (
+    Ack,
+    ApprovalRequest,
+    ConfigRequest,
+    ConfigResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    HelloRequest,
+    HostToolRequest,
+    ResourceBindings,
+    SecretsRequest,
+    SecretsResponse,
+    StatusReport,
+    TerminateRequest,
+)
+from choir_control.approvals.store import ApprovalStore
+from choir_control.configuration.current import Configuration
+from choir_control.eventlog.append import Appender
+from choir_control.hosttools.execute import HostTools
+from choir_control.leases.store import Lease
+from choir_control.secrets.vault import Vault
+from choir_control.sessions.hello import Greeting
+from choir_control.sessions.reports import StatusBoard
+from choir_control.sessions.stop import Stopper
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: what it takes and who answers it."""
+
+    takes: type[Wire]
+    answer: Callable[[Lease, Any], Awaitable[Wire]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """The rooms behind the agents' door."""
+
+    greeting: Greeting
+    configuration: Configuration
+    vault: Vault
+    appender: Appender
+    approvals: ApprovalStore
+    board: StatusBoard
+    stopper: Stopper
+    hosttools: HostTools
+
+    def table(self) -> dict[str, Verb]:
+        """Return the eight verbs by name."""
+        return {
+            "INIT_HELLO": Verb(HelloRequest, self.greeting.greet),
+            "GET_SECRETS": Verb(SecretsRequest, self.get_secrets),
+            "HEARTBEAT": Verb(HeartbeatRequest, self.heartbeat),
+            "REQUEST_APPROVAL": Verb(ApprovalRequest, self.approvals.request),
+            "REPORT_STATUS": Verb(StatusReport, self.report_status),
+            "TERMINATE_SELF": Verb(TerminateRequest, self.terminate_self),
+            "FETCH_DYNAMIC_CONFIG": Verb(ConfigRequest, self.fetch_config),
+            "EXECUTE_HOST_TOOL": Verb(HostToolRequest, self.hosttools.execute),
+        }
+
+    async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
+        """Answer the secrets of the session's own resources, and no others."""
+        bindings = ResourceBindings(workspace=lease.workspace, llm=lease.llm, dm=lease.dm)
+        allowed = self.configuration.current.secret_names(lease.agent_id, bindings)
+        return SecretsResponse(secrets=self.vault.hand_out(request.resources, allowed))
+
+    async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Note the sign of life and make the events durable."""
+        ack_rev = await self.appender.append(lease, request)
+        version = self.configuration.current.version
+        return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)
+
+    async def report_status(self, lease: Lease, report: StatusReport) -> Ack:
+        """Put a lane's report on the board."""
+        texts = (report.lane, report.state, report.skill or "", report.step or "")
+        if max(map(len, texts)) > MAX_NAME or len(report.budget_remaining) > MAX_NAME:
+            raise BadInput(f"lane, state, skill and step take at most {MAX_NAME} characters each.")
+        self.board.post(lease, report)
+        return Ack()
+
+    async def terminate_self(self, lease: Lease, request: TerminateRequest) -> Ack:
+        """Close the session; its token is dead when this returns."""
+        await self.stopper.terminate(lease, request.reason)
+        return Ack()
+
+    async def fetch_config(self, lease: Lease, request: ConfigRequest) -> ConfigResponse:
+        """Answer the whole settings if the caller's are older."""
+        snapshot = self.configuration.current
+        newest = request.current_config_version == snapshot.version
+        settings = None if newest else snapshot.settings_for(lease.llm)
+        return ConfigResponse(config_version=snapshot.version, config=settings)

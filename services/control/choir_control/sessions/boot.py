@@ -1,0 +1,65 @@
+"""Put sessions in order when control starts (spec 6.2, steps 6 and 7), then start what should run.
+
+Called once by `app`, before the doors open; `mend` resumes what is marked here.
+"""
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_common.wire.operator import StartAgent
+from choir_control.configuration.current import Configuration
+from choir_control.runtimes.port import AgentRuntime
+from choir_control.sessions.closing import Closing
+from choir_control.sessions.crash import Crashes
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.start import Starter
+from choir_control.sessions.store import SessionStore
+
+log = structlog.get_logger("choir.sessions")
+
+
+class Boot:
+    """The first minutes after a restart."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        configuration: Configuration,
+        closing: Closing,
+        crashes: Crashes,
+        starter: Starter,
+        runtime: AgentRuntime,
+    ) -> None:
+        self._store = store
+        self._configuration = configuration
+        self._closing = closing
+        self._crashes = crashes
+        self._starter = starter
+        self._runtime = runtime
+
+    async def put_in_order(self) -> tuple[int, int]:
+        """Remove orphans and end stale epochs; return how many of each."""
+        orphans = await self._runtime.remove_orphans()
+        stale = [row for row in await self._store.live() if row.status != "crashed"]
+        for session in stale:
+            await self._settle(session)
+        return orphans, len(stale)
+
+    async def start_agents(self) -> None:
+        """Start the agents that are to run from the start and have no session."""
+        for agent_id, agent in self._configuration.current.config.agents.items():
+            if not agent.autostart or await self._store.live_of(agent_id):
+                continue
+            try:
+                await self._starter.start(agent_id, StartAgent())
+            except ChoirError as error:
+                log.error("autostart failed", agent=agent_id, error=error.message)
+
+    async def _settle(self, session: SessionRow) -> None:
+        known = session.agent_id in self._configuration.current.config.agents
+        if session.status == "stopping" or not known:
+            why = "control restarted while it stopped" if known else "it left the configuration"
+            await self._closing.close(session.session_id, "stopped", why)
+            return
+        counts = await self._store.has_open_messages(session)
+        await self._crashes.note(session, "control restarted", counts=counts)

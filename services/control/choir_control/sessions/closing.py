@@ -1,0 +1,101 @@
+"""End sessions, and tell users whose messages will not be answered (ARCHITECTURE 2, no poison loops).
+
+Called by `stop`, `crash` and `boot`. When somebody still waits, control itself appends
+`session_abandoned` under a fresh epoch; its outbox row is made in the same statement.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import Conflict
+from choir_common.eventlog.chain import link
+from choir_common.wire.events import Event, SessionAbandoned
+from choir_common.wire.operator import SessionStatus
+from choir_control.leases.guard import LeaseGuard
+from choir_control.sessions.closing_store import ClosingStore, Standing
+from choir_control.sessions.record import LIVE, SessionRow
+from choir_control.signals.bell import Bell
+
+log = structlog.get_logger("choir.sessions")
+
+ATTEMPTS = 5
+
+
+class Closing:
+    """The good or bad end of a session."""
+
+    def __init__(
+        self,
+        store: ClosingStore,
+        guard: LeaseGuard,
+        bell: Bell,
+        clock: Clock,
+        rescan: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._guard = guard
+        self._bell = bell
+        self._clock = clock
+        self._rescan = rescan
+
+    async def close(
+        self, session_id: str, status: SessionStatus, reason: str, *, with_waiting: bool = False
+    ) -> SessionRow | None:
+        """End a session in one transaction; return it as it stood, none if it was over already.
+
+        `with_waiting` also closes the messages it had not taken up yet, in case they are the poison.
+        """
+        for _ in range(ATTEMPTS):
+            standing = await self._store.standing(session_id, with_waiting=with_waiting)
+            if standing is None or standing.session.status not in LIVE:
+                self.announce(session_id)
+                return None
+            farewell = self._farewell(standing, status) if standing.unanswered else None
+            if await self._store.end(standing, status, reason, farewell):
+                self.announce(session_id)
+                if farewell:
+                    self._rescan(standing.session.bindings.dm)
+                session = standing.session
+                log.info(
+                    "session ended",
+                    session=session_id,
+                    agent=session.agent_id,
+                    status=status,
+                    reason=reason,
+                    unanswered=len(standing.unanswered),
+                )
+                return session
+        raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
+
+    def announce(self, session_id: str) -> None:
+        """Make doors and followers see at once that a session or its epoch is over."""
+        self._guard.forget(session_id)
+        self._bell.ring(session_id)
+
+    def _farewell(
+        self, standing: Standing, status: SessionStatus
+    ) -> tuple[Event, SessionAbandoned]:
+        session = standing.session
+        words = SessionAbandoned(
+            dm=session.bindings.dm,
+            text=_text(session, status, len(standing.unanswered)),
+            answers=standing.unanswered,
+        )
+        now = self._clock.now()
+        return link(session.head, session.session_id, "control", words, now), words
+
+
+def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
+    messages = "Your message" if count == 1 else f"Your last {count} messages"
+    again = f"start it again (choirctl agent start {session.agent_id}) and ask once more"
+    if status == "abandoned":
+        return (
+            f"{session.agent_id} crashed {session.resumes + 1} times in a row without finishing, so "
+            f"I have stopped trying. {messages} will not be answered; {again}."
+        )
+    return (
+        f"{session.agent_id} was stopped before it was done. {messages} will not be answered; "
+        f"{again}."
+    )

@@ -1,0 +1,111 @@
+"""End a session in one statement: token dead, leases free, signals done, users told.
+
+Called by `closing`, which works out the event for users who still wait.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event, SessionAbandoned
+from choir_common.wire.operator import SessionStatus
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.store import COLUMNS, row_of
+
+_END = """
+WITH head AS (
+    UPDATE choir_control.sessions SET
+        status = $5, end_reason = $6, ended_at = clock_timestamp(), token_sha256 = NULL,
+        resume_at = NULL, epoch = epoch + cardinality($7::bigint[]),
+        head_rev = COALESCE($7[1], head_rev), head_hash = COALESCE($8, head_hash)
+    WHERE session_id = $1 AND epoch = $2 AND head_rev = $3 AND head_hash = $4
+      AND status IN ('starting', 'active', 'stopping', 'crashed')
+    RETURNING session_id, agent_id, dm, gateway
+), freed AS (
+    DELETE FROM choir_control.leases AS l USING head WHERE l.session_id = head.session_id
+), stored AS (
+    INSERT INTO choir_control.session_events
+        (session_id, rev, lane, type, payload, at, hash_prev, hash)
+    SELECT head.session_id, rev, $9, $10, $11::json, $12, $4, $8
+    FROM head, unnest($7::bigint[]) AS rev
+), closed AS (
+    UPDATE choir_control.inbox AS i SET closed_at = clock_timestamp()
+    FROM head WHERE i.inbox_id = ANY($13::text[])
+), done AS (
+    UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
+    FROM head WHERE s.done_at IS NULL
+      AND (s.session_id = head.session_id OR s.inbox_id = ANY($13::text[]))
+), said AS (
+    INSERT INTO choir_control.outbox
+        (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
+    SELECT head.dm, head.gateway, head.agent_id, head.session_id, rev, 'error', $14,
+           ($13::text[])[1], clock_timestamp()
+    FROM head, unnest($7::bigint[]) AS rev
+)
+SELECT true FROM head
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session and the messages that would be left without an answer if it ended now."""
+
+    session: SessionRow
+    unanswered: tuple[str, ...]
+
+
+class ClosingStore:
+    """The end of a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def standing(self, session_id: str, *, with_waiting: bool) -> Standing | None:
+        """Return the session and its unanswered messages; `with_waiting` adds those not taken up."""
+        record = await self._database.fetchrow(
+            f"""
+            SELECT {COLUMNS}, ARRAY(
+                SELECT i.inbox_id FROM choir_control.inbox AS i
+                WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
+                  AND (i.session_id = s.session_id
+                       OR ($2 AND i.session_id IS NULL AND i.dm = s.dm))
+                ORDER BY i.seq
+            ) AS unanswered
+            FROM choir_control.sessions AS s WHERE s.session_id = $1
+            """,  # noqa: S608 our own column names
+            session_id,
+            with_waiting,
+        )
+        if record is None:
+            return None
+        return Standing(row_of(record), tuple(record["unanswered"]))
+
+    async def end(
+        self,
+        standing: Standing,
+        status: SessionStatus,
+        reason: str,
+        farewell: tuple[Event, SessionAbandoned] | None,
+    ) -> bool:
+        """End the session as it stands; False if it no longer stands so."""
+        session = standing.session
+        event, words = farewell or (None, None)
+        found = await self._database.fetchval(
+            _END,
+            session.session_id,
+            session.epoch,
+            session.head.rev,
+            session.head.hash,
+            status,
+            reason.replace("\x00", "")[:1000],
+            [event.rev] if event else [],
+            event.hash if event else None,
+            event.lane if event else None,
+            event.type if event else None,
+            orjson.dumps(event.payload, option=orjson.OPT_SORT_KEYS).decode() if event else None,
+            event.at if event else None,
+            list(words.answers) if words else [],
+            words.text if words else None,
+        )
+        return bool(found)

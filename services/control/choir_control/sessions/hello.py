@@ -1,0 +1,50 @@
+"""Answer INIT_HELLO: where the durable log ends, and what the agent needs to go on (spec 13.2).
+
+Called by the rpc door.
+"""
+
+from choir_common.errors import Fenced
+from choir_common.wire.rpc import HelloRequest, HelloResponse
+from choir_control.configuration.current import Configuration
+from choir_control.eventlog.store import EventStore
+from choir_control.leases.store import Lease
+from choir_control.sessions.store import SessionStore
+
+NEWEST_EVENTS = 400
+
+
+class Greeting:
+    """The recovery handshake."""
+
+    def __init__(
+        self, sessions: SessionStore, events: EventStore, configuration: Configuration
+    ) -> None:
+        self._sessions = sessions
+        self._events = events
+        self._configuration = configuration
+
+    async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
+        """Note that the agent is there and return head, newest events and settings.
+
+        Raises Fenced when it is not the agent, session and epoch of its lease.
+        """
+        introduced = (request.agent_id, request.session_id, request.epoch)
+        if introduced != (lease.agent_id, lease.session_id, lease.epoch):
+            raise Fenced(f"This lease is for epoch {lease.epoch} of {lease.agent_id}.")
+        session = await self._sessions.hello(lease.session_id, lease.epoch)
+        if session is None:
+            raise Fenced("This epoch is over.")
+        snapshot = self._configuration.current
+        head = session.head
+        tail = await self._events.tail(session.session_id, head.rev, NEWEST_EVENTS)
+        return HelloResponse(
+            status="resumed" if head.rev else "fresh",
+            epoch=session.epoch,
+            continues=session.continues,
+            resource_bindings=session.bindings,
+            head_rev=head.rev,
+            head_hash=head.hash,
+            tail_events=tuple(event for event in tail if event.rev <= head.rev),
+            config_version=snapshot.version,
+            config=snapshot.settings_for(session.bindings.llm),
+        )

@@ -1,0 +1,69 @@
+"""Put the session room together: what needs what, in one place. Called by `app`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_control.configuration.current import Configuration
+from choir_control.leases.guard import LeaseGuard
+from choir_control.runtimes.port import AgentRuntime
+from choir_control.sessions.boot import Boot
+from choir_control.sessions.closing import Closing
+from choir_control.sessions.closing_store import ClosingStore
+from choir_control.sessions.crash import Crashes
+from choir_control.sessions.launch import Launcher
+from choir_control.sessions.mend import Mender
+from choir_control.sessions.start import Starter
+from choir_control.sessions.stop import Stopper
+from choir_control.sessions.store import SessionStore
+from choir_control.sessions.turns import AgentTurns
+from choir_control.settings import ControlSettings
+from choir_control.signals.bell import Bell
+from choir_control.signals.store import SignalStore
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What sessions need of the rest of control."""
+
+    settings: ControlSettings
+    database: Database
+    configuration: Configuration
+    runtime: AgentRuntime
+    guard: LeaseGuard
+    signals: SignalStore
+    bell: Bell
+    clock: Clock
+    rescan: Callable[[str], None]
+    """Has the outbox look at a DM's rows again."""
+
+
+class Household:
+    """The parts of the session room."""
+
+    def __init__(self, around: Surroundings) -> None:
+        turns, runtime = AgentTurns(), around.runtime
+        self.store = SessionStore(around.database)
+        closing = Closing(
+            ClosingStore(around.database), around.guard, around.bell, around.clock, around.rescan
+        )
+        crashes = Crashes(self.store, closing, around.configuration)
+        launcher = Launcher(around.settings, around.configuration, runtime)
+        self.starter = Starter(
+            self.store, around.configuration, around.guard, launcher, crashes, turns
+        )
+        self.stopper = Stopper(
+            self.store, around.signals, around.bell, closing, crashes, runtime, turns
+        )
+        self.mender = Mender(
+            self.store,
+            around.configuration,
+            self.starter,
+            crashes,
+            runtime,
+            turns,
+            around.bell,
+            around.clock,
+        )
+        self.boot = Boot(self.store, around.configuration, closing, crashes, self.starter, runtime)

@@ -1,0 +1,67 @@
+"""Turn a granted epoch into a running agent process. Called by `start` and `mend`."""
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import NotFound, Unavailable
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.identity import lay_out_identity
+from choir_control.runtimes.port import AgentRuntime, LaunchSpec, RunningAgent
+from choir_control.sessions.record import Grant
+from choir_control.settings import ControlSettings
+
+log = structlog.get_logger("choir.sessions")
+
+
+class Launcher:
+    """Prepares what the agent sees and hands it to the runtime."""
+
+    def __init__(
+        self, settings: ControlSettings, configuration: Configuration, runtime: AgentRuntime
+    ) -> None:
+        self._settings = settings
+        self._configuration = configuration
+        self._runtime = runtime
+
+    async def launch(self, grant: Grant) -> RunningAgent:
+        """Start the agent of this epoch.
+
+        Raises Unavailable (or what the runtime raises) when it cannot be started.
+        """
+        session = grant.session
+        workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
+        choir_dir = await asyncio.to_thread(
+            lay_out_identity, self._settings.home, session.agent_id, ""
+        )
+        running = await self._runtime.start(
+            LaunchSpec(
+                agent_id=session.agent_id,
+                session_id=session.session_id,
+                epoch=session.epoch,
+                lease_token=grant.token.value,
+                workspace=workspace,
+                choir_dir=choir_dir,
+                socket_dir=self._settings.agent_socket_dir(session.agent_id),
+            )
+        )
+        log.info(
+            "agent started",
+            agent=session.agent_id,
+            session=session.session_id,
+            epoch=session.epoch,
+            handle=running.handle,
+        )
+        return running
+
+    def _workspace(self, name: str) -> Path:
+        known = self._configuration.current.config.workspaces
+        if name not in known:
+            raise NotFound(f"The workspace {name!r} is no longer in config.json.")
+        path = Path(known[name].path).expanduser()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"Cannot make the workspace {path}: {error.strerror}.") from error
+        return path

@@ -1,0 +1,88 @@
+"""Tell which agents there are and how each one stands. Called by the operator door."""
+
+from choir_common.wire.messages import AgentState
+from choir_common.wire.operator import AgentView
+from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.inbox.store import InboxStore
+from choir_control.runtimes.port import AgentRuntime, RunningAgent
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.reports import StatusBoard
+from choir_control.sessions.store import SessionStore
+
+_STATES: dict[str, AgentState] = {
+    "starting": "starting",
+    "active": "running",
+    "stopping": "running",
+    "crashed": "crashed",
+    "abandoned": "crashed",
+    "stopped": "stopped",
+}
+
+
+class Roster:
+    """The agents of the configuration and their sessions."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        sessions: SessionStore,
+        inbox: InboxStore,
+        board: StatusBoard,
+        runtime: AgentRuntime,
+    ) -> None:
+        self._configuration = configuration
+        self._sessions = sessions
+        self._inbox = inbox
+        self._board = board
+        self._runtime = runtime
+
+    async def all(self) -> list[AgentView]:
+        """Return every configured agent, by name."""
+        snapshot = self._configuration.current
+        live = {row.agent_id: row for row in await self._sessions.live()}
+        running = {agent.session_id: agent for agent in await self._runtime.running()}
+        waiting = await self._inbox.waiting()
+        views = []
+        for agent_id in sorted(snapshot.config.agents):
+            row = live.get(agent_id) or await self._last(agent_id)
+            views.append(self._view(snapshot, agent_id, row, running, waiting))
+        return views
+
+    async def one(self, agent_id: str) -> AgentView:
+        """Return one agent; raises NotFound."""
+        snapshot = self._configuration.current
+        snapshot.agent(agent_id)
+        row = await self._sessions.live_of(agent_id) or await self._last(agent_id)
+        running = {agent.session_id: agent for agent in await self._runtime.running()}
+        return self._view(snapshot, agent_id, row, running, await self._inbox.waiting())
+
+    async def _last(self, agent_id: str) -> SessionRow | None:
+        rows = await self._sessions.page(agent_id, None, 1)
+        return rows[0] if rows else None
+
+    def _view(
+        self,
+        snapshot: Snapshot,
+        agent_id: str,
+        row: SessionRow | None,
+        running: dict[str, RunningAgent],
+        waiting: dict[str, int],
+    ) -> AgentView:
+        over = row is None or row.ended_at is not None
+        dm = snapshot.agent(agent_id).defaults.dm if row is None or over else row.bindings.dm
+        llm = snapshot.agent(agent_id).defaults.llm if row is None or over else row.bindings.llm
+        process = running.get(row.session_id) if row else None
+        model = snapshot.config.models.get(llm)
+        return AgentView(
+            agent_id=agent_id,
+            state=_STATES[row.status] if row else "stopped",
+            session_id=row.session_id if row and not over else None,
+            epoch=row.epoch if row and not over else None,
+            bindings=row.bindings if row and not over else None,
+            model=model.model if model else None,
+            pid=process.pid if process else None,
+            started_at=row.started_at if row and not over else None,
+            last_heartbeat_at=row.last_heartbeat_at if row and not over else None,
+            lanes=self._board.of(agent_id, row.session_id) if row and not over else (),
+            queued_messages=waiting.get(dm, 0),
+        )

@@ -1,0 +1,116 @@
+"""Start agents, and take crashed sessions up again. Called by the operator door, `mend` and `boot`."""
+
+from datetime import timedelta
+
+import structlog
+
+from choir_common.errors import BadInput, ChoirError, Conflict
+from choir_common.ids import new_id
+from choir_common.wire.operator import StartAgent
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.leases.guard import LeaseGuard
+from choir_control.leases.token import mint
+from choir_control.sessions.crash import Crashes
+from choir_control.sessions.launch import Launcher
+from choir_control.sessions.record import Grant, SessionRow
+from choir_control.sessions.store import SessionStore
+from choir_control.sessions.turns import AgentTurns
+
+log = structlog.get_logger("choir.sessions")
+
+LEASE_HELD_RETRY = timedelta(seconds=5)
+
+
+class Starter:
+    """Begins epochs."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        configuration: Configuration,
+        guard: LeaseGuard,
+        launcher: Launcher,
+        crashes: Crashes,
+        turns: AgentTurns,
+    ) -> None:
+        self._store = store
+        self._configuration = configuration
+        self._guard = guard
+        self._launcher = launcher
+        self._crashes = crashes
+        self._turns = turns
+
+    async def start(self, agent_id: str, request: StartAgent) -> SessionRow:
+        """Start an agent by hand: a new session, or its crashed one with a new budget of resumes.
+
+        Raises NotFound, BadInput for unknown names, Conflict when it runs or a resource is held.
+        """
+        snapshot = self._configuration.current
+        bindings = _bindings(snapshot, agent_id, request)
+        async with self._turns.of(agent_id):
+            live = await self._store.live_of(agent_id)
+            if live is None:
+                grant = await self._grant(snapshot, agent_id, bindings)
+            elif live.status != "crashed":
+                raise Conflict(
+                    f"{agent_id} is already {'stopping' if live.status == 'stopping' else 'running'}"
+                    f" (session {live.session_id})."
+                )
+            else:
+                await self._store.forgive(live.session_id)
+                grant = await self._regrant(live)
+            await self._launch(grant)
+        return grant.session
+
+    async def resume(self, crashed: SessionRow) -> None:
+        """Take a crashed session up under its next epoch; later if a resource is held meanwhile."""
+        async with self._turns.of(crashed.agent_id):
+            try:
+                grant = await self._regrant(crashed)
+            except Conflict as error:
+                log.warning("resume waits", session=crashed.session_id, why=error.message)
+                await self._store.postpone(crashed.session_id, LEASE_HELD_RETRY)
+                return
+            await self._launch(grant)
+
+    async def _grant(self, snapshot: Snapshot, agent_id: str, bindings: ResourceBindings) -> Grant:
+        token = mint()
+        gateway = snapshot.config.dms[bindings.dm].gateway
+        row = await self._store.create(new_id("ses"), agent_id, bindings, gateway, token)
+        return Grant(row, token)
+
+    async def _regrant(self, crashed: SessionRow) -> Grant:
+        token = mint()
+        gateway = self._configuration.current.gateway_of(crashed.bindings.dm) or crashed.gateway
+        row = await self._store.begin_epoch(crashed, gateway, token)
+        if row is None:
+            raise Conflict(f"Session {crashed.session_id} is being taken up already.")
+        self._guard.forget(row.session_id)
+        return Grant(row, token)
+
+    async def _launch(self, grant: Grant) -> None:
+        try:
+            await self._launcher.launch(grant)
+        except ChoirError as error:
+            await self._crashes.note(grant.session, f"it could not be started: {error.message}")
+            raise
+
+
+def _bindings(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBindings:
+    chosen, config = snapshot.agent(agent_id).defaults, snapshot.config
+    bindings = ResourceBindings(
+        workspace=request.workspace or chosen.workspace,
+        llm=request.llm or chosen.llm,
+        dm=request.dm or chosen.dm,
+    )
+    wanted = (
+        ("workspace", bindings.workspace, sorted(config.workspaces)),
+        ("llm", bindings.llm, sorted(config.models)),
+        ("dm", bindings.dm, sorted(config.dms)),
+    )
+    for kind, name, known in wanted:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise BadInput(f"There is no {kind} {name[:80]!r} in config.json (it has {names}).")
+    return bindings

@@ -1,0 +1,93 @@
+"""Stop agents in good order (spec 17.2). Called by the operator door and, for TERMINATE_SELF, by rpc."""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from choir_common.errors import Fenced, Unavailable
+from choir_common.wire.signals import ShutdownSignal
+from choir_control.leases.store import Lease
+from choir_control.runtimes.port import AgentRuntime
+from choir_control.sessions.closing import Closing
+from choir_control.sessions.crash import Crashes
+from choir_control.sessions.record import LIVE, SessionRow
+from choir_control.sessions.store import SessionStore
+from choir_control.sessions.turns import AgentTurns
+from choir_control.signals.bell import Bell
+from choir_control.signals.store import SignalStore
+
+log = structlog.get_logger("choir.sessions")
+
+# a model call in flight is a safe point that must first be reached
+SAFE_POINT_S = 20.0
+KILL_GRACE_S = 3.0
+LOOK_S = 0.5
+
+
+class Stopper:
+    """Ends sessions on request."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        signals: SignalStore,
+        bell: Bell,
+        closing: Closing,
+        crashes: Crashes,
+        runtime: AgentRuntime,
+        turns: AgentTurns,
+    ) -> None:
+        self._store = store
+        self._signals = signals
+        self._bell = bell
+        self._closing = closing
+        self._crashes = crashes
+        self._runtime = runtime
+        self._turns = turns
+
+    async def stop(self, agent_id: str, reason: str) -> SessionRow | None:
+        """Stop an agent: ask, wait for its safe point, end what is left; none if it did not run."""
+        async with self._turns.of(agent_id):
+            session = await self._store.live_of(agent_id)
+            if session is None:
+                return None
+            if session.status != "crashed":
+                await self._ask(session, reason)
+            await self._runtime.stop(agent_id, KILL_GRACE_S)
+            await self._closing.close(session.session_id, "stopped", reason)
+            return await self._store.get(session.session_id)
+
+    async def terminate(self, lease: Lease, reason: str) -> None:
+        """Close a session whose agent says that it ends; unasked, that is a crash to mend.
+
+        Raises Fenced when the epoch is over.
+        """
+        session = await self._store.get(lease.session_id)
+        if session is None or session.epoch != lease.epoch:
+            raise Fenced()
+        if session.status == "stopping":
+            await self._closing.close(session.session_id, "stopped", reason)
+        else:
+            await self._crashes.note(session, f"the agent ended itself: {reason[:200]}")
+
+    async def _ask(self, session: SessionRow, reason: str) -> None:
+        await self._store.mark_stopping(session.session_id)
+        await self._signals.tell(session.session_id, ShutdownSignal(reason=reason))
+        with self._bell.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
+            self._bell.ring(session.session_id)
+            async with asyncio.timeout(SAFE_POINT_S):
+                while await self._still_there(session):
+                    rung.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(rung.wait(), LOOK_S)
+
+    async def _still_there(self, session: SessionRow) -> bool:
+        try:
+            now = await self._store.get(session.session_id)
+        except Unavailable:
+            return True
+        if now is None or now.status not in LIVE:
+            return False
+        running = await self._runtime.running()
+        return any(agent.session_id == session.session_id for agent in running)

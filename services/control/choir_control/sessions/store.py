@@ -1,0 +1,279 @@
+"""Keep the table `sessions`: begin, find, mark. Ending one is in `closing_store`.
+
+Called by the other modules of this room; every change of an epoch is one transaction with its leases.
+"""
+
+from datetime import timedelta
+
+from choir_common.errors import Conflict
+from choir_common.eventlog.chain import Head
+from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.events import GENESIS
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.leases.store import acquire
+from choir_control.leases.token import LeaseToken
+from choir_control.sessions.record import SessionRow, resources_of
+
+COLUMNS = (
+    "session_id, agent_id, status, epoch, head_rev, head_hash, continues, workspace, llm, dm, "
+    "gateway, resumes, started_at, ended_at, last_heartbeat_at"
+)
+_LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
+
+
+def row_of(record: Record) -> SessionRow:
+    """Return a record of COLUMNS as a session."""
+    return SessionRow(
+        session_id=record["session_id"],
+        agent_id=record["agent_id"],
+        status=record["status"],
+        epoch=record["epoch"],
+        head=Head(record["head_rev"], record["head_hash"]),
+        continues=record["continues"],
+        bindings=ResourceBindings(
+            workspace=record["workspace"], llm=record["llm"], dm=record["dm"]
+        ),
+        gateway=record["gateway"],
+        resumes=record["resumes"],
+        started_at=record["started_at"],
+        ended_at=record["ended_at"],
+        last_heartbeat_at=record["last_heartbeat_at"],
+    )
+
+
+class SessionStore:
+    """The table `sessions`, with `session_epochs` and `leases` in its transactions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        session_id: str,
+        agent_id: str,
+        bindings: ResourceBindings,
+        gateway: str,
+        token: LeaseToken,
+    ) -> SessionRow:
+        """Make a session at epoch 1 with all its leases, or nothing at all.
+
+        Raises Conflict when the agent has a live session or a resource is held.
+        """
+        async with self._database.transaction() as held:
+            record = await held.fetchrow(
+                f"""
+                INSERT INTO choir_control.sessions
+                    (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
+                     llm, dm, gateway, continues)
+                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8,
+                    (SELECT session_id FROM choir_control.sessions
+                     WHERE agent_id = $2 AND status = 'stopped'
+                     ORDER BY started_at DESC LIMIT 1))
+                ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
+                RETURNING {COLUMNS}
+                """,  # noqa: S608 our own column names
+                session_id,
+                agent_id,
+                token.digest,
+                GENESIS,
+                bindings.workspace,
+                bindings.llm,
+                bindings.dm,
+                gateway,
+            )
+            if record is None:
+                raise Conflict(f"{agent_id} already has a session that is not over.")
+            await _note_epoch(held, session_id, 1, token)
+            await acquire(held, session_id, agent_id, resources_of(bindings))
+        return row_of(record)
+
+    async def begin_epoch(
+        self, crashed: SessionRow, gateway: str, token: LeaseToken
+    ) -> SessionRow | None:
+        """Take a crashed session up again under the next epoch; none if somebody else did.
+
+        Raises Conflict when one of its resources is held by another agent meanwhile.
+        """
+        async with self._database.transaction() as held:
+            record = await held.fetchrow(
+                f"""
+                UPDATE choir_control.sessions SET
+                    status = 'starting', epoch = epoch + 1, token_sha256 = $3, gateway = $4,
+                    resume_at = NULL, epoch_started_at = clock_timestamp(),
+                    last_heartbeat_at = clock_timestamp()
+                WHERE session_id = $1 AND epoch = $2 AND status = 'crashed'
+                RETURNING {COLUMNS}
+                """,  # noqa: S608 our own column names
+                crashed.session_id,
+                crashed.epoch,
+                token.digest,
+                gateway,
+            )
+            if record is None:
+                return None
+            row = row_of(record)
+            await _note_epoch(held, row.session_id, row.epoch, token)
+            await acquire(held, row.session_id, row.agent_id, resources_of(row.bindings))
+        return row
+
+    async def mark_crashed(
+        self, session: SessionRow, *, counts: bool, resume_in: timedelta | None
+    ) -> bool:
+        """End an epoch: token dead, leases free, to be resumed after `resume_in` (none: by hand)."""
+        found = await self._database.fetchval(
+            """
+            WITH ended AS (
+                UPDATE choir_control.sessions SET
+                    status = 'crashed', token_sha256 = NULL,
+                    resumes = resumes + CASE WHEN $3 THEN 1 ELSE 0 END,
+                    resume_at = clock_timestamp() + $4::interval
+                WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active')
+                RETURNING session_id
+            ), freed AS (
+                DELETE FROM choir_control.leases AS l USING ended
+                WHERE l.session_id = ended.session_id
+            )
+            SELECT true FROM ended
+            """,
+            session.session_id,
+            session.epoch,
+            counts,
+            resume_in,
+        )
+        return bool(found)
+
+    async def forgive(self, session_id: str) -> None:
+        """Give a crashed session all its resumes back: a person asked for another try."""
+        await self._database.execute(
+            "UPDATE choir_control.sessions SET resumes = 0 "
+            "WHERE session_id = $1 AND status = 'crashed'",
+            session_id,
+        )
+
+    async def postpone(self, session_id: str, by: timedelta) -> None:
+        """Try to resume a crashed session later."""
+        await self._database.execute(
+            "UPDATE choir_control.sessions SET resume_at = clock_timestamp() + $2::interval "
+            "WHERE session_id = $1 AND status = 'crashed'",
+            session_id,
+            by,
+        )
+
+    async def hello(self, session_id: str, epoch: int) -> SessionRow | None:
+        """Note that the agent of this epoch is there; none if the epoch is over."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET
+                status = CASE status WHEN 'starting' THEN 'active' ELSE status END,
+                last_heartbeat_at = clock_timestamp()
+            WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active', 'stopping')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+            epoch,
+        )
+
+    async def mark_stopping(self, session_id: str) -> SessionRow | None:
+        """Note that a stop was asked; none if the session is not running."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET status = 'stopping'
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+        )
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        """Return one session."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE session_id = $1",  # noqa: S608
+            session_id,
+        )
+
+    async def live_of(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's session that is not over."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE}",  # noqa: S608
+            agent_id,
+        )
+
+    async def live(self) -> list[SessionRow]:
+        """Return all sessions that are not over."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_LIVE}"  # noqa: S608
+        )
+
+    async def due(self) -> list[SessionRow]:
+        """Return the crashed sessions whose time to resume has come, by the database's clock."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions "  # noqa: S608
+            "WHERE status = 'crashed' AND resume_at <= clock_timestamp()"
+        )
+
+    async def silent(self, heartbeat: timedelta, start: timedelta) -> list[SessionRow]:
+        """Return running sessions without a sign of life for too long, by the database's clock."""
+        return await self._many(
+            f"""
+            SELECT {COLUMNS} FROM choir_control.sessions
+            WHERE (status = 'active' AND last_heartbeat_at < clock_timestamp() - $1::interval)
+               OR (status = 'starting' AND epoch_started_at < clock_timestamp() - $2::interval)
+            """,  # noqa: S608 our own column names
+            heartbeat,
+            start,
+        )
+
+    async def page(self, agent_id: str | None, before: str | None, limit: int) -> list[SessionRow]:
+        """Return sessions, newest first, older than the session `before`."""
+        return await self._many(
+            f"""
+            SELECT {COLUMNS} FROM choir_control.sessions
+            WHERE ($1::text IS NULL OR agent_id = $1)
+              AND ($2::text IS NULL OR (started_at, session_id) < (
+                    SELECT started_at, session_id FROM choir_control.sessions
+                    WHERE session_id = $2))
+            ORDER BY started_at DESC, session_id DESC LIMIT $3
+            """,  # noqa: S608 our own column names
+            agent_id,
+            before,
+            limit,
+        )
+
+    async def has_open_messages(self, session: SessionRow) -> bool:
+        """Tell whether a user waits for this session."""
+        found = await self._database.fetchval(
+            """
+            SELECT EXISTS (
+                SELECT 1 FROM choir_control.inbox
+                WHERE session_id = $1 AND answered_rev IS NULL AND closed_at IS NULL
+            ) OR EXISTS (
+                SELECT 1 FROM choir_control.inbox
+                WHERE session_id IS NULL AND dm = $2 AND closed_at IS NULL
+            )
+            """,
+            session.session_id,
+            session.bindings.dm,
+        )
+        return bool(found)
+
+    async def _one(self, sql: str, *args: object) -> SessionRow | None:
+        record = await self._database.fetchrow(sql, *args)
+        return row_of(record) if record else None
+
+    async def _many(self, sql: str, *args: object) -> list[SessionRow]:
+        return [row_of(record) for record in await self._database.fetch(sql, *args)]
+
+
+async def _note_epoch(
+    held: Connection,
+    session_id: str,
+    epoch: int,
+    token: LeaseToken,
+) -> None:
+    await held.execute(
+        "INSERT INTO choir_control.session_epochs (session_id, epoch, token_sha256) "
+        "VALUES ($1, $2, $3)",
+        session_id,
+        epoch,
+        token.digest,
+    )

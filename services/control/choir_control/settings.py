@@ -1,0 +1,99 @@
+"""What choird is told from outside: the environment, and one JSON object of secrets.
+
+Read by `__main__`; passed to `app`. The only reader of the environment in this service.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Json
+
+from choir_common.errors import StartupError
+from choir_common.settings import ServiceSettings
+from choir_common.wire.config import ModelConfig
+
+
+class ControlSettings(ServiceSettings):
+    """Settings of choird."""
+
+    postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
+    """Where the truth is kept, without the password; the embedded stack passes its socket."""
+    database_connections: int = Field(default=10, ge=2, le=100)
+    """Pool size; ten carry the heartbeats of 200 agents on two cores."""
+    http_host: str = "127.0.0.1"
+    """Address of the TCP door; anything but loopback needs an operator token."""
+    http_port: int = Field(default=9400, ge=0, le=65535)
+    """Port of the TCP door (spec 12.1); 0 takes a free one."""
+    runtime: Literal["process", "docker"] = "process"
+    """How agents run: confined child processes, or hardened containers."""
+    agent_image: str = "choir-agent:local"
+    """The image of the docker runtime."""
+    agent_network: str = ""
+    """Network that agents' containers join (docker runtime); empty is the engine's own bridge."""
+    agent_memory_mb: int = Field(default=1024, ge=64)
+    """Memory of one agent's container with all its tools, in MB; a compiler takes a few hundred."""
+    agent_cpus: float = Field(default=1.0, gt=0)
+    """Cores of one agent's container; less than two leave room for control on a small host."""
+    agent_pids: int = Field(default=512, ge=32)
+    """Processes and threads in one agent's container; stops a fork bomb, not a parallel build."""
+    gateway_endpoint: str = ""
+    """Where the console is served; empty means the embedded stack's own socket."""
+    default_model: Json[ModelConfig] | None = None
+    """What `models.default` is when config.json has none: a detected provider, or rehearsal."""
+
+    @property
+    def console_endpoint(self) -> str:
+        """Return the gateway's address."""
+        return self.gateway_endpoint or f"unix://{self.home}/socks/gateway.sock"
+
+    @property
+    def config_file(self) -> Path:
+        """Return the path of config.json."""
+        return self.home / "config.json"
+
+    @property
+    def control_socket(self) -> Path:
+        """Return the path of the host endpoint's Unix socket."""
+        return self.home / "socks" / "choird.sock"
+
+    def agent_socket_dir(self, agent_id: str) -> Path:
+        """Return the 0700 directory that holds one agent's own socket."""
+        return self.home / "socks" / "agents" / agent_id
+
+
+class ControlSecrets(BaseModel):
+    """Secrets of choird; the supervisor or the setup service writes this object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    postgres_password: str | None = Field(default=None, repr=False)
+    nats_token: str | None = Field(default=None, repr=False)
+    operator_token: str | None = Field(default=None, repr=False)
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Named secrets of the resources that agents are bound to."""
+
+    def values(self) -> list[str]:
+        """Return every value, for the redactor."""
+        own = (self.postgres_password, self.nats_token, self.operator_token)
+        return [value for value in (*own, *self.secrets.values()) if value]
+
+
+def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
+    """Refuse to serve other machines without an operator token.
+
+    Raises StartupError.
+    """
+    if secrets.operator_token or _is_loopback(settings.http_host):
+        return
+    raise StartupError(
+        f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, but there is no "
+        "operator token. Add operator_token to the secrets, or listen on 127.0.0.1."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

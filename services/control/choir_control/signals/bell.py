@@ -1,0 +1,38 @@
+"""Wake those who wait for a key, in this process. A ring that nobody hears is found by polling."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+
+class Bell:
+    """Listeners by key (a DM or a session id)."""
+
+    def __init__(self) -> None:
+        self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def ring(self, key: str) -> None:
+        """Wake everybody who listens to `key`."""
+        for event in self._listeners.get(key, ()):
+            event.set()
+
+    def ring_all(self) -> None:
+        """Wake everybody."""
+        for listeners in self._listeners.values():
+            for event in listeners:
+                event.set()
+
+    @contextlib.contextmanager
+    def listen(self, *keys: str) -> Iterator[asyncio.Event]:
+        """Lend an event that any of `keys` sets; the listener clears it."""
+        event = asyncio.Event()
+        for key in keys:
+            self._listeners[key].add(event)
+        try:
+            yield event
+        finally:
+            for key in keys:
+                self._listeners[key].discard(event)
+                if not self._listeners[key]:
+                    del self._listeners[key]

@@ -1,0 +1,86 @@
+"""Follow a session's signals for as long as its epoch lasts (spec 12.1, ARCHITECTURE 4).
+
+Called by the events door; fed by `inbox.accept` and `sessions`. Wakes at once when the bell rings in
+this process; one shared poll a second finds what no bell announced.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import structlog
+
+from choir_common.errors import Unavailable
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
+from choir_control.leases.store import Lease
+from choir_control.signals.bell import Bell
+from choir_control.signals.store import SignalStore, StoredSignal
+
+log = structlog.get_logger("choir.signals")
+
+PAGE = 200
+POLL_S = 1.0
+
+StillCurrent = Callable[[Lease], Awaitable[bool]]
+
+
+class Followers:
+    """Streams of signals."""
+
+    def __init__(self, store: SignalStore, bell: Bell, still_current: StillCurrent) -> None:
+        self._store = store
+        self._bell = bell
+        self._still_current = still_current
+        self._closing = False
+
+    def close(self) -> None:
+        """End all streams: the process is about to stop."""
+        self._closing = True
+        self._bell.ring_all()
+
+    async def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
+        """Yield the bytes of an event stream: what is not done after `last_event_id`, then news."""
+        cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
+        with self._bell.listen(lease.session_id, lease.dm) as rung:
+            yield KEEPALIVE
+            while not self._closing:
+                rung.clear()
+                page = await self._look(lease, cursor)
+                if page is None:
+                    return
+                for signal in page:
+                    cursor = signal.seq
+                    yield render(ServerSentEvent(str(signal.seq), signal.kind, signal.body))
+                now = asyncio.get_running_loop().time()
+                if page:
+                    quiet_since = now
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(rung.wait(), max(0.0, quiet_since + KEEPALIVE_S - now))
+                if not rung.is_set():
+                    quiet_since += KEEPALIVE_S
+                    yield KEEPALIVE
+
+    async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
+        """Return the next page, none when the epoch is over; a database that is away means no news."""
+        try:
+            if not await self._still_current(lease):
+                return None
+            return await self._store.open(lease.session_id, lease.dm, cursor, PAGE)
+        except Unavailable as error:
+            log.warning("signals wait for the database", error=error.message)
+            await asyncio.sleep(POLL_S)
+            return []
+
+    async def poll(self) -> None:
+        """Ring every bell when the table grew without one; runs for ever."""
+        seen, was_away = 0, True
+        while True:
+            try:
+                newest = await self._store.newest()
+                if newest != seen or was_away:
+                    self._bell.ring_all()
+                seen, was_away = newest, False
+            except Unavailable:
+                was_away = True
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,58 @@
+"""Keep the table `signals`. Called by `follow`, and by `sessions` to tell a session something."""
+
+from dataclasses import dataclass
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.signals import SignalBody
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSignal:
+    """A signal as it goes over the wire: its number, its kind and its JSON text."""
+
+    seq: int
+    kind: str
+    body: str
+
+
+class SignalStore:
+    """The signals that are not done yet."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def tell(self, session_id: str, body: SignalBody) -> int:
+        """Queue a signal for one session; return its number."""
+        seq = await self._database.fetchval(
+            "INSERT INTO choir_control.signals (session_id, body) VALUES ($1, $2::json) "
+            "RETURNING seq",
+            session_id,
+            body.model_dump_json(),
+        )
+        return int(seq)
+
+    async def open(self, session_id: str, dm: str, after: int, limit: int) -> list[StoredSignal]:
+        """Return what is not done, for this session or its DM, in order."""
+        rows = await self._database.fetch(
+            """
+            SELECT seq, body ->> 'kind' AS kind, body FROM (
+                (SELECT seq, body FROM choir_control.signals
+                 WHERE done_at IS NULL AND dm = $2 AND seq > $3 ORDER BY seq LIMIT $4)
+                UNION ALL
+                (SELECT seq, body FROM choir_control.signals
+                 WHERE done_at IS NULL AND session_id = $1 AND seq > $3 ORDER BY seq LIMIT $4)
+            ) AS both_queues ORDER BY seq LIMIT $4
+            """,
+            session_id,
+            dm,
+            after,
+            limit,
+        )
+        return [StoredSignal(row["seq"], row["kind"], row["body"]) for row in rows]
+
+    async def newest(self) -> int:
+        """Return the number of the newest signal there is."""
+        found = await self._database.fetchval(
+            "SELECT COALESCE(max(seq), 0) FROM choir_control.signals"
+        )
+        return int(found)
