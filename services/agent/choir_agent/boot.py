@@ -14,6 +14,7 @@ from choir_common.errors import StartupError
 from choir_common.wire.runtime import AgentBoot
 
 PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 MAX_BOOT_BYTES = 64_000
 
@@ -21,12 +22,14 @@ MAX_BOOT_BYTES = 64_000
 def harden() -> None:
     """Forbid other processes of our user to read our memory, and every gain of privileges.
 
-    Without it the shell we start could read the lease token from /proc/<our pid>/mem.
+    Without it the shell we start could read the lease token from /proc/<our pid>/mem. As the
+    subreaper we become the parent of what a command leaves behind, and can end it.
     """
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    for option, value in ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1)):
+    wanted = ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1), (PR_SET_CHILD_SUBREAPER, 1))
+    for option, value in wanted:
         if libc.prctl(option, value, 0, 0, 0) != 0:
             reason = os.strerror(ctypes.get_errno())
             raise StartupError(f"The kernel refused prctl({option}, {value}): {reason}.")

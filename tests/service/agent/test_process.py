@@ -99,3 +99,16 @@ def alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+async def test_what_a_command_leaves_behind_ends_with_it() -> None:
+    hide = "setsid sh -c 'echo $$ > pid; setsid sleep 61 & sleep 60' & sleep 0.3; echo left"
+    call = {"name": "choir.exec", "arguments": {"command": hide}}
+    score = Score.model_validate({"otherwise": [{"call": call}, {"say": "{result.output.stdout}"}]})
+    async with run_rehearsal(score) as model, run_control(model) as control:
+        async with agent_process(control) as process:
+            await control.say("go")
+            assert (await control.replied())[0].text == "left\n"
+            assert not alive(int((control.workspace / "pid").read_text()))
+            task = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            assert task.read_text() == ""

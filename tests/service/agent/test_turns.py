@@ -256,3 +256,39 @@ async def test_characters_no_database_takes_are_replaced_and_the_chain_holds() -
     assert reply.text == "nul: �."
     assert results(control)[0].output["stdout"] == "a�b�"
     assert first_break(control.events) is None
+
+
+async def test_a_host_tool_whose_part_is_away_for_a_moment_is_tried_again_under_its_key() -> None:
+    call = {"name": "choir.memory.upsert", "arguments": {"operation": "insert", "text": "tea"}}
+    answers = iter(["unavailable", "outcome_unknown", None])
+
+    def recovering(request: HostToolRequest) -> HostToolResponse:
+        code = next(answers)
+        if code is None:
+            return HostToolResponse(call_id=request.call_id, status="success", output={})
+        output = {"code": code, "message": "in a moment"}
+        return HostToolResponse(call_id=request.call_id, status="error", output=output)
+
+    async with run_rehearsal(score({"call": call}, {"say": "noted"})) as model:
+        async with run_control(model) as control, running_agent(control):
+            control.host_tool = recovering
+            await control.say("remember")
+            await control.replied()
+    assert len({call.call_id for call in control.host_calls}) == 1
+    assert [result.status for result in results(control)] == ["success"]
+
+
+async def test_a_page_that_may_have_been_opened_is_not_opened_again() -> None:
+    call = {"name": "choir.web.browse", "arguments": {"url": "http://example.org/"}}
+
+    def lost(request: HostToolRequest) -> HostToolResponse:
+        output = {"code": "outcome_unknown", "message": "the browser went away"}
+        return HostToolResponse(call_id=request.call_id, status="error", output=output)
+
+    async with run_rehearsal(score({"call": call}, {"say": "sorry"})) as model:
+        async with run_control(model) as control, running_agent(control):
+            control.host_tool = lost
+            await control.say("look")
+            await control.replied()
+    assert len(control.host_calls) == 1
+    assert [result.status for result in results(control)] == ["interrupted"]

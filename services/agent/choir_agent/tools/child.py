@@ -1,19 +1,20 @@
 """Run a program that cannot outlive its call: own process group, clean environment, capped output.
 
-Called by `choir.exec`. The child dies with us (parent-death signal), and whatever it started in its group
-is killed when the call ends, times out or is cancelled.
+Called by `choir.exec`. The child dies with us (parent-death signal). Whatever it started is killed when the
+call ends, times out or is cancelled: its process group first, then, by `strays`, what left that group.
 """
 
 import asyncio
 import contextlib
 import os
 import shutil
-import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from choir_agent.tools.strays import end_strays, kill_group
 
 KEEP_EACH_END = 15_000
 # how long to read on when the program has ended but something still holds its output open
@@ -95,35 +96,52 @@ async def _pipe_into(capture: Capture) -> AsyncIterator[int]:
             transport.close()
 
 
-async def run_child(
-    argv: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float
-) -> Finished:
-    """Run `argv` to its end, or kill it after `timeout_s`; a cancellation kills it too.
+class Children:
+    """Runs programs for tools, and knows which of our processes are theirs."""
 
-    Raises OSError when it cannot be started.
-    """
-    stdout, stderr = Capture(), Capture()
-    exit_code: int | None = None
-    async with _pipe_into(stdout) as out, _pipe_into(stderr) as err:
-        process = await asyncio.create_subprocess_exec(
-            *_wrapped(argv),
-            cwd=cwd,
-            env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+    def __init__(self) -> None:
+        self._running: set[int] = set()
+        self._starting = 0
+
+    async def run(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float
+    ) -> Finished:
+        """Run `argv` to its end, or kill it after `timeout_s`; a cancellation kills it too.
+
+        Raises OSError when it cannot be started.
+        """
+        stdout, stderr = Capture(), Capture()
+        exit_code: int | None = None
+        async with _pipe_into(stdout) as out, _pipe_into(stderr) as err:
+            process = await self._start(argv, cwd, environment, out, err)
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_s):
+                        exit_code = await process.wait()
+            finally:
+                kill_group(process.pid)
+                await process.wait()
+                self._running.discard(process.pid)
+                if not self._starting:
+                    end_strays(self._running)
+        return Finished(exit_code, stdout, stderr)
+
+    async def _start(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], out: int, err: int
+    ) -> asyncio.subprocess.Process:
+        # a child between fork and our knowing of it must not be taken for a stray
+        self._starting += 1
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    exit_code = await process.wait()
+            process = await asyncio.create_subprocess_exec(
+                *_wrapped(argv),
+                cwd=cwd,
+                env=dict(environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            self._running.add(process.pid)
+            return process
         finally:
-            _kill_group(process.pid)
-            await process.wait()
-    return Finished(exit_code, stdout, stderr)
-
-
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+            self._starting -= 1

@@ -10,7 +10,7 @@ from choir_agent.control.client import Control
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
 from choir_common.wire.json import JsonObject
-from choir_common.wire.rpc import HostToolRequest
+from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 
 
 async def use_on_host(
@@ -24,8 +24,8 @@ async def use_on_host(
 ) -> JsonObject:
     """Run `tool` there and return its output.
 
-    While control is away it is tried again until `timeout_s`, where a repetition cannot do harm.
-    Raises ToolFailed with what the host said.
+    While control or the part behind it is away it is tried again until `timeout_s`, where a
+    repetition cannot do harm. Raises ToolFailed with what the host said.
     """
     request = HostToolRequest(tool_name=tool, call_id=context.call_id, input=arguments)
     deadline = asyncio.get_running_loop().time() + timeout_s
@@ -34,6 +34,7 @@ async def use_on_host(
         left_s = deadline - asyncio.get_running_loop().time()
         try:
             answer = await control.use_host_tool(request, max(left_s, 0.1))
+            _raise_if_passing(answer)
             break
         except (Fenced, Unauthorized):
             raise
@@ -49,3 +50,15 @@ async def use_on_host(
         return answer.output
     code, message = answer.output.get("code"), answer.output.get("message")
     raise ToolFailed(str(code or "host_error"), str(message or "The host gave no reason."))
+
+
+def _raise_if_passing(answer: HostToolResponse) -> None:
+    """Raise what a part behind control says of itself, if it may be over in a moment."""
+    if answer.status == "success":
+        return
+    text = str(answer.output.get("message") or "")
+    match answer.output.get("code"):
+        case "unavailable":
+            raise Unavailable(text)
+        case "outcome_unknown" | "deadline_exceeded":
+            raise OutcomeUnknown(text)

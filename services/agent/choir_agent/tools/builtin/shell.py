@@ -5,7 +5,7 @@ Called by the arbiter under `workspace` X, after the commitment is durable.
 
 import shutil
 
-from choir_agent.tools.child import run_child
+from choir_agent.tools.child import Children
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
@@ -50,6 +50,7 @@ class Shell:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._children = Children()
         self._shell = shutil.which("bash", path=PATH) or "/bin/sh"
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -68,7 +69,7 @@ class Shell:
             "CHOIR_CALL_ID": context.call_id,
         }
         try:
-            finished = await run_child(
+            finished = await self._children.run(
                 [self._shell, "-c", command], self._workspace.root, environment, timeout_s
             )
         except (OSError, ValueError) as error:
