@@ -72,19 +72,23 @@ async def _ask(
 
     Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run.
     """
-    async with connect(place) as api:
-        chosen = await _choose_dm(api, agent, dm)
-        async with converse(api, chosen) as conversation:
-            accepted = await conversation.say(text)
-            _refuse_to_wait(accepted)
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await _await_answer(conversation, accepted)
-            except TimeoutError as error:
-                raise DeadlineExceeded(
-                    f"No answer within {timeout_s:g} s. The message is stored and will be answered; "
-                    "`choirctl chat` shows what comes, `choirctl status` what the agent is doing."
-                ) from error
+    accepted: Accepted | None = None
+    try:
+        async with asyncio.timeout(timeout_s), connect(place) as api:
+            chosen = await _choose_dm(api, agent, dm)
+            async with converse(api, chosen) as conversation:
+                accepted = await conversation.say(text)
+                _refuse_to_wait(accepted)
+                return await _await_answer(conversation, accepted)
+    except TimeoutError as error:
+        stored = (
+            "The message is stored and will be answered; `choirctl chat` shows what comes"
+            if accepted
+            else "The message was not taken"
+        )
+        raise DeadlineExceeded(
+            f"No answer within {timeout_s:g} s. {stored}; `choirctl status` shows what is down or busy."
+        ) from error
 
 
 async def _await_answer(conversation: Conversation, accepted: Accepted) -> OutboundMessage:
