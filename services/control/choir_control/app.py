@@ -176,8 +176,8 @@ class Control:
         except BadInput as error:
             raise StartupError(error.message) from None
         log.info("configuration read", file=str(self._settings.config_file))
-        host, agents = self._bind(sorted(config.agents))
         async with contextlib.AsyncExitStack() as stack:
+            host, agents = self._bind(stack, sorted(config.agents))
             stack.push_async_callback(self._gateway.aclose)
             await stack.enter_async_context(self.database)
             log.info("database connected")
@@ -197,14 +197,22 @@ class Control:
                 self._followers.close()
                 work.cancel()
 
-    def _bind(self, agent_ids: Sequence[str]) -> tuple[list[socket.socket], list[socket.socket]]:
+    def _bind(
+        self, stack: contextlib.AsyncExitStack, agent_ids: Sequence[str]
+    ) -> tuple[list[socket.socket], list[socket.socket]]:
         """Bind every socket before anything else: a taken port must leave nothing half-made."""
         settings = self._settings
-        host = [bind_tcp(settings.http_host, settings.http_port, "CHOIR_HTTP_PORT")]
-        # the first bind refuses a second choird of this home, before its sockets are replaced
-        host.append(bind_unix(settings.control_socket))
-        agents = [bind_unix(settings.agent_socket_dir(name) / "choir.sock") for name in agent_ids]
-        address = f"{settings.http_host}:{host[0].getsockname()[1]}"
+
+        def keep(bound: socket.socket) -> socket.socket:
+            return stack.enter_context(contextlib.closing(bound))
+
+        # the port first: it refuses a second choird of this home before its sockets are replaced
+        tcp = keep(bind_tcp(settings.http_host, settings.http_port, "CHOIR_HTTP_PORT"))
+        host = [tcp, keep(bind_unix(settings.control_socket))]
+        agents = [
+            keep(bind_unix(settings.agent_socket_dir(name) / "choir.sock")) for name in agent_ids
+        ]
+        address = f"{settings.http_host}:{tcp.getsockname()[1]}"
         log.info("listening", socket=str(settings.control_socket), tcp=address, agents=len(agents))
         return host, agents
 

@@ -9,20 +9,23 @@ PAGE = 500
 
 async def verify(store: EventStore, session_id: str, head: Head) -> Verification:
     """Recompute every hash of a session's log and compare its end with the session's head."""
-    at, count = Head(), 0
+    at, count, size = Head(), 0, PAGE
     while True:
         try:
-            page = await store.read(session_id, at.rev, PAGE)
+            page = await store.read(session_id, at.rev, size)
         except ValueError:
-            return _broken(session_id, head, count, at.rev + 1, "it no longer has an event's shape")
+            if size == 1:
+                reason = "it no longer has an event's shape"
+                return _broken(session_id, head, count, at.rev + 1, reason)
+            size = 1  # one of the page is damaged: find out which
+            continue
         broken = first_break(page, at)
         if broken:
             return _broken(session_id, head, count, broken.rev, broken.reason)
         count += len(page)
-        if len(page) < PAGE:
+        at = head_of(page[-1]) if page else at
+        if len(page) < size:
             break
-        at = head_of(page[-1])
-    at = head_of(page[-1]) if page else at
     if at.rev < head.rev:
         return _broken(session_id, head, count, at.rev + 1, f"the log ends before {head.rev}")
     if at.rev == head.rev and at != head:

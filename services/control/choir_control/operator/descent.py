@@ -13,14 +13,14 @@ DEEPEST = 200
 def descends_from_us(pid: int) -> bool:
     """Tell whether `pid` is our descendant; one that is gone already counts as one."""
     ours = os.getpid()
+    if pid == ours:
+        return False
     for _ in range(DEEPEST):
-        if pid == ours:
-            return True
-        if pid <= 1:
-            return False
         parent = _parent_of(pid)
-        if parent is None:
+        if parent is None or parent == ours:
             return True
+        if parent <= 1:
+            return False
         pid = parent
     return True
 

@@ -1,0 +1,54 @@
+"""A runtime whose agents are moved by the test's hand: it starts no process and obeys the port."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from choir_common.errors import Conflict, Unavailable
+from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+
+
+class HandRuntime:
+    """`AgentRuntime` without processes; `specs` holds every start there was."""
+
+    def __init__(self) -> None:
+        self.specs: list[LaunchSpec] = []
+        self.alive: dict[str, LaunchSpec] = {}
+        self.refuse_starts = False
+        self.orphans = 0
+        self._exits: asyncio.Queue[AgentExit] = asyncio.Queue()
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        if self.refuse_starts:
+            raise Unavailable("the engine is away")
+        if spec.agent_id in self.alive:
+            raise Conflict(f"{spec.agent_id} already runs")
+        self.specs.append(spec)
+        self.alive[spec.agent_id] = spec
+        return _running(spec)
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        self.die(agent_id, 0)
+
+    def die(self, agent_id: str, code: int = -9) -> None:
+        """Let the agent's process end, as the kernel would tell."""
+        spec = self.alive.pop(agent_id, None)
+        if spec is not None:
+            gone = AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, f"code {code}")
+            self._exits.put_nowait(gone)
+
+    async def running(self) -> list[RunningAgent]:
+        return [_running(spec) for spec in self.alive.values()]
+
+    async def remove_orphans(self) -> int:
+        return self.orphans
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        while True:
+            yield await self._exits.get()
+
+    async def close(self) -> None:
+        self.alive.clear()
+
+
+def _running(spec: LaunchSpec) -> RunningAgent:
+    return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, "hand", None)

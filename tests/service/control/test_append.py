@@ -1,0 +1,236 @@
+"""The durable log takes each event once, in order, from the one who holds the session."""
+
+import asyncio
+
+import pytest
+
+from choir_common.errors import BadInput, Fenced, Unauthorized
+from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.clock import SystemClock
+from choir_common.wire.events import Reply, SessionAbandoned, SessionResumed
+from choir_common.wire.rpc import HeartbeatRequest, HeartbeatResponse
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+
+async def ack(agent: AgentHand, request: HeartbeatRequest) -> int:
+    answer = await agent.call("HEARTBEAT", request)
+    return HeartbeatResponse.model_validate_json(answer).ack_rev
+
+
+async def stored(world: World, agent: AgentHand) -> int:
+    count = await world.database.fetchval(
+        "SELECT count(*) FROM choir_control.session_events WHERE session_id = $1",
+        agent.spec.session_id,
+    )
+    return int(count)
+
+
+async def test_a_resent_heartbeat_is_acknowledged_without_effect(
+    world: World, agent: AgentHand
+) -> None:
+    agent.say("once")
+    request = agent.heartbeat()
+    assert await ack(agent, request) == 2
+    assert await ack(agent, request) == 2
+    assert await world.delivered(1) == ["once"]
+    await asyncio.sleep(0.3)
+    assert world.gateway.texts == ["once"] and await stored(world, agent) == 2
+
+
+async def test_the_same_heartbeat_sent_at_once_many_times_is_stored_once(
+    world: World, agent: AgentHand
+) -> None:
+    for number in range(5):
+        agent.say(f"{number}")
+    request = agent.heartbeat()
+    acks = await asyncio.gather(*(ack(agent, request) for _ in range(10)))
+    assert acks == [6] * 10
+    assert await world.delivered(5) == ["0", "1", "2", "3", "4"]
+    await asyncio.sleep(0.3)
+    assert len(world.gateway.delivered) == 5 and await stored(world, agent) == 6
+
+
+async def test_of_a_partly_applied_heartbeat_the_rest_is_appended(
+    world: World, agent: AgentHand
+) -> None:
+    base = agent.acked
+    agent.say("first")
+    assert await ack(agent, agent.heartbeat()) == 2
+    agent.say("second")
+    both = agent.heartbeat(agent.log[1:], base)
+    assert await ack(agent, both) == 3
+    assert await world.delivered(2) == ["first", "second"]
+    assert (await world.verify(agent.spec.session_id))["ok"]
+
+
+async def test_a_gap_a_fork_and_an_old_epoch_are_fenced(world: World, agent: AgentHand) -> None:
+    good = agent.say("good")
+    await agent.flush()
+    beyond = link(Head(good.rev + 3, "a" * 64), good.session_id, "edge", _words(), _now())
+    with pytest.raises(Fenced, match="missing"):
+        await ack(agent, agent.heartbeat([beyond], Head(good.rev + 3, "a" * 64)))
+
+    twin = link(Head(1, agent.log[0].hash), good.session_id, "edge", _words(), _now())
+    with pytest.raises(Fenced, match="fork"):
+        await ack(agent, agent.heartbeat([twin], Head(1, agent.log[0].hash)))
+    longer = link(head_of(twin), good.session_id, "edge", _words(), _now())
+    with pytest.raises(Fenced, match="fork"):
+        await ack(agent, agent.heartbeat([twin, longer], Head(1, agent.log[0].hash)))
+
+    old = agent.heartbeat().model_copy(update={"epoch": 0})
+    with pytest.raises(Fenced):
+        await ack(agent, old)
+    assert await stored(world, agent) == 2
+
+
+async def test_the_token_of_an_old_epoch_is_fenced_and_writes_nothing(
+    world: World, agent: AgentHand
+) -> None:
+    world.runtime.die("main")
+    resumed = await world.agent(starts=2)
+    await resumed.begin()
+    assert resumed.spec.epoch == 2
+    agent.say("from the grave")
+    with pytest.raises(Fenced):
+        await agent.flush()
+    assert await stored(world, resumed) == 1
+
+
+async def test_a_wrong_token_is_refused(world: World, agent: AgentHand) -> None:
+    agent.headers["Authorization"] = "Bearer " + "x" * 43
+    with pytest.raises(Unauthorized):
+        await agent.flush()
+
+
+async def test_events_that_contradict_themselves_are_refused(
+    world: World, agent: AgentHand
+) -> None:
+    event = agent.say("hello")
+    changed = event.model_copy(update={"payload": {**event.payload, "text": "changed"}})
+    with pytest.raises(BadInput, match="content does not match"):
+        await ack(agent, agent.heartbeat([changed]).model_copy(update={"hash_new": changed.hash}))
+    with pytest.raises(BadInput, match="plus"):
+        await ack(agent, agent.heartbeat().model_copy(update={"new_rev": 9}))
+    unknown = event.model_copy(update={"type": "surprise"})
+    assert unknown.type == "surprise"
+    with pytest.raises(BadInput):
+        await ack(agent, agent.heartbeat([unknown]))
+
+
+async def test_an_agent_speaks_to_its_own_dm_only_and_abandons_nothing(
+    world: World, agent: AgentHand
+) -> None:
+    elsewhere = link(
+        agent.head,
+        agent.spec.session_id,
+        "edge",
+        Reply(turn_id=None, dm="second", text="psst", kind="notice"),
+        _now(),
+    )
+    with pytest.raises(BadInput, match="second"):
+        await ack(agent, agent.heartbeat([elsewhere]))
+    forged = link(
+        agent.head,
+        agent.spec.session_id,
+        "edge",
+        SessionAbandoned(dm="console", text="bye"),
+        _now(),
+    )
+    with pytest.raises(BadInput, match="only control"):
+        await ack(agent, agent.heartbeat([forged]))
+    assert await stored(world, agent) == 1
+
+
+async def test_numbers_and_characters_come_back_as_they_were_hashed(
+    world: World, agent: AgentHand
+) -> None:
+    agent.say("NUL \x00, 𝄞, \u2028, 1e16")
+    agent.add(SessionResumed(epoch=1), "session")
+    await agent.flush()
+    assert (await world.verify(agent.spec.session_id))["ok"]
+    assert await world.delivered(1) == ["NUL , 𝄞, \u2028, 1e16"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "payload = replace(payload::text, 'secret plan', 'secret plam')::json",
+        "type = 'session_resumed'",
+        "lane = 'core:x'",
+        "at = replace(at, '2026', '2025')",
+        "hash = replace(hash, left(hash, 1), 'f')",
+        "hash_prev = reverse(hash_prev)",
+        "payload = '[]'::json",
+    ],
+)
+async def test_a_flipped_bit_in_the_table_is_found(
+    world: World, agent: AgentHand, change: str
+) -> None:
+    agent.say("a secret plan")
+    agent.say("and another")
+    await agent.flush()
+    assert (await world.verify(agent.spec.session_id))["ok"]
+    await world.database.execute(
+        f"UPDATE choir_control.session_events SET {change} WHERE session_id = $1 AND rev = 2",
+        agent.spec.session_id,
+    )
+    found = await world.verify(agent.spec.session_id)
+    if change.startswith("hash =") and found["ok"]:
+        pytest.skip("this hash happened to begin with f")
+    assert not found["ok"] and found["broken_at"] in (2, 3)
+
+
+async def test_an_event_cut_off_the_end_is_found(world: World, agent: AgentHand) -> None:
+    agent.say("one")
+    agent.say("two")
+    await agent.flush()
+    await world.database.execute(
+        "DELETE FROM choir_control.session_events WHERE session_id = $1 AND rev = 3",
+        agent.spec.session_id,
+    )
+    found = await world.verify(agent.spec.session_id)
+    assert not found["ok"] and found["broken_at"] == 3
+
+
+async def test_hello_brings_the_newest_events_and_the_whole_open_turn(
+    world: World, agent: AgentHand
+) -> None:
+    await world.say("long work", "1")
+    message = await agent.next_message()
+    await agent.take_up(message)
+    opened = agent.head.rev
+    for number in range(3):
+        for _ in range(200):
+            agent.say(f"step {number}", kind="notice")
+        await agent.flush()
+    answer = await agent.hello()
+    assert answer.status == "resumed" and answer.head_rev == agent.head.rev
+    assert answer.tail_events[0].rev == opened
+
+    await agent.reply("done", answers=message.inbox_id)
+    answer = await agent.hello()
+    assert len(answer.tail_events) == 400 and answer.tail_events[-1].rev == agent.head.rev
+
+
+async def test_a_heartbeat_without_events_is_a_sign_of_life(
+    world: World, agent: AgentHand
+) -> None:
+    async def last() -> object:
+        return (await world.get("/v1/agents/main")).json()["last_heartbeat_at"]
+
+    before = await last()
+    assert await ack(agent, agent.heartbeat()) == agent.head.rev
+
+    async def later() -> bool:
+        return await last() != before
+
+    await until(later)
+
+
+def _words() -> Reply:
+    return Reply(turn_id=None, dm="console", text="x", kind="notice")
+
+
+def _now():  # type: ignore[no-untyped-def]
+    return SystemClock().now()

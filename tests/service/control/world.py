@@ -1,0 +1,244 @@
+"""A running choird inside the test's process, over real Postgres and NATS, with a gateway stand-in."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus, Endpoint
+from choir_common.clients.control import BusControlInbox
+from choir_common.errors import ChoirError
+from choir_common.http.transport import make_client
+from choir_common.postgres.pool import Database
+from choir_common.wire.messages import Accepted, InboundMessage, OutboundMessage, Receipt
+from choir_control.app import Control
+from choir_control.runtimes.port import AgentRuntime, LaunchSpec
+from choir_control.settings import ControlSecrets, ControlSettings
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.hand_runtime import HandRuntime
+
+OPERATOR_TOKEN = "operator-token-of-the-test"
+MODEL_KEY = "sk-model-key-of-the-test"
+
+
+def a_config(home: Path) -> dict[str, Any]:
+    """Return a configuration with two agents that want the same workspace."""
+    agent = {"workspace": "main", "llm": "default", "dm": "console"}
+    return {
+        "agents": {
+            "main": {"defaults": agent, "autostart": True},
+            "other": {"defaults": {**agent, "dm": "second"}},
+            "never": {"defaults": {**agent, "workspace": "spare"}, "restart": "never"},
+        },
+        "workspaces": {
+            "main": {"path": str(home / "workspaces/main")},
+            "spare": {"path": str(home / "workspaces/spare")},
+        },
+        "models": {
+            "default": {"model": "scripted", "endpoint": "http://127.0.0.1:1/v1", "secret": "key"}
+        },
+        "gateways": {"console": {"type": "console"}, "bot": {"type": "telegram", "secret": "tg"}},
+        "dms": {
+            "console": {"gateway": "console", "user_id": "operator", "admin": True},
+            "second": {"gateway": "bot", "user_id": "7"},
+        },
+        "heartbeat_interval_ms": 500,
+        "crash_detection_threshold_ms": 3_000,
+    }
+
+
+@dataclass
+class GatewayStandIn:
+    """What the gateway was asked to deliver; `answer` may be swapped to fail."""
+
+    delivered: list[OutboundMessage] = field(default_factory=list)
+    fail_with: list[ChoirError] = field(default_factory=list)
+    delay_s: float = 0.0
+    in_flight: dict[str, int] = field(default_factory=dict)
+    most_in_flight: int = 0
+
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        self.in_flight[message.dm] = self.in_flight.get(message.dm, 0) + 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight[message.dm])
+        try:
+            await asyncio.sleep(self.delay_s)
+            self.delivered.append(message)
+            if self.fail_with:
+                raise self.fail_with.pop(0)
+        finally:
+            self.in_flight[message.dm] -= 1
+        return Receipt(outbox_id=message.outbox_id, status="delivered")
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(subjects.deliver_message(), OutboundMessage, self.deliver)
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.delivered]
+
+
+@dataclass
+class World:
+    """A choird that can be stopped and started again over the same database."""
+
+    home: Path
+    settings: ControlSettings
+    bus: Bus
+    database: Database
+    gateway: GatewayStandIn
+    runtime: Any = field(default_factory=HandRuntime)
+    secrets: ControlSecrets = field(default_factory=ControlSecrets)
+    control: Control | None = None
+    hands: list[AgentHand] = field(default_factory=list)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    async def start(self, runtime: AgentRuntime | None = None) -> None:
+        """Start choird and wait until it is ready."""
+        self.runtime = runtime or HandRuntime()
+        self._stop = asyncio.Event()
+        self.control = Control(self.settings, self.secrets, self.runtime)
+        self._task = asyncio.create_task(self.control.run(self._stop))
+        await self.until_ready()
+
+    async def until_ready(self) -> None:
+        async def ready() -> bool:
+            assert self._task is not None
+            if self._task.done():
+                self._task.result()
+            with contextlib.suppress(httpx2.HTTPError):
+                return (await self.get("/readyz")).status_code == 200
+            return False
+
+        await until(ready)
+
+    async def stop(self) -> None:
+        """Stop choird as SIGTERM would."""
+        self._stop.set()
+        if self._task is not None:
+            await asyncio.wait_for(self._task, 15)
+            self._task = None
+
+    async def close(self) -> None:
+        """Stop choird and hang up all agents."""
+        for hand in self.hands:
+            await hand.client.aclose()
+        await self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.settings.control_socket}"
+
+    @property
+    def tcp(self) -> str:
+        return f"http://127.0.0.1:{self.settings.http_port}"
+
+    async def get(self, path: str, **more: Any) -> httpx2.Response:
+        """Ask the host endpoint over its Unix socket."""
+        async with make_client(self.endpoint) as client:
+            return await client.get(path, **more)
+
+    async def post(self, path: str, **more: Any) -> httpx2.Response:
+        """Tell the host endpoint something over its Unix socket."""
+        async with make_client(self.endpoint, timeout_s=60) as client:
+            return await client.post(path, **more)
+
+    async def say(self, text: str, update_id: str, dm: str = "console") -> Accepted:
+        """Send a user's message as the gateway would."""
+        gateway = "console" if dm == "console" else "bot"
+        return await BusControlInbox(self.bus).accept(
+            InboundMessage(
+                gateway=gateway, dm=dm, update_id=update_id, text=text, sent_at=datetime.now(UTC)
+            )
+        )
+
+    async def agent(self, starts: int = 1) -> AgentHand:
+        """Return the agent of the newest start, once there have been `starts`."""
+
+        async def started() -> bool:
+            return len(self.runtime.specs) >= starts
+
+        await until(started)
+        return self.hand(self.runtime.specs[-1])
+
+    def hand(self, spec: LaunchSpec, endpoint: str | None = None) -> AgentHand:
+        """Return a client for one start of an agent, on its own socket or on `endpoint`."""
+        self.hands.append(AgentHand(spec, endpoint))
+        return self.hands[-1]
+
+    async def delivered(self, count: int) -> list[str]:
+        """Wait for `count` deliveries and return their texts."""
+
+        async def there() -> bool:
+            return len(self.gateway.delivered) >= count
+
+        await until(there)
+        return self.gateway.texts
+
+    async def session(self, session_id: str) -> dict[str, Any]:
+        """Return what /v1 shows of a session."""
+        found: dict[str, Any] = (await self.get(f"/v1/sessions/{session_id}")).json()
+        return found
+
+    async def until_status(self, session_id: str, status: str) -> None:
+        async def reached() -> bool:
+            return bool((await self.session(session_id))["status"] == status)
+
+        await until(reached)
+
+    async def verify(self, session_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.get(f"/v1/sessions/{session_id}/verify")).json()
+        return found
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(within):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    """Return a loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def make_world(
+    dsn: str, password: str, nats_url: str, nats_token: str, database: Database, bus: Bus
+) -> AsyncIterator[World]:
+    """Make a home and a stopped choird in it."""
+    home = Path(tempfile.mkdtemp(prefix="choir-ctl-"))
+    (home / "config.json").write_text(json.dumps(a_config(home)))
+    settings = ControlSettings(
+        home=home,
+        postgres_dsn=dsn,
+        nats_url=nats_url,
+        http_port=free_port(),
+    )
+    secrets = ControlSecrets(
+        postgres_password=password,
+        nats_token=nats_token,
+        operator_token=OPERATOR_TOKEN,
+        secrets={"key": MODEL_KEY, "tg": "bot-token-of-the-test"},
+    )
+    gateway = GatewayStandIn()
+    world = World(home, settings, bus, database, gateway, secrets=secrets)
+    try:
+        async with bus.serve("choir-gateway", "1.0.0", gateway.endpoint()):
+            yield world
+    finally:
+        await world.close()
+        shutil.rmtree(home, ignore_errors=True)
