@@ -108,6 +108,12 @@ class AgentHand:
         await self.flush()
         return turn
 
+    async def take_up_if_new(self) -> None:
+        """Take up the first message, if no epoch of this session has yet."""
+        answer = await self.hello()
+        if not any(event.type == "user_msg" for event in answer.tail_events):
+            await self.take_up(await self.next_message())
+
     async def reply(self, text: str, answers: str | None = None, kind: str = "answer") -> None:
         """Write a reply and make it durable."""
         self.say(text, answers, kind)

@@ -95,7 +95,9 @@ class Bus:
                 task.cancel()
         await self._stack.aclose()
         if not self._client.is_closed:
-            await self._client.close()
+            # a server that went away first resets the connection under the farewell
+            with contextlib.suppress(NatsError, TimeoutError, OSError):
+                await asyncio.wait_for(self._client.close(), 2)
 
     @property
     def connected(self) -> bool:

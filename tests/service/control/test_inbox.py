@@ -1,0 +1,137 @@
+"""What a channel was told is received is offered to an agent until a log has taken it up."""
+
+import asyncio
+
+import pytest
+
+from choir_common.clients.control import BusControlInbox
+from choir_common.errors import Fenced, NotFound
+from choir_common.wire.messages import HistoryRequest
+from choir_common.wire.signals import UserMessageSignal
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World
+
+
+async def offered(agent: AgentHand, count: int, after: int | None = None) -> list[str]:
+    """Return the texts of the first `count` messages of a fresh connection."""
+    texts: list[str] = []
+    async with asyncio.timeout(10), agent.signals(after) as stream:
+        async for signal in stream:
+            assert isinstance(signal.body, UserMessageSignal)
+            texts.append(signal.body.text)
+            if len(texts) == count:
+                break
+    return texts
+
+
+async def test_a_message_is_stored_once_however_often_it_comes(
+    world: World, agent: AgentHand
+) -> None:
+    first = await world.say("hello", "7")
+    assert not first.duplicate
+    again = await asyncio.gather(*(world.say("hello", "7") for _ in range(5)))
+    assert all(a.duplicate and a.inbox_id == first.inbox_id for a in again)
+    twins = await asyncio.gather(*(world.say("twin", "8") for _ in range(8)))
+    assert sum(not twin.duplicate for twin in twins) == 1
+    assert len({twin.inbox_id for twin in twins}) == 1
+    assert await offered(agent, 2) == ["hello", "twin"]
+
+
+async def test_messages_are_offered_in_the_order_they_came(world: World, agent: AgentHand) -> None:
+    for number in range(20):
+        await world.say(f"{number}", f"u{number}")
+    assert await offered(agent, 20) == [f"{number}" for number in range(20)]
+
+
+async def test_a_stream_gets_a_new_message_at_once_and_resumes_after_the_last_one(
+    world: World, agent: AgentHand
+) -> None:
+    async with agent.signals() as stream:
+        await world.say("one", "1")
+        first = await asyncio.wait_for(anext(stream), 5)
+        await world.say("two", "2")
+        second = await asyncio.wait_for(anext(stream), 5)
+    assert second.seq > first.seq
+    assert await offered(agent, 1, after=first.seq) == ["two"]
+    assert await offered(agent, 2) == ["one", "two"]
+
+
+async def test_after_a_crash_only_what_was_not_taken_up_is_offered_again(
+    world: World, agent: AgentHand
+) -> None:
+    for number in range(4):
+        await world.say(f"{number}", f"u{number}")
+    await agent.take_up(await agent.next_message())
+    world.runtime.die("main")
+    resumed = await world.agent(starts=2)
+    answer = await resumed.hello()
+    assert [e.type for e in answer.tail_events] == ["session_started", "user_msg"]
+    assert await offered(resumed, 3) == ["1", "2", "3"]
+
+
+async def test_a_message_for_a_stopped_agent_is_kept_for_its_next_session(
+    world: World, agent: AgentHand
+) -> None:
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    signal = await agent.next_signal()
+    assert signal.body.kind == "shutdown"
+    await agent.call("TERMINATE_SELF", b'{"reason":"asked"}')
+    world.runtime.die("main", 0)
+    assert (await stopping).json()["state"] == "stopped"
+
+    kept = await world.say("are you there?", "1")
+    assert kept.agent_state == "stopped" and "choirctl agent start main" in (kept.note or "")
+    assert (await world.get("/v1/agents/main")).json()["queued_messages"] == 1
+    await world.post("/v1/agents/main/start")
+    fresh = await world.agent(starts=2)
+    answer = await fresh.hello()
+    assert answer.status == "fresh" and answer.continues == agent.spec.session_id
+    assert await offered(fresh, 1) == ["are you there?"]
+
+
+async def test_messages_survive_a_restart_of_control(world: World, agent: AgentHand) -> None:
+    await world.say("before", "1")
+    await world.stop()
+    await world.start()
+    resumed = await world.agent()
+    assert resumed.spec.session_id == agent.spec.session_id and resumed.spec.epoch == 2
+    await resumed.begin()
+    assert await offered(resumed, 1) == ["before"]
+    assert (await world.say("before", "1")).duplicate
+
+
+async def test_an_unknown_dm_or_one_of_another_gateway_is_refused(world: World) -> None:
+    with pytest.raises(NotFound):
+        await world.say("hello", "1", dm="nobody")
+    table = await BusControlInbox(world.bus).channels()
+    assert {dm.name: dm.gateway for dm in table.dms} == {"console": "console", "second": "bot"}
+
+
+async def test_a_dm_without_a_running_agent_says_who_would_answer(world: World) -> None:
+    accepted = await world.say("hi", "1", dm="second")
+    assert (accepted.agent_id, accepted.agent_state) == ("other", "stopped")
+
+
+async def test_a_superseded_stream_ends_and_its_token_is_fenced(
+    world: World, agent: AgentHand
+) -> None:
+    async with agent.signals() as stream:
+        world.runtime.die("main")
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(stream), 10)
+    with pytest.raises(Fenced):
+        await agent.next_signal()
+
+
+async def test_history_is_read_from_the_durable_outbox(world: World, agent: AgentHand) -> None:
+    for number in range(5):
+        await agent.reply(f"{number}", kind="notice")
+    await world.delivered(5)
+    control = BusControlInbox(world.bus)
+    page = await control.history(HistoryRequest(dm="console", after=0, limit=2))
+    assert [m.text for m in page.messages] == ["0", "1"]
+    rest = await control.history(
+        HistoryRequest(dm="console", after=page.messages[-1].outbox_id, limit=100)
+    )
+    assert [m.text for m in rest.messages] == ["2", "3", "4"]
+    assert rest.last == rest.messages[-1].outbox_id

@@ -1,0 +1,155 @@
+"""What is durable is said: in order, one at a time per DM, and labelled when it may be a repetition."""
+
+import asyncio
+
+from choir_common.errors import BadInput, OutcomeUnknown, Unavailable
+from choir_common.wire.events import Reply
+from choir_local.nats import EmbeddedNats
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+
+async def test_replies_are_delivered_in_order_and_one_at_a_time(
+    world: World, agent: AgentHand
+) -> None:
+    world.gateway.delay_s = 0.02
+    for number in range(15):
+        agent.say(f"{number}")
+        if number % 4 == 0:
+            await agent.flush()
+    await agent.flush()
+    assert await world.delivered(15) == [f"{number}" for number in range(15)]
+    assert world.gateway.most_in_flight == 1
+
+
+async def test_what_was_surely_not_sent_is_tried_again_without_a_label(
+    world: World, agent: AgentHand
+) -> None:
+    world.gateway.fail_with = [Unavailable("away"), Unavailable("away")]
+    await agent.reply("hello")
+    await world.delivered(3)
+    assert world.gateway.texts == ["hello"] * 3
+    assert not any(message.maybe_repeated for message in world.gateway.delivered)
+    await until_finished(world, "delivered")
+
+
+async def test_what_cannot_be_delivered_is_closed_and_the_next_one_goes_out(
+    world: World, agent: AgentHand
+) -> None:
+    world.gateway.fail_with = [BadInput("no such chat")]
+    await agent.reply("lost")
+    await agent.reply("found")
+    assert await world.delivered(2) == ["lost", "found"]
+
+    async def closed() -> bool:
+        rows = await world.database.fetch(
+            "SELECT text, status, detail FROM choir_control.outbox ORDER BY outbox_id"
+        )
+        return [(r["text"], r["status"]) for r in rows] == [
+            ("lost", "undeliverable"),
+            ("found", "delivered"),
+        ]
+
+    await until(closed)
+
+
+async def test_a_telegram_delivery_of_unknown_outcome_is_labelled_when_repeated(
+    world: World,
+) -> None:
+    agent = await telegram_agent(world)
+    world.gateway.fail_with = [OutcomeUnknown("cut off")]
+    agent.add(Reply(turn_id=None, dm="second", text="maybe", kind="notice"))
+    await agent.flush()
+    await world.delivered(2)
+    assert [message.maybe_repeated for message in world.gateway.delivered] == [False, True]
+
+
+async def test_a_telegram_delivery_in_flight_when_control_died_is_labelled(world: World) -> None:
+    agent = await telegram_agent(world)
+    world.gateway.delay_s = 3
+    agent.add(Reply(turn_id=None, dm="second", text="in flight", kind="notice"))
+    await agent.flush()
+
+    async def sending() -> bool:
+        return await status_of(world, "in flight") == "sending"
+
+    await until(sending)
+    await world.stop()
+    world.gateway.delay_s = 0
+    await world.start()
+
+    async def repeated() -> bool:
+        return any(message.maybe_repeated for message in world.gateway.delivered)
+
+    await until(repeated)
+    await until_finished(world, "delivered")
+
+
+async def test_replies_wait_for_the_bus_and_go_out_when_it_is_back(
+    world: World, agent: AgentHand, nats: EmbeddedNats
+) -> None:
+    await nats.stop()
+
+    async def unready() -> bool:
+        return (await world.get("/readyz")).status_code == 503
+
+    await until(unready)
+    reasons = (await world.get("/readyz")).json()["parts"]
+    assert [part["name"] for part in reasons if not part["ok"]] == ["nats"]
+    assert (await world.get("/livez")).status_code == 200
+    await agent.reply("first")
+    await agent.reply("second")
+    assert world.gateway.delivered == []
+    await nats.start()
+    assert await world.delivered(2) == ["first", "second"]
+
+
+async def test_what_an_earlier_control_left_is_delivered_by_the_next(
+    world: World, agent: AgentHand, nats: EmbeddedNats
+) -> None:
+    await nats.stop()
+    await agent.reply("left behind")
+    await world.stop()
+    await nats.start()
+    await world.start()
+    assert await world.delivered(1) == ["left behind"]
+    await asyncio.sleep(0.3)
+    assert len(world.gateway.delivered) == 1
+
+
+async def telegram_agent(world: World) -> AgentHand:
+    """Start the agent whose DM is on Telegram; it needs the workspace that `main` holds."""
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    await until(lambda: _ended(world, stopping))
+    started = await world.post("/v1/agents/other/start")
+    assert started.status_code == 200, started.text
+    agent = await world.agent(starts=2)
+    await agent.begin()
+    return agent
+
+
+async def _ended(world: World, stopping: "asyncio.Task[object]") -> bool:
+    row = await world.database.fetchval(
+        "SELECT status FROM choir_control.sessions WHERE agent_id = 'main'"
+    )
+    if row == "stopping":
+        world.runtime.die("main", 0)
+    return stopping.done()
+
+
+async def status_of(world: World, text: str) -> str:
+    return str(
+        await world.database.fetchval(
+            "SELECT status FROM choir_control.outbox WHERE text = $1", text
+        )
+    )
+
+
+async def until_finished(world: World, status: str) -> None:
+    async def finished() -> bool:
+        return set(
+            row["status"]
+            for row in await world.database.fetch("SELECT status FROM choir_control.outbox")
+        ) == {status}
+
+    await until(finished)
