@@ -73,8 +73,8 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     workspace = Workspace(Path(boot.workspace))
     control = Control(boot)
     window = EventWindow()
-    session_log = SessionLog(boot.session_id, SystemClock(), window.take_in)
-    registry = make_registry(control, workspace, session_log)
+    session_log = SessionLog(boot.session_id, SystemClock(), window.take_in, redactor.clean)
+    registry = make_registry(control, workspace, session_log, settings.tmp_dir)
     model = OpenAiModel(registry.model_view)
     try:
         hello = await greet(control, boot, registry, settings.hello_patience_s)
@@ -103,13 +103,15 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
         workspace.close()
 
 
-def make_registry(control: Control, workspace: Workspace, session_log: SessionLog) -> Registry:
+def make_registry(
+    control: Control, workspace: Workspace, session_log: SessionLog, tmp_dir: str
+) -> Registry:
     """Return the tools of this agent."""
     return Registry(
         [
             FsRead(workspace),
             FsWrite(workspace),
-            Shell(workspace),
+            Shell(workspace, tmp_dir),
             MemoryQuery(control, lambda: session_log.entries),
             MemoryUpsert(control),
             WebBrowse(control),
@@ -209,13 +211,12 @@ class Agent:
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue(maxsize=100)
 
     async def run(self) -> int:
-        """Work until a stop is asked for; returns the exit code.
+        """Work until a stop is asked for, then end in good order; returns the exit code.
 
         Raises Fenced or Unauthrorized (in a group) when control takes the session away.
         """
         self._open_session()
         self._listen_to_sigterm()
-        code = EXIT_OK
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(self._replication.run()),
@@ -225,12 +226,17 @@ class Agent:
             ]
             lane = tasks.create_task(self._work())
             reason = await self._end_lane(lane)
-            code = await self._close_session(reason)
+            flushed = await self._flush(reason)
+            # before the goodbye: it ends our lease, and a heartbeat after it would look like a fence
             for task in background:
                 task.cancel()
-        return code
+        if not flushed:
+            return EXIT_UNFLUSHED
+        await self._say_goodbye(reason)
+        return EXIT_OK
 
     async def _work(self) -> None:
+        self._status.note(EDGE, self._edge.state)
         # heartbeats already run, so a slow answer here looks like no crash
         await self._dynamic.load_secrets()
         await self._edge.run()
@@ -301,16 +307,20 @@ class Agent:
                 await asyncio.wait({lane})
         return reason
 
-    async def _close_session(self, reason: str) -> int:
-        """Write the last event, make all durable and say goodbye; returns the exit code."""
+    async def _flush(self, reason: str) -> bool:
+        """Write the last event and make all durable; returns whether that worked in time."""
         last = self._arbiter.commit(SESSION_LANE, SessionStopped(reason=reason))
         try:
             async with asyncio.timeout(self._settings.flush_grace_s):
                 await self._replication.durable(last)
-                await self._control.terminate(TerminateRequest(reason=reason))
         except TimeoutError:
             log.error("could not flush the log in time", last_rev=last)
-            return EXIT_UNFLUSHED
-        except ChoirError as error:
-            log.warning("control did not take our goodbye", reason=error.message)
-        return EXIT_OK
+            return False
+        return True
+
+    async def _say_goodbye(self, reason: str) -> None:
+        try:
+            async with asyncio.timeout(self._settings.flush_grace_s):
+                await self._control.terminate(TerminateRequest(reason=reason))
+        except (ChoirError, TimeoutError) as error:
+            log.warning("control did not take our goodbye", reason=str(error))

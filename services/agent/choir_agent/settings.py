@@ -1,6 +1,7 @@
 """Settings of the agent process, and the moment's settings from control; the only reader of the environment.
 
-What an agent needs comes from control (`INIT_HELLO`); the environment holds only how loudly to speak.
+What an agent needs comes from control (`INIT_HELLO`); the environment says only how loudly to speak and where
+temporary files go.
 """
 
 import os
@@ -10,6 +11,7 @@ from choir_common.errors import StartupError
 from choir_common.wire.config import AgentSettings
 
 LEVELS = ("debug", "info", "warning", "error")
+USUAL_TMP_DIR = "/tmp"  # noqa: S108 - where the runtime names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,8 @@ class AgentProcessSettings:
 
     log_level: str = "info"
     """debug, info, warning or error; info shows a few lines per turn, not one per event."""
+    tmp_dir: str = USUAL_TMP_DIR
+    """Where commands may put temporary files; in the process runtime /tmp itself is out of reach."""
     hello_patience_s: float = 30.0
     """How long to wait for control at the start; a runtime that sees us exit starts us again."""
     stop_grace_s: float = 15.0
@@ -38,7 +42,7 @@ class AgentProcessSettings:
             raise StartupError(
                 f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LEVELS)}."
             )
-        return cls(log_level=level)
+        return cls(log_level=level, tmp_dir=os.environ.get("TMPDIR", USUAL_TMP_DIR))
 
 
 @dataclass(frozen=True, slots=True)

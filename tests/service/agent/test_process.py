@@ -58,7 +58,9 @@ async def test_a_bad_boot_line_is_one_clear_sentence_without_the_token(
 
 
 async def test_neither_token_nor_key_is_in_environment_arguments_logs_or_a_tools_sight() -> None:
-    call = {"name": "choir.exec", "arguments": {"command": "env; cat /proc/$PPID/environ"}}
+    # what the model itself repeats of a secret must not get into the log either
+    command = f"env; cat /proc/$PPID/environ; echo {SECRET}"
+    call = {"name": "choir.exec", "arguments": {"command": command}}
     score = Score.model_validate({"otherwise": [{"call": call}, {"say": "done"}]})
     async with run_rehearsal(score) as model, run_control(model) as control:
         control.secret, control.secrets = "model-key", {"model-key": SECRET}

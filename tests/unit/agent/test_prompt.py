@@ -31,7 +31,7 @@ class Session:
 
     def __init__(self) -> None:
         self.window = EventWindow()
-        self.log = SessionLog("ses", StillClock(), self.window.take_in)
+        self.log = SessionLog("ses", StillClock(), self.window.take_in, str)
         self.append, self.entries = self.log.append, self.log.entries
 
 

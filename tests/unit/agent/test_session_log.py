@@ -23,7 +23,7 @@ def user_msg(number: int) -> UserMsg:
 
 @given(output=st.dictionaries(st.text(), json_values, max_size=4))
 def test_any_json_a_tool_gives_back_becomes_an_event_that_verifies(output: dict) -> None:  # type: ignore[type-arg]
-    log = SessionLog("ses", SystemClock(), lambda payload: None)
+    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
     result = ToolResultCommitted(
         turn_id="t", call_id="c", tool="x", status="success", output=output
     )
@@ -33,11 +33,11 @@ def test_any_json_a_tool_gives_back_becomes_an_event_that_verifies(output: dict)
 
 
 def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
-    log = SessionLog("ses", SystemClock(), lambda payload: None)
+    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
     for number in range(3):
         log.append("edge", user_msg(number))
     events = [entry.event() for entry in log.entries]
-    again = SessionLog("ses", SystemClock(), lambda payload: None)
+    again = SessionLog("ses", SystemClock(), lambda payload: None, str)
     with pytest.raises(BadInput):
         again.restore(events, Head(2, events[1].hash))
     with pytest.raises(BadInput):
@@ -48,7 +48,7 @@ def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
 
 
 def test_batches_are_bounded_by_bytes_and_hold_at_least_one_event() -> None:
-    log = SessionLog("ses", SystemClock(), lambda payload: None)
+    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
     for number in range(10):
         log.append("edge", user_msg(number))
     assert [entry.rev for entry in log.after(7, 100, 10_000)] == [8, 9, 10]

@@ -16,6 +16,7 @@ from choir_common.clock import Clock
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, first_break, head_of, link
 from choir_common.wire.events import Event, EventPayload, UserMsg, payload_of, render_payload
+from choir_common.wire.json import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,21 @@ class Entry:
 class SessionLog:
     """The authority while the agent runs (spec 7.4); Postgres holds its durable copy.
 
-    `tell` is given each payload in order, also those of the tail it starts from.
+    `tell` is given each payload in order, also those of the tail it starts from; `clean` takes secret
+    values out of a text, so that none gets into an event.
     """
 
-    def __init__(self, session_id: str, clock: Clock, tell: Callable[[EventPayload], None]) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        clock: Clock,
+        tell: Callable[[EventPayload], None],
+        clean: Callable[[str], str],
+    ) -> None:
         self._session_id = session_id
         self._clock = clock
         self._tell = tell
+        self._clean = clean
         self.entries: list[Entry] = []
         self.head = Head()
         self.state = SessionState()
@@ -69,7 +78,7 @@ class SessionLog:
         `more_follows` lets it travel with the next one instead of at once. Raises BadInput for a
         payload that is no JSON, even scrubbed.
         """
-        payload = _storable(payload)
+        payload = _storable(payload, self._clean)
         event = link(self.head, self._session_id, lane, payload, self._clock.now())
         self._keep(event, payload)
         if not more_follows:
@@ -100,15 +109,19 @@ class SessionLog:
         self._tell(payload)
 
 
-def _storable(payload: EventPayload) -> EventPayload:
+def _storable(payload: EventPayload, clean: Callable[[str], str]) -> EventPayload:
     raw = render_payload(payload)
     try:
-        if not needs_scrubbing(orjson.dumps(raw)):
-            return payload
+        text = orjson.dumps(raw).decode()
     except (orjson.JSONEncodeError, TypeError):
-        pass
+        text = ""
+    if text and not needs_scrubbing(text) and clean(text) == text:
+        return payload
+    return type(payload).model_validate_json(clean(_scrubbed(raw).decode()))
+
+
+def _scrubbed(raw: JsonObject) -> bytes:
     try:
-        body = orjson.dumps(scrub({**raw, "type": payload.type}))
+        return orjson.dumps(scrub(raw))
     except (orjson.JSONEncodeError, TypeError) as error:
         raise BadInput(f"an event cannot be written as JSON: {error}") from error
-    return type(payload).model_validate_json(body)

@@ -10,9 +10,9 @@ from choir_common.wire.json import JsonObject
 LARGEST = 2**63 - 1
 
 
-def needs_scrubbing(body: bytes) -> bool:
+def needs_scrubbing(body: str) -> bool:
     """Tell whether rendered JSON holds a NUL, which Postgres refuses in text and jsonb."""
-    return b"\\u0000" in body
+    return "\\u0000" in body
 
 
 def scrub(value: JsonObject) -> JsonObject:

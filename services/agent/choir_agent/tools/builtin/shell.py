@@ -48,8 +48,9 @@ class Shell:
 
     manifest = MANIFEST
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, tmp_dir: str) -> None:
         self._workspace = workspace
+        self._tmp_dir = tmp_dir
         self._children = Children()
         self._shell = shutil.which("bash", path=PATH) or "/bin/sh"
 
@@ -66,6 +67,7 @@ class Shell:
             "PWD": str(self._workspace.root),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
+            "TMPDIR": self._tmp_dir,
             "CHOIR_CALL_ID": context.call_id,
         }
         try:
