@@ -39,7 +39,7 @@ from choir_agent.tools.builtin.web_browse import WebBrowse
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.workspace import Workspace
 from choir_common.clock import SystemClock
-from choir_common.errors import ChoirError, StartupError
+from choir_common.errors import BadInput, ChoirError, StartupError
 from choir_common.eventlog.chain import Head
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import SessionResumed, SessionStarted, SessionStopped
@@ -143,7 +143,8 @@ async def greet(
         except ChoirError as error:
             if says_stop(error):
                 raise
-            if asyncio.get_running_loop().time() > deadline:
+            hopeless = isinstance(error, BadInput)
+            if hopeless or asyncio.get_running_loop().time() > deadline:
                 raise StartupError(
                     f"Control at {boot.endpoint} did not let us in: {error.message}"
                 ) from error

@@ -179,6 +179,8 @@ class ControlStandIn:
             raise Unauthorized()
         if request.headers.get("x-choir-session-id") != SESSION:
             raise Unauthorized("another session")
+        if not request.headers.get("x-choir-request-id"):
+            raise BadInput("X-Choir-Request-Id is needed.")
         if self.fenced:
             raise Fenced()
 

@@ -13,6 +13,7 @@ from choir_agent.control.backoff import Backoff
 from choir_agent.control.client import Control, error_of
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.http import sse_read
+from choir_common.ids import new_id
 from choir_common.wire.signals import SIGNAL_BODY, Signal
 
 log = structlog.get_logger("choir.agent.signals")
@@ -43,7 +44,7 @@ async def follow_signals(control: Control) -> AsyncIterator[Signal]:
 
 
 async def _follow_once(control: Control, last_seen: int | None) -> AsyncIterator[Signal]:
-    headers = {"Accept": "text/event-stream"}
+    headers = {"Accept": "text/event-stream", "X-Choir-Request-Id": new_id("req")}
     if last_seen is not None:
         headers["Last-Event-ID"] = str(last_seen)
     timeout = httpx2.Timeout(5.0, read=SILENCE_S)

@@ -12,6 +12,9 @@ from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 
+# a restarted service is back in a few seconds; after that the model had better know
+PATIENCE_S = 10.0
+
 
 async def use_on_host(
     control: Control,
@@ -24,16 +27,16 @@ async def use_on_host(
 ) -> JsonObject:
     """Run `tool` there and return its output.
 
-    While control or the part behind it is away it is tried again until `timeout_s`, where a
+    While control or the part behind it is away it is tried again for ten seconds, where a
     repetition cannot do harm. Raises ToolFailed with what the host said.
     """
     request = HostToolRequest(tool_name=tool, call_id=context.call_id, input=arguments)
-    deadline = asyncio.get_running_loop().time() + timeout_s
+    began = asyncio.get_running_loop().time()
     backoff = Backoff()
     while True:
-        left_s = deadline - asyncio.get_running_loop().time()
+        gone_s = asyncio.get_running_loop().time() - began
         try:
-            answer = await control.use_host_tool(request, max(left_s, 0.1))
+            answer = await control.use_host_tool(request, timeout_s)
             _raise_if_passing(answer)
             break
         except (Fenced, Unauthorized):
@@ -41,7 +44,7 @@ async def use_on_host(
         except Unavailable as error:
             safe = idempotent or not isinstance(error, OutcomeUnknown)
             pause_s = backoff.pause_s()
-            if not safe or left_s <= pause_s:
+            if not safe or gone_s + pause_s > PATIENCE_S:
                 raise ToolFailed(error.code, error.message) from error
             await asyncio.sleep(pause_s)
         except ChoirError as error:

@@ -1,0 +1,121 @@
+"""A call that a human must allow waits for the decision, and for no other (GUARANTEES 5)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from choir_agent.arbiter.approvals import Approvals
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.control.client import Control
+from choir_agent.locks.locks import Locks
+from choir_agent.log.fold import CallState
+from choir_agent.log.session_log import SessionLog
+from choir_agent.replication.replicate import Replication
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.registry import Registry
+from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_agent.tools.workspace import Workspace
+from choir_common.clock import SystemClock
+from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMsg
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import ApprovalResponse
+from tests.service.agent.control_stand_in import AGENT, DM, SESSION, ControlStandIn, run_control
+
+CALL = ToolCall(call_id="call_1", tool="choir.propose.tool", arguments='{"name":"x"}')
+
+
+class Proposal:
+    """A tool that only a human may let run."""
+
+    manifest = ToolManifest(
+        LlmView(CALL.tool, "propose", {"type": "object"}),
+        RuntimeView(timeout_ms=1000, side_effect="none", idempotent=True, needs_approval=True),
+    )
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        self.runs += 1
+        return ToolOutput({"done": True})
+
+
+@dataclass
+class Desk:
+    """An arbiter with a call before it."""
+
+    control: ControlStandIn
+    approvals: Approvals
+    tool: Proposal
+    use: asyncio.Task[None]
+
+    async def asked(self) -> str:
+        """Wait until the question has reached control; return its id."""
+        await self.control.until(lambda: bool(self.control.approvals))
+        return self.control.approvals[CALL.call_id].approval_id
+
+    async def decide(self, approval_id: str, status: str) -> None:
+        answer = {"approval_id": approval_id, "status": status}
+        self.control.approvals[CALL.call_id] = ApprovalResponse.model_validate(answer)
+        self.approvals.resolve(approval_id)
+        await self.use
+
+    async def result(self) -> ToolResultCommitted:
+        found = lambda: [p for p in self.control.payloads() if isinstance(p, ToolResultCommitted)]  # noqa: E731
+        await self.control.until(lambda: bool(found()))
+        return found()[0]
+
+
+@asynccontextmanager
+async def open_desk() -> AsyncIterator[Desk]:
+    async with run_control("http://127.0.0.1:1/v1") as stand_in:
+        control, tool = Control(stand_in.boot()), Proposal()
+        log = SessionLog(SESSION, SystemClock(), lambda payload: None, str)
+        replication = Replication(
+            control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
+        )
+        approvals, workspace = Approvals(control), Workspace(stand_in.workspace)
+        arbiter = Arbiter(log, replication, Registry([tool]), workspace, Locks(), approvals)
+        arbiter.commit("edge", UserMsg(turn_id="t", inbox_id="i", dm=DM, text="x"))
+        output = ModelOutput(
+            turn_id="t", text="", tool_calls=(CALL,), model="m", finish_reason="stop"
+        )
+        arbiter.commit("edge", output)
+        beats = asyncio.create_task(replication.run())
+        use = asyncio.create_task(arbiter.use("edge", "t", (CallState(CALL),)))
+        yield Desk(stand_in, approvals, tool, use)
+        beats.cancel()
+        await asyncio.wait({beats})
+        await control.close()
+        workspace.close()
+
+
+async def test_it_runs_once_a_human_has_allowed_it() -> None:
+    async with open_desk() as desk:
+        approval = await desk.asked()
+        await asyncio.sleep(0.1)
+        assert (desk.tool.runs, desk.use.done()) == (0, False)
+        await desk.decide(approval, "approved")
+        assert (await desk.result()).status == "success"
+    assert desk.tool.runs == 1
+
+
+async def test_it_does_not_run_when_a_human_has_rejected_it() -> None:
+    async with open_desk() as desk:
+        await desk.decide(await desk.asked(), "rejected")
+        assert (await desk.result()).status == "refused"
+    assert desk.tool.runs == 0
+
+
+@pytest.mark.parametrize("other", ["apr_other", ""])
+async def test_a_decision_on_something_else_changes_nothing(other: str) -> None:
+    async with open_desk() as desk:
+        approval = await desk.asked()
+        desk.approvals.resolve(other)
+        await asyncio.sleep(0.1)
+        assert not desk.use.done()
+        await desk.decide(approval, "rejected")
+    assert desk.tool.runs == 0
