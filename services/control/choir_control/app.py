@@ -43,7 +43,7 @@ from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.sessions import session_routes
-from choir_control.operator.system import system_routes
+from choir_control.operator.system import approval_routes, dm_routes, status_routes
 from choir_control.outbox.deliver import Outbox
 from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
@@ -104,6 +104,7 @@ class Control:
         self._approvals = ApprovalStore(self.database)
         self._board = StatusBoard()
         self._memory = BusMemory(self._bus)
+        self._browse = BrowseTool(BusBrowser(self._bus))
         self._household = Household(
             Surroundings(
                 settings=self._settings,
@@ -115,6 +116,7 @@ class Control:
                 bell=bell,
                 clock=SystemClock(),
                 rescan=self._outbox.rescan,
+                release=self._browse.release,
             )
         )
 
@@ -140,7 +142,7 @@ class Control:
             approvals=self._approvals,
             board=self._board,
             stopper=sessions.stopper,
-            hosttools=HostTools(tool_table(tools, BrowseTool(BusBrowser(self._bus)))),
+            hosttools=HostTools(tool_table(tools, self._browse)),
         )
 
     def _operator_rooms(self) -> Sequence[APIRouter]:
@@ -149,15 +151,11 @@ class Control:
             self.configuration, sessions.store, self._inbox_store, self._board, self._runtime
         )
         return (
-            system_routes(
-                self._settings.home,
-                VERSION,
-                self.configuration,
-                roster,
-                sessions.store,
-                self._approvals,
-                self._parts.all,
+            status_routes(
+                self._settings.home, VERSION, self.configuration, roster, self._parts.all
             ),
+            approval_routes(self._approvals),
+            dm_routes(self.configuration, sessions.store),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
             session_routes(sessions.store, self._events),
         )

@@ -102,9 +102,7 @@ class AgentHand:
     async def take_up(self, signal: UserMessageSignal) -> str:
         """Write that a message was taken up; return its turn."""
         turn = new_id("turn")
-        self.add(
-            UserMsg(turn_id=turn, inbox_id=signal.inbox_id, dm=signal.dm, text=signal.text)
-        )
+        self.add(UserMsg(turn_id=turn, inbox_id=signal.inbox_id, dm=signal.dm, text=signal.text))
         await self.flush()
         return turn
 

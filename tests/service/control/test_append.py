@@ -1,12 +1,13 @@
 """The durable log takes each event once, in order, from the one who holds the session."""
 
 import asyncio
+from datetime import datetime
 
 import pytest
 
+from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, Fenced, Unauthorized
 from choir_common.eventlog.chain import Head, head_of, link
-from choir_common.clock import SystemClock
 from choir_common.wire.events import Reply, SessionAbandoned, SessionResumed
 from choir_common.wire.rpc import HeartbeatRequest, HeartbeatResponse
 from tests.service.control.agent_hand import AgentHand
@@ -213,9 +214,7 @@ async def test_hello_brings_the_newest_events_and_the_whole_open_turn(
     assert len(answer.tail_events) == 400 and answer.tail_events[-1].rev == agent.head.rev
 
 
-async def test_a_heartbeat_without_events_is_a_sign_of_life(
-    world: World, agent: AgentHand
-) -> None:
+async def test_a_heartbeat_without_events_is_a_sign_of_life(world: World, agent: AgentHand) -> None:
     async def last() -> object:
         return (await world.get("/v1/agents/main")).json()["last_heartbeat_at"]
 
@@ -232,5 +231,5 @@ def _words() -> Reply:
     return Reply(turn_id=None, dm="console", text="x", kind="notice")
 
 
-def _now():  # type: ignore[no-untyped-def]
+def _now() -> datetime:
     return SystemClock().now()

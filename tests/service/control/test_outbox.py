@@ -147,9 +147,9 @@ async def status_of(world: World, text: str) -> str:
 
 async def until_finished(world: World, status: str) -> None:
     async def finished() -> bool:
-        return set(
+        return {
             row["status"]
             for row in await world.database.fetch("SELECT status FROM choir_control.outbox")
-        ) == {status}
+        } == {status}
 
     await until(finished)

@@ -94,9 +94,7 @@ async def test_who_was_not_answered_before_a_stop_is_told(world: World, agent: A
     assert (await world.verify(agent.spec.session_id))["ok"]
 
 
-async def test_a_crashed_agent_goes_on_under_the_next_epoch(
-    world: World, agent: AgentHand
-) -> None:
+async def test_a_crashed_agent_goes_on_under_the_next_epoch(world: World, agent: AgentHand) -> None:
     world.runtime.die("main")
     resumed = await world.agent(starts=2)
     answer = await resumed.hello()

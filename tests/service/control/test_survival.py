@@ -5,13 +5,13 @@ import asyncio
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
+from choir_common.postgres.pool import Database
 from choir_common.wire.memories import EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Nothing
 from choir_local.postgres import EmbeddedPostgres
 from tests.service.control.world import World, make_world, until
 from tests.service.memory.servers import NATS_TOKEN, running_nats
 from tests.support.servers import PASSWORD, running_postgres
-from choir_common.postgres.pool import Database
 
 
 async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> None:

@@ -34,6 +34,6 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
         "memory": False,
         "gateway": False,
     }
-    assert status.model == "scripted" and [a.agent_id for a in status.agents][0] == "main"
+    assert status.model == "scripted" and next(a.agent_id for a in status.agents) == "main"
     view = AgentView.model_validate_json((await world.get("/v1/agents/main")).content)
     assert view.state == "running" and view.session_id == agent.spec.session_id

@@ -220,7 +220,7 @@ async def make_world(
     dsn: str, password: str, nats_url: str, nats_token: str, database: Database, bus: Bus
 ) -> AsyncIterator[World]:
     """Make a home and a stopped choird in it."""
-    home = Path(tempfile.mkdtemp(prefix="choir-ctl-"))
+    home = Path(tempfile.mkdtemp(prefix="choir-ctrl-"))
     (home / "config.json").write_text(json.dumps(a_config(home)))
     settings = ControlSettings(
         home=home,

@@ -3,6 +3,7 @@
 The chain is verified here, in Python; whether it fits the durable head is the database's to say.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +24,7 @@ from choir_common.wire.rpc import HeartbeatRequest
 
 MAX_REV = 2**53
 CONTROL_LANE = "control"
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def read_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> Batch
     Raises BadInput when it contradicts itself, holds an event an agent may not write, or speaks to
     another DM than the session's.
     """
+    if not _HASH.fullmatch(request.hash_prev):
+        raise BadInput("hash_prev is not a sha256 in lower-case hexadecimal.")
     base = Head(request.base_rev, request.hash_prev)
     if request.new_rev > MAX_REV or request.base_rev + len(request.patches) != request.new_rev:
         raise BadInput(

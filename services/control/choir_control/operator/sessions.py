@@ -19,12 +19,6 @@ def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/sessions", tags=["sessions"])
 
-    async def find(session_id: str) -> SessionRow:
-        row = await sessions.get(session_id) if _plausible(session_id) else None
-        if row is None:
-            raise NotFound(f"There is no session {session_id[:MAX_ID]!r}.")
-        return row
-
     @router.get("")
     async def list_sessions(
         agent_id: Annotated[str | None, Query(max_length=MAX_ID)] = None,
@@ -41,7 +35,7 @@ def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
     @router.get("/{session_id}")
     async def show_session(session_id: str) -> SessionView:
         """Show one session."""
-        return (await find(session_id)).view()
+        return (await _find(sessions, session_id)).view()
 
     @router.get("/{session_id}/events")
     async def list_events(
@@ -50,7 +44,7 @@ def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     ) -> EventPage:
         """List a session's events in order of revision."""
-        row = await find(session_id)
+        row = await _find(sessions, session_id)
         try:
             page = await events.read(row.session_id, after, limit)
         except ValueError:
@@ -64,10 +58,17 @@ def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
     @router.get("/{session_id}/verify")
     async def verify_session(session_id: str) -> Verification:
         """Recompute the hash chain of a session's log."""
-        row = await find(session_id)
+        row = await _find(sessions, session_id)
         return await verify(events, row.session_id, row.head)
 
     return router
+
+
+async def _find(sessions: SessionStore, session_id: str) -> SessionRow:
+    row = await sessions.get(session_id) if _plausible(session_id) else None
+    if row is None:
+        raise NotFound(f"There is no session {session_id[:MAX_ID]!r}.")
+    return row
 
 
 def _plausible(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from choir_common.wire.operator import ApprovalView, DmView, Page, PartStatus, SystemStatus
-from choir_control.approvals.store import ApprovalStore
+from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.read import DEFAULT_MODEL
 from choir_control.sessions.roster import Roster
@@ -16,16 +16,10 @@ from choir_control.sessions.store import SessionStore
 Check = Callable[[], Awaitable[Sequence[PartStatus]]]
 
 
-def system_routes(
-    home: Path,
-    version: str,
-    configuration: Configuration,
-    roster: Roster,
-    sessions: SessionStore,
-    approvals: ApprovalStore,
-    check: Check,
+def status_routes(
+    home: Path, version: str, configuration: Configuration, roster: Roster, check: Check
 ) -> APIRouter:
-    """Return the router."""
+    """Return the router of the whole system's status."""
     router = APIRouter(tags=["system"])
 
     @router.get("/status")
@@ -44,26 +38,26 @@ def system_routes(
             agents=tuple(await roster.all()) if database_is_there else (),
         )
 
+    return router
+
+
+def approval_routes(approvals: ApprovalStore) -> APIRouter:
+    """Return the router of requests for a human's decision."""
+    router = APIRouter(tags=["approvals"])
+
     @router.get("/approvals")
     async def list_approvals(
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> Page[ApprovalView]:
-        """List requests for a human's decision, the pending ones first."""
-        return Page(
-            items=[
-                ApprovalView(
-                    approval_id=found.approval_id,
-                    session_id=found.session_id,
-                    agent_id=found.agent_id,
-                    request_type=found.request_type,
-                    payload=found.payload,
-                    status=found.status,
-                    created_at=found.created_at,
-                    resolved_at=found.resolved_at,
-                )
-                for found in await approvals.newest(limit)
-            ]
-        )
+        """List the newest requests, the pending ones first."""
+        return Page(items=[_approval(found) for found in await approvals.newest(limit)])
+
+    return router
+
+
+def dm_routes(configuration: Configuration, sessions: SessionStore) -> APIRouter:
+    """Return the router of the conversations."""
+    router = APIRouter(tags=["console"])
 
     @router.get("/dms")
     async def list_dms() -> Page[DmView]:
@@ -84,3 +78,16 @@ def system_routes(
         )
 
     return router
+
+
+def _approval(found: Approval) -> ApprovalView:
+    return ApprovalView(
+        approval_id=found.approval_id,
+        session_id=found.session_id,
+        agent_id=found.agent_id,
+        request_type=found.request_type,
+        payload=found.payload,
+        status=found.status,
+        created_at=found.created_at,
+        resolved_at=found.resolved_at,
+    )

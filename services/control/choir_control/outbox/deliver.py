@@ -67,11 +67,15 @@ class Outbox:
         """Deliver until cancelled; begins with what an earlier run left."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for dm in await self._left_over():
-                self._lane(dm).rescan = True
-            for dm in list(self._lanes):
-                self._start(dm)
-            await asyncio.Event().wait()
+            try:
+                for dm in await self._left_over():
+                    self._lane(dm).rescan = True
+                for dm in list(self._lanes):
+                    self._start(dm)
+                await asyncio.Event().wait()
+            finally:
+                # rows made while we stop are the next run's
+                self._tasks = None
 
     async def _left_over(self) -> list[str]:
         while True:

@@ -1,6 +1,6 @@
 """Put the session room together: what needs what, in one place. Called by `app`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from choir_common.clock import Clock
@@ -37,6 +37,8 @@ class Surroundings:
     clock: Clock
     rescan: Callable[[str], None]
     """Has the outbox look at a DM's rows again."""
+    release: Callable[[str], Coroutine[None, None, None]]
+    """Frees what an agent held on the host's side once its process has ended."""
 
 
 class Household:
@@ -65,5 +67,6 @@ class Household:
             turns,
             around.bell,
             around.clock,
+            around.release,
         )
         self.boot = Boot(self.store, around.configuration, closing, crashes, self.starter, runtime)

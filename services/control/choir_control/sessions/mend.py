@@ -5,6 +5,7 @@ One task follows exits; one sweeps every second or when woken. Called by `app`.
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 
 import structlog
@@ -40,6 +41,7 @@ class Mender:
         turns: AgentTurns,
         bell: Bell,
         clock: Clock,
+        release: Callable[[str], Coroutine[None, None, None]],
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -49,6 +51,7 @@ class Mender:
         self._turns = turns
         self._bell = bell
         self._clock = clock
+        self._release = release
         self._wake = asyncio.Event()
         self._resuming: set[str] = set()
         self._trusted_since = clock.monotonic()
@@ -57,14 +60,14 @@ class Mender:
     async def run(self) -> None:
         """Mend until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_exits(), name="exits")
+            tasks.create_task(self._follow_exits(tasks), name="exits")
             while True:
                 self._wake.clear()
                 await self._round(tasks)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), SWEEP_S)
 
-    async def _follow_exits(self) -> None:
+    async def _follow_exits(self, tasks: asyncio.TaskGroup) -> None:
         async for gone in self._runtime.exits():
             log.info(
                 "agent exited",
@@ -76,6 +79,7 @@ class Mender:
             )
             # a stop that waits for this process looks at once
             self._bell.ring(gone.session_id)
+            tasks.create_task(self._release(gone.agent_id), name="release")
             await self._note_exit(gone)
 
     async def _note_exit(self, gone: AgentExit) -> None:

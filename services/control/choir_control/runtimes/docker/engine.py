@@ -90,11 +90,11 @@ class Engine:
             api = self._api()
             # Attached before the start: what is written waits for the reader.
             stream = api.attach_socket(container_id, params={"stdin": 1, "stream": 1})
-            # The SDK hands out a file around the socket; closing that alone would leak the socket.
-            with stream, stream._sock as connection:
+            # Only the response around it closes the stream, its socket and the connection together.
+            with contextlib.closing(stream._response):
                 api.start(container_id)
-                connection.sendall(first_line)
-                connection.shutdown(socket.SHUT_WR)
+                stream._sock.sendall(first_line)
+                stream._sock.shutdown(socket.SHUT_WR)
 
     def stop(self, container_id: str, grace_s: float) -> None:
         """Ask a container to end, and kill it after the grace. Raises Unavailable."""
