@@ -85,8 +85,10 @@ async def test_refusals_are_those_of_telegram(fake: FakeTelegram, bot: Bot) -> N
     user.blocks()
     with pytest.raises(Forbidden):
         await bot.send_message(7, "x")
+    stranger = Bot("9:unknown", base_url=fake.base_url)
     with pytest.raises(InvalidToken):
-        await Bot("9:unknown", base_url=fake.base_url).initialize()
+        await stranger.initialize()
+    await stranger.shutdown()
 
 
 async def test_markup_is_read_as_telegram_reads_it(fake: FakeTelegram, bot: Bot) -> None:

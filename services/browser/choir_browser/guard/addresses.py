@@ -19,6 +19,8 @@ def is_public(address: Address) -> bool:
     inner = _unwrap(address)
     if inner is not None:
         return is_public(inner)
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return False  # fec0::/10: deprecated, and "global" in Python's eyes
     return (
         address.is_global
         and not address.is_multicast

@@ -86,7 +86,7 @@ class Tab:
         await _raise_refusal(response)
         await self._settle("load")
         reading = await self._read()
-        if len(reading.text.strip()) < SPARSE_CHARS:
+        if len(reading.text.strip()) < SPARSE_CHARS and "<script" in reading.html:
             await self._settle("networkidle")
             reading = await self._read()
         where = self._page.url

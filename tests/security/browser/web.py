@@ -1,0 +1,112 @@
+"""A small web for the browser's tests: a site that may be visited, and traps that may not."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the site answers on a path."""
+
+    body: bytes = b""
+    status: str = "200 OK"
+    headers: tuple[str, ...] = ("Content-Type: text/html; charset=utf-8",)
+    delay_s: float = 0.0
+
+
+def html(body: str, title: str = "A page") -> Answer:
+    """Wrap a body into a page."""
+    text = f"<!doctype html><html><head><title>{title}</title></head><body>{body}</body></html>"
+    return Answer(text.encode())
+
+
+def redirect(to: str, status: str = "302 Found") -> Answer:
+    """Send the visitor elsewhere."""
+    return Answer(b"", status, (f"Location: {to}",))
+
+
+@dataclass
+class Site:
+    """An HTTP server with scripted paths; the guard is told to let it pass."""
+
+    port: int = 0
+    paths: dict[str, Answer] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            path = head.split(" ")[1]
+            self.requests.append(head)
+            answer = self.paths.get(
+                path.partition("?")[0], Answer(b"no such page", "404 Not Found")
+            )
+            await asyncio.sleep(answer.delay_s)
+            lines = (f"HTTP/1.1 {answer.status}", *answer.headers)
+            fixed = (f"Content-Length: {len(answer.body)}", "Connection: close", "", "")
+            writer.write("\r\n".join((*lines, *fixed)).encode() + answer.body)
+            await writer.drain()
+        writer.close()
+
+
+@dataclass
+class Trap:
+    """A port, TCP and UDP, that nobody may ever reach; counts who does."""
+
+    port: int = 0
+    hits: list[str] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.hits.append(f"tcp from {writer.get_extra_info('peername')}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nSECRET")
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+
+class _UdpTrap(asyncio.DatagramProtocol):
+    def __init__(self, trap: Trap) -> None:
+        self._trap = trap
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._trap.hits.append(f"udp from {addr}")
+
+
+@contextlib.asynccontextmanager
+async def open_site() -> AsyncIterator[Site]:
+    """Run a site on a free port."""
+    site = Site()
+    server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
+    site.port = server.sockets[0].getsockname()[1]
+    try:
+        yield site
+    finally:
+        server.close()
+
+
+@contextlib.asynccontextmanager
+async def open_trap() -> AsyncIterator[Trap]:
+    """Set a trap on every address of this machine, both families where there are two."""
+    trap = Trap()
+    servers = [await asyncio.start_server(trap.serve, "0.0.0.0", 0)]
+    trap.port = servers[0].sockets[0].getsockname()[1]
+    with contextlib.suppress(OSError):
+        servers.append(await asyncio.start_server(trap.serve, "::1", trap.port))
+    loop = asyncio.get_running_loop()
+    udp, _ = await loop.create_datagram_endpoint(
+        lambda: _UdpTrap(trap), local_addr=("127.0.0.1", trap.port)
+    )
+    try:
+        yield trap
+    finally:
+        udp.close()
+        for server in servers:
+            server.close()
