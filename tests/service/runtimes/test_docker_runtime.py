@@ -16,9 +16,9 @@ from tests.service.runtimes.containers import image_that_runs, yard_for
 
 WAITS = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print('what a day', file=sys.stderr, flush=True)
 report({'boot': boot, 'rest': sys.stdin.read(), 'directory': os.getcwd(),
         'soul': Path('/choir/SOUL.md').read_text()})
-print('what a day', file=sys.stderr, flush=True)
 while True:
     time.sleep(60)
 """
@@ -120,9 +120,11 @@ async def test_the_next_control_removes_orphans_but_no_stranger(waiting: str) ->
     async with yard_for(waiting) as yard, yard_for(waiting) as neighbour:
         await yard.runtime.start(yard.spec())
         await neighbour.runtime.start(neighbour.spec())
+        await yard.report()
         next_control = DockerRuntime(yard.home, waiting, "none")
         assert await next_control.remove_orphans() == 1
         assert yard.containers() == []
+        assert "what a day" in (yard.home / "logs" / "main.log").read_text()
         assert len(neighbour.containers()) == 1
         assert await neighbour.runtime.remove_orphans() == 0
         await next_control.close()

@@ -17,6 +17,7 @@ import structlog
 
 from choir_common.errors import ChoirError, Conflict
 from choir_control.runtimes.docker.container import (
+    AGENT,
     EPOCH,
     ContainerLimits,
     Site,
@@ -131,7 +132,8 @@ class DockerRuntime:
         known = {agent.container_id for agent in self._agents.values()}
         orphans = [container for container in listed if container.id not in known]
         for orphan in orphans:
-            await self._call(partial(self._engine.remove, orphan.id))
+            agent_id = orphan.labels.get(AGENT, "unknown")
+            await self._call(partial(self._clear_up, agent_id, orphan.id))
             log.info(
                 "removed an orphaned agent", container=orphan.id, epoch=orphan.labels.get(EPOCH)
             )
@@ -217,7 +219,7 @@ class DockerRuntime:
                 log.warning("cannot inspect an agent", agent=spec.agent_id, error=error.message)
                 await asyncio.sleep(ASK_AGAIN_S)
         try:
-            await self._call(partial(self._clear_up, agent))
+            await self._call(partial(self._clear_up, spec.agent_id, agent.container_id))
         except (ChoirError, OSError) as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
         # Free before it is told, so that whoever hears of it can start the agent again.
@@ -227,16 +229,16 @@ class DockerRuntime:
         detail = f"{_describe(ending)}; its log is {self._log_path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
-    def _clear_up(self, agent: Agent) -> None:
+    def _clear_up(self, agent_id: str, container_id: str) -> None:
         """Keep what the agent said, and remove its container; blocking."""
-        said = self._engine.log(agent.container_id)
-        path = self._log_path(agent.spec.agent_id)
+        said = self._engine.log(container_id)
+        path = self._log_path(agent_id)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_LIMIT:
             path.replace(path.with_name(f"{path.name}.1"))
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
             file.write(said)
-        self._engine.remove(agent.container_id)
+        self._engine.remove(container_id)
 
     def _log_path(self, agent_id: str) -> Path:
         return self._site.home / "logs" / f"{agent_id}.log"
