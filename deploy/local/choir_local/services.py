@@ -118,7 +118,7 @@ def _rehearsal(parts: Parts) -> Child:
 
 def _service(parts: Parts, service: Service) -> Child:
     async def command() -> Command:
-        env = clean_environment(**_shared_settings(parts), **service.env(parts))
+        env = clean_environment(**{**_shared_settings(parts), **service.env(parts)})
         stdin = orjson.dumps(service.secrets(parts))
         return Command((*PYTHON, service.module), env, stdin, death_signal=signal.SIGTERM)
 
