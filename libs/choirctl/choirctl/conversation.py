@@ -1,7 +1,7 @@
 """Say things in a DM and hear everything that is said to it, each thing once. Used by `chat` and `talk`.
 
-The event stream is open before the first word goes out, so no answer can slip between. After a cut it is
-resumed after the last message heard (Last-Event-ID); a message heard before is not given out again.
+The event stream is open before the first word goes out, so no answer can slip between. It begins, and after
+a cut goes on, after the last message heard (Last-Event-ID); one heard before is not given out again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.http import sse_read
 from choir_common.ids import new_id
-from choir_common.wire.messages import Accepted, OutboundMessage
+from choir_common.wire.messages import Accepted, History, OutboundMessage
 from choirctl.control_api import ControlApi, parse
 
 UNREAD_MOST = 1000  # more wait in the stream itself, and in the outbox behind it
@@ -99,10 +99,9 @@ class Conversation:
             pause = min(pause * 2, MOST_PAUSE_S)
 
     async def _stream(self, opened: asyncio.Event) -> AsyncIterator[OutboundMessage]:
-        last = self._heard.last_id
-        headers = {"Accept": "text/event-stream"}
-        if last is not None:
-            headers["Last-Event-ID"] = str(last)
+        if self._heard.last_id is None:
+            self._heard.last_id = await self._newest_id()
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._heard.last_id)}
         timeout = httpx2.Timeout(10.0, read=SILENCE_S)
         path = f"/v1/dms/{self._dm}/events"
         async with self._api.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
@@ -113,13 +112,16 @@ class Conversation:
             async for event in sse_read.read(answer.aiter_bytes()):
                 if event.event == "message":
                     yield OutboundMessage.model_validate_json(event.data)
-                elif self._heard.last_id is None and event.id.isdecimal():
-                    # the stream's first event says where it begins, for a cut before any message
-                    self._heard.last_id = int(event.id)
+
+    async def _newest_id(self) -> int:
+        """Ask where the DM stands: all streams begin after that, so no cut can lose anything."""
+        path = f"/v1/dms/{self._dm}/messages"
+        answer = await self._api.send("GET", path, params={"after": "0", "limit": "1"})
+        return parse(answer, History).last
 
     async def _take(self, message: OutboundMessage) -> None:
         """Give out a message unless it was heard before."""
-        if self._heard.last_id is not None and message.outbox_id <= self._heard.last_id:
+        if message.outbox_id <= (self._heard.last_id or 0):
             return
         await self._unread.put(message)
         self._heard.last_id = message.outbox_id

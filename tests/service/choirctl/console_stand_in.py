@@ -19,7 +19,7 @@ from choir_common.http import sse
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response
 from choir_common.http.sse_read import ServerSentEvent
-from choir_common.wire.messages import Accepted, OutboundMessage
+from choir_common.wire.messages import Accepted, History, OutboundMessage
 from choirctl.place import Place
 
 
@@ -72,7 +72,7 @@ class Console:
         """Send what is after `after`, one already sent again, until the cut."""
         self.streams.append(after)
         at = len(self.said) if after is None else max(0, int(after) - 1)
-        yield sse.render(ServerSentEvent(after or str(at), "open", "{}"))
+        yield sse.KEEPALIVE
         for _ in range(self.cut_after):
             async with self.changed:
                 while at >= len(self.said):
@@ -95,6 +95,12 @@ def make_app(console: Console) -> FastAPI:
         if accepted is None:
             return Response("{", 503)
         return Response(accepted.model_dump_json(), 202)
+
+    @app.get("/v1/dms/{dm}/messages")
+    async def messages(dm: str) -> Response:
+        if dm != "console":
+            return problem_response(NotFound(f"There is no DM {dm}."))
+        return Response(History(messages=(), last=len(console.said)).model_dump_json())
 
     @app.get("/v1/dms/{dm}/events")
     async def events(dm: str, request: Request) -> Response:
