@@ -1,0 +1,78 @@
+"""The console's words pass through control to the gateway, streams piece by piece."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from choir_common.http.listen import bind_unix, serve
+from choir_common.http.sse_read import read
+from choir_common.http.transport import make_client
+from tests.service.control.world import OPERATOR_TOKEN, World
+
+
+class ConsoleStandIn:
+    """A gateway's console that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, bytes, dict[str, str]]] = []
+        self.more = asyncio.Event()
+        self.app = FastAPI()
+        self.app.add_api_route("/v1/dms/{dm}/messages", self.messages, methods=["POST", "GET"])
+        self.app.add_api_route("/v1/dms/{dm}/events", self.events, methods=["GET"])
+
+    async def messages(self, dm: str, request: Request) -> JSONResponse:
+        url = f"{request.url.path}?{request.url.query}"
+        self.asked.append((request.method, url, await request.body(), dict(request.headers)))
+        return JSONResponse({"inbox_id": "in_1"}, 202)
+
+    async def events(self, dm: str, request: Request) -> StreamingResponse:
+        self.asked.append(("GET", str(request.url.path), b"", dict(request.headers)))
+        return StreamingResponse(self._pieces(), media_type="text/event-stream")
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        yield b'id: 1\nevent: message\ndata: {"text":"one"}\n\n'
+        await self.more.wait()
+        yield b'id: 2\nevent: message\ndata: {"text":"two"}\n\n'
+
+
+@pytest.fixture
+async def console(world: World) -> AsyncIterator[ConsoleStandIn]:
+    made, stop = ConsoleStandIn(), asyncio.Event()
+    listener = bind_unix(Path(world.home / "socks" / "gateway.sock"))
+    server = asyncio.create_task(serve(made.app, [listener], stop))
+    yield made
+    made.more.set()
+    stop.set()
+    await server
+
+
+async def test_a_message_is_passed_on_and_its_answer_back(
+    world: World, console: ConsoleStandIn
+) -> None:
+    body = '{"text": "héllo"}'.encode()
+    answer = await world.post("/v1/dms/console/messages?wait=1", content=body)
+    assert (answer.status_code, answer.json()) == (202, {"inbox_id": "in_1"})
+    [(method, url, sent, headers)] = console.asked
+    assert (method, url, sent) == ("POST", "/v1/dms/console/messages?wait=1", body)
+    # the gateway trusts control, whoever asked it
+    assert headers["authorization"] == f"Bearer {OPERATOR_TOKEN}"
+
+
+async def test_a_stream_comes_through_piece_by_piece_and_resumes(
+    world: World, console: ConsoleStandIn
+) -> None:
+    async with (
+        make_client(world.endpoint) as client,
+        client.stream("GET", "/v1/dms/console/events", headers={"Last-Event-ID": "41"}) as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = read(answer.aiter_bytes())
+        first = await asyncio.wait_for(anext(events), 5)
+        assert (first.id, first.data) == ("1", '{"text":"one"}')
+        console.more.set()
+        assert (await asyncio.wait_for(anext(events), 5)).id == "2"
+    assert console.asked[0][3]["last-event-id"] == "41"

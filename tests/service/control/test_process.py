@@ -1,0 +1,119 @@
+"""choird as a process: it starts in order, refuses what it cannot serve, and stops on SIGTERM."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+
+import httpx2
+
+from tests.service.control.world import OPERATOR_TOKEN, World, a_config, until
+
+
+async def spawn(world: World, **more: str) -> Process:
+    """Start `python -m choir_control` in the world's home, secrets on standard input."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "CHOIR_HOME": str(world.home),
+        "CHOIR_POSTGRES_DSN": world.settings.postgres_dsn,
+        "CHOIR_NATS_URL": world.settings.nats_url,
+        "CHOIR_HTTP_PORT": str(world.settings.http_port),
+        "CHOIR_SECRETS_FILE": "/dev/stdin",
+        **more,
+    }
+    read_end, write_end = os.pipe()
+    os.write(write_end, world.secrets.model_dump_json().encode())
+    os.close(write_end)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "choir_control"),
+            env=env,
+            stdin=read_end,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    finally:
+        os.close(read_end)
+
+
+async def refusal(world: World, **more: str) -> str:
+    """Start choird, expect it to give up with exit code 1, and return what it told the person."""
+    process = await spawn(world, **more)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1 and out == b""
+    said = [line for line in err.decode().splitlines() if not line.startswith("{")]
+    assert len(said) == 1, err.decode()
+    return said[0]
+
+
+async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> None:
+    config = a_config(stopped.home)
+    config["agents"]["main"]["autostart"] = False
+    stopped.settings.config_file.write_text(json.dumps(config))
+    process = await spawn(stopped)
+
+    async def ready() -> bool:
+        assert process.returncode is None
+        try:
+            return (await stopped.get("/readyz")).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    await until(ready, 60)
+    assert (await stopped.get("/v1/status")).json()["config_version"] == 1
+    process.send_signal(signal.SIGTERM)
+    _, err = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in err.decode().splitlines()]
+    steps = [line["message"] for line in lines]
+    for step in (
+        "configuration read",
+        "listening",
+        "database connected",
+        "database schema ready",
+        "sessions in order",
+        "choird ready",
+        "choird stops",
+    ):
+        assert step in steps
+    assert OPERATOR_TOKEN not in err.decode()
+
+
+async def test_a_config_that_does_not_fit_is_named_with_its_place(stopped: World) -> None:
+    file = stopped.settings.config_file
+    file.unlink()
+    assert "choirctl init" in await refusal(stopped)
+    file.write_text("{")
+    assert str(file) in await refusal(stopped)
+    config = a_config(stopped.home)
+    config["agents"]["main"]["defaults"]["workspace"] = "nowhere"
+    config["crash_detection_threshold_ms"] = 900
+    file.write_text(json.dumps(config))
+    said = await refusal(stopped)
+    assert "agents.main.defaults.workspace" in said and "'nowhere'" in said
+    assert "crash_detection_threshold_ms" in said
+    config["surprise"] = 1
+    file.write_text(json.dumps(config))
+    assert "surprise" in await refusal(stopped)
+
+
+async def test_a_taken_port_and_a_wrong_password_are_sentences(stopped: World) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", stopped.settings.http_port))
+        other.listen()
+        said = await refusal(stopped)
+        assert str(stopped.settings.http_port) in said and "CHOIR_HTTP_PORT" in said
+        assert not stopped.settings.control_socket.exists()
+    stopped.secrets = stopped.secrets.model_copy(update={"postgres_password": "wrong-password"})
+    said = await refusal(stopped)
+    assert "password" in said and "wrong-password" not in said
+
+
+async def test_other_machines_are_served_only_with_an_operator_token(stopped: World) -> None:
+    stopped.secrets = stopped.secrets.model_copy(update={"operator_token": None})
+    assert "operator token" in await refusal(stopped, CHOIR_HTTP_HOST="0.0.0.0")
+    assert "runtime" in await refusal(stopped, CHOIR_RUNTIME="vm")
+    assert "http_port" in await refusal(stopped, CHOIR_HTTP_PORT="many")

@@ -1,0 +1,115 @@
+"""Every fault of a configuration is found at once, named with its place and what to do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from choir_common.errors import BadInput, StartupError
+from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.check import faults
+from choir_control.configuration.current import Snapshot
+from choir_control.configuration.identity import lay_out_identity
+from choir_control.configuration.read import read_config
+from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
+
+BASE: dict[str, Any] = {
+    "agents": {"main": {"defaults": {"workspace": "w", "llm": "default", "dm": "d"}}},
+    "workspaces": {"w": {"path": "/tmp/w"}},
+    "models": {"default": {"model": "m", "endpoint": "http://m/v1", "secret": "k"}},
+    "gateways": {"g": {"type": "console"}},
+    "dms": {"d": {"gateway": "g", "user_id": "1"}},
+}
+
+
+def config(**changes: Any) -> Config:
+    return Config.model_validate_json(json.dumps({**BASE, **changes}))
+
+
+def test_a_sound_configuration_has_no_faults() -> None:
+    assert faults(config()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"workspaces": {}}, "agents.main.defaults.workspace"),
+        ({"models": {}}, "agents.main.defaults.llm"),
+        ({"dms": {}}, "agents.main.defaults.dm"),
+        ({"gateways": {}}, "dms.d.gateway"),
+        ({"gateways": {"g": {"type": "telegram"}}}, "gateways.g.secret"),
+        (
+            {"dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "1"}}},
+            "dms.e",
+        ),
+        ({"crash_detection_threshold_ms": 9_999}, "crash_detection_threshold_ms"),
+        ({"voice_profiles": {"v": {"tts": "t", "voice_id": "x"}}}, "voice_profiles.v.tts"),
+    ],
+)
+def test_a_fault_is_named_with_its_place(changes: dict[str, Any], place: str) -> None:
+    found = faults(config(**changes))
+    assert len(found) == 1 and found[0].startswith(place)
+
+
+def test_all_faults_are_told_in_one_error_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**BASE, "workspaces": {}, "gateways": {}}))
+    with pytest.raises(BadInput) as caught:
+        read_config(path, None)
+    assert str(path) in caught.value.message
+    assert "defaults.workspace" in caught.value.message and "dms.d" in caught.value.message
+
+
+def test_the_deployments_model_is_used_only_where_the_file_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    detected = ModelConfig(model="detected", endpoint="http://d/v1")
+    path.write_text(json.dumps({**BASE, "models": {}}))
+    assert read_config(path, detected).models["default"].model == "detected"
+    path.write_text(json.dumps(BASE))
+    assert read_config(path, detected).models["default"].model == "m"
+
+
+def test_only_the_secrets_of_bound_resources_are_named() -> None:
+    snapshot = Snapshot(1, config())
+    bound = ResourceBindings(workspace="w", llm="default", dm="d")
+    assert snapshot.secret_names("main", bound) == {"k"}
+    assert snapshot.secret_names("main", bound.model_copy(update={"llm": "gone"})) == set()
+
+
+def test_identity_is_merged_from_repositories_and_defaults(tmp_path: Path) -> None:
+    shared = tmp_path / "repos/global/identity"
+    personal = tmp_path / "repos/agents/main/identity"
+    shared.mkdir(parents=True)
+    personal.mkdir(parents=True)
+    (shared / "USER.md").write_text("global user")
+    (shared / "SOUL.md").write_text("global soul")
+    (personal / "SOUL.md").write_text("own soul")
+    (personal / "USER.md").write_text("never read")
+    (personal / "SOUL-CORE.md").symlink_to("/etc/passwd")
+    target = lay_out_identity(tmp_path, "main", "v1")
+    assert (target / "USER.md").read_text() == "global user"
+    assert (target / "SOUL.md").read_text() == "own soul"
+    assert "How you work" in (target / "SOUL-CORE.md").read_text()
+    assert json.loads((target / "version.json").read_text())["agent_id"] == "main"
+    (shared / "USER.md").write_text("changed")
+    assert (lay_out_identity(tmp_path, "main", "v1") / "USER.md").read_text() == "changed"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_an_open_host_needs_an_operator_token(host: str) -> None:
+    settings = ControlSettings(http_host=host)
+    with pytest.raises(StartupError, match="operator token"):
+        check_exposure(settings, ControlSecrets())
+    check_exposure(settings, ControlSecrets(operator_token="x" * 20))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_a_loopback_host_needs_none(host: str) -> None:
+    check_exposure(ControlSettings(http_host=host), ControlSecrets())
+
+
+def test_secrets_do_not_show_in_their_representation() -> None:
+    secrets = ControlSecrets(postgres_password="hunter22", secrets={"k": "sk-value-1"})
+    assert "hunter22" not in repr(secrets) and "sk-value-1" not in repr(secrets)

@@ -1,0 +1,93 @@
+"""Small rooms by themselves: the outbox's lane, the vault, the status board, lease tokens, the bell."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from choir_common.errors import Forbidden
+from choir_common.wire.messages import OutboundMessage
+from choir_common.wire.rpc import StatusReport
+from choir_control.leases.store import Lease
+from choir_control.leases.token import digest_of, mint, same
+from choir_control.outbox.lane import Lane
+from choir_control.secrets.vault import Vault
+from choir_control.sessions.reports import MAX_LANES, StatusBoard
+from choir_control.signals.bell import Bell
+
+LEASE = Lease("ses_1", "main", 1, b"", "w", "m", "d")
+
+
+def message(outbox_id: int) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=outbox_id,
+        dm="d",
+        gateway="g",
+        agent_id="main",
+        session_id="ses_1",
+        rev=outbox_id,
+        kind="answer",
+        text="x",
+        answers=None,
+        at=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+
+
+def test_a_lane_keeps_the_order_of_ids_whatever_came_first() -> None:
+    lane = Lane()
+    lane.offer(message(3))
+    lane.add([message(1), message(2), message(3)])
+    order = []
+    while lane.first:
+        order.append(lane.first.outbox_id)
+        lane.finish_first()
+    assert order == [1, 2, 3] and lane.idle
+
+
+def test_a_lane_does_not_take_what_a_look_at_the_table_already_finished() -> None:
+    lane = Lane()
+    lane.add([message(5)])
+    lane.finish_first()
+    lane.offer(message(5))
+    assert lane.idle
+    lane.rescan = True
+    assert not lane.idle
+
+
+def test_the_vault_hands_out_all_or_nothing() -> None:
+    vault = Vault({"a": "1", "b": "2"})
+    assert vault.hand_out(["a", "c"], {"a", "c"}) == {"a": "1"}
+    with pytest.raises(Forbidden) as caught:
+        vault.hand_out(["a", "b"], {"a"})
+    assert "'b'" in caught.value.message and "2" not in caught.value.message
+    assert repr(vault) == "Vault(2 secrets)"
+
+
+def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None:
+    board = StatusBoard()
+    for state in ("IDLE", "THINKING"):
+        board.post(LEASE, StatusReport(lane="edge", state=state))
+    assert [report.state for report in board.of("main", "ses_1")] == ["THINKING"]
+    for number in range(MAX_LANES + 5):
+        board.post(LEASE, StatusReport(lane=f"core:{number}", state="x"))
+    assert len(board.of("main", "ses_1")) == MAX_LANES
+    assert board.of("main", "ses_2") == ()
+
+
+def test_tokens_differ_hide_themselves_and_compare_by_digest() -> None:
+    first, second = mint(), mint()
+    assert first.value != second.value and len(first.value) >= 43
+    assert first.value not in repr(first)
+    assert same(first.digest, digest_of(first.value))
+    assert not same(first.digest, second.digest) and not same(None, first.digest)
+
+
+async def test_a_bell_wakes_those_who_listen_to_its_key() -> None:
+    bell = Bell()
+    with bell.listen("a", "b") as both, bell.listen("c") as other:
+        bell.ring("b")
+        await asyncio.wait_for(both.wait(), 1)
+        assert not other.is_set()
+        bell.ring_all()
+        assert other.is_set()
+    bell.ring("a")
