@@ -48,6 +48,11 @@ class Home:
         return self.sockets / "choird.sock"
 
     @property
+    def config_file(self) -> Path:
+        """Return the configuration, which control owns."""
+        return self.root / "config.json"
+
+    @property
     def secrets_file(self) -> Path:
         """Return the authoritative secret values."""
         return self.root / "secrets.json"

@@ -16,6 +16,7 @@ from http import HTTPStatus
 import orjson
 
 from choir_common.wire.json import JsonObject
+from choir_local.gateway_names import gateway_secrets
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
 from choir_local.model_choice import ModelChoice
@@ -181,6 +182,14 @@ def _memory_secrets(parts: Parts) -> JsonObject:
     return {**_database_secrets(parts), **({"embedding_key": key} if key else {})}
 
 
+def _gateway_secrets(parts: Parts) -> JsonObject:
+    """Return the bots' tokens; what config.json does not name for a gateway stays here."""
+    named = gateway_secrets(parts.home.config_file)
+    values = parts.secrets.values
+    tokens: JsonObject = {name: values[name] for name in sorted(named) if name in values}
+    return {**_bus_secrets(parts), "secrets": tokens}
+
+
 def _control_secrets(parts: Parts) -> JsonObject:
     named: JsonObject = {**parts.secrets.values, **parts.model.secrets}
     return {
@@ -239,7 +248,7 @@ SERVICES = (
         depends_on=("nats",),
         endpoint=lambda parts: f"{UNIX}{parts.home.gateway_socket}",
         env=lambda parts: {"CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket)},
-        secrets=_bus_secrets,
+        secrets=_gateway_secrets,
         stops_before=("control",),
     ),
 )

@@ -1,0 +1,39 @@
+"""Start the gateway: `python -m choir_gateway`."""
+
+import sys
+
+import uvloop
+
+from choir_common.errors import StartupError
+from choir_common.http.listen import stop_on_signals
+from choir_common.telemetry import Redactor, configure_logging
+from choir_gateway.app import run
+from choir_gateway.settings import GatewaySecrets, GatewaySettings
+
+
+async def serve_until_stopped() -> None:
+    """Read the settings and serve until SIGTERM or SIGINT."""
+    settings = GatewaySettings.load()
+    secrets = settings.read_secrets(GatewaySecrets)
+    redactor = Redactor()
+    redactor.learn(
+        value
+        for value in (secrets.nats_token, secrets.operator_token, *secrets.secrets.values())
+        if value
+    )
+    configure_logging("gateway", settings.log_level, redactor)
+    await run(settings, secrets, stop_on_signals())
+
+
+def main() -> int:
+    """Run the gateway; returns the exit code."""
+    try:
+        uvloop.run(serve_until_stopped())
+    except StartupError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Build the gateway's objects, open them in order, close them in reverse.
+
+Called by `__main__`; doors.py says what is answered, roster.py which channels run.
+"""
+
+import asyncio
+import socket
+
+import structlog
+
+from choir_common.bus.client import Bus
+from choir_common.clients.control import BusControlInbox
+from choir_common.errors import StartupError
+from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_gateway import VERSION
+from choir_gateway.channels.console.hub import ConsoleHub
+from choir_gateway.doors import bus_endpoints, console_app
+from choir_gateway.roster import Roster
+from choir_gateway.settings import GatewaySecrets, GatewaySettings
+
+log = structlog.get_logger("choir.gateway")
+
+
+async def run(settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set.
+
+    Raises StartupError when the settings do not fit or a socket cannot be bound.
+    """
+    sockets = [_bind(settings, secrets)]
+    bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
+    control = BusControlInbox(bus)
+    hub = ConsoleHub(control)
+    roster = Roster(control, hub, secrets.secrets)
+    # behind the Unix socket file permission is enough, as on control's own
+    token = secrets.operator_token if settings.gateway_http else None
+    app = console_app(bus, roster, hub, token)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(app, sockets, stop))
+        work = tasks.create_task(_work(bus, roster))
+        await stop.wait()
+        hub.close()
+        work.cancel()
+
+
+async def _work(bus: Bus, roster: Roster) -> None:
+    async with bus, bus.serve("choir-gateway", VERSION, *bus_endpoints(roster)):
+        log.info("gateway ready")
+        await roster.run(bus)
+
+
+def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> socket.socket:
+    if settings.gateway_http is None:
+        return bind_unix(settings.socket)
+    if not secrets.operator_token:
+        raise StartupError(
+            "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, and its secrets hold no "
+            "operator_token to check callers with. Add it, or unset CHOIR_GATEWAY_HTTP."
+        )
+    host, _, port = settings.gateway_http.rpartition(":")
+    return bind_tcp(host.strip("[]"), int(port), "CHOIR_GATEWAY_HTTP")

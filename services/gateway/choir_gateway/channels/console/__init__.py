@@ -1,0 +1,1 @@
+"""The console: the channel without Telegram, over HTTP and SSE. The routes are in doors.py."""

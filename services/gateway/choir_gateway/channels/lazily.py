@@ -1,0 +1,17 @@
+"""Import the Telegram channel when the first bot is configured, and nowhere else.
+
+Its library takes some 30 MB, which a gateway without a bot need not spend. Called by roster.py.
+"""
+
+import importlib
+from typing import cast
+
+from choir_common.clients.control import ControlInbox
+from choir_common.wire.messages import GatewayBinding
+from choir_gateway.channels.port import Bot, Contacts
+
+
+def make_bot(gateway: GatewayBinding, token: str, control: ControlInbox, contacts: Contacts) -> Bot:
+    """Return the channel of a configured bot, not yet running."""
+    module = importlib.import_module("choir_gateway.channels.telegram.channel")
+    return cast(Bot, module.make_telegram_channel(gateway, token, control, contacts))

@@ -1,0 +1,4 @@
+"""Telegram through python-telegram-bot: the only folder that imports it.
+
+channel > polling | sending > chunks | updates.
+"""

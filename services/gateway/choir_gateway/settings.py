@@ -1,0 +1,34 @@
+"""The gateway's settings; the only reader of its environment."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from choir_common.settings import ServiceSettings
+
+
+class GatewaySettings(ServiceSettings):
+    """What an operator may set."""
+
+    gateway_socket: Path | None = None
+    """Unix socket of the console and health routes; the default is `socks/gateway.sock` in the home."""
+    gateway_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    """host:port instead of the socket (containers); every request then needs the operator token."""
+
+    @property
+    def socket(self) -> Path:
+        """Return where the routes listen unless `gateway_http` is set."""
+        return self.gateway_socket or self.home / "socks" / "gateway.sock"
+
+
+class GatewaySecrets(BaseModel):
+    """What this service is told in confidence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    nats_token: str | None = Field(default=None, repr=False)
+    """The bus's token; none where the bus has none."""
+    operator_token: str | None = Field(default=None, repr=False)
+    """What a request over TCP must show; without it the gateway does not listen on TCP."""
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    """The bots' tokens by the name config.json gives them."""
