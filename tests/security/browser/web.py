@@ -36,25 +36,32 @@ class Site:
     port: int = 0
     paths: dict[str, Answer] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    visits: "set[asyncio.Task[None] | None]" = field(default_factory=set)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            path = head.split(" ")[1]
-            self.requests.append(head)
-            answer = self.paths.get(
-                path.partition("?")[0], Answer(b"no such page", "404 Not Found")
-            )
-            await asyncio.sleep(answer.delay_s)
-            lines = (f"HTTP/1.1 {answer.status}", *answer.headers)
-            fixed = (f"Content-Length: {len(answer.body)}", "Connection: close", "", "")
-            writer.write("\r\n".join((*lines, *fixed)).encode() + answer.body)
-            await writer.drain()
-        writer.close()
+        self.visits.add(asyncio.current_task())
+        try:
+            await self._answer(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return  # the visitor left, or the test ends
+        finally:
+            self.visits.discard(asyncio.current_task())
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        path = head.split(" ")[1]
+        self.requests.append(head)
+        answer = self.paths.get(path.partition("?")[0], Answer(b"no such page", "404 Not Found"))
+        await asyncio.sleep(answer.delay_s)
+        lines = (f"HTTP/1.1 {answer.status}", *answer.headers)
+        fixed = (f"Content-Length: {len(answer.body)}", "Connection: close", "", "")
+        writer.write("\r\n".join((*lines, *fixed)).encode() + answer.body)
+        await writer.drain()
 
 
 @dataclass
@@ -90,6 +97,10 @@ async def open_site() -> AsyncIterator[Site]:
         yield site
     finally:
         server.close()
+        open_visits = [visit for visit in site.visits if visit is not None]
+        for visit in open_visits:
+            visit.cancel()
+        await asyncio.gather(*open_visits, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

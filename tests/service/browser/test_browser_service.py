@@ -1,0 +1,234 @@
+"""The browser worker as a process, asked over a real bus, with a real Chromium."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+
+import psutil
+import pytest
+
+from choir_common.bus.client import Bus
+from choir_common.clients.browser import BusBrowser
+from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
+from choir_local.nats import EmbeddedNats
+from tests.security.browser.web import Answer, Site, html, open_site, redirect
+from tests.support.service_process import (
+    NATS_TOKEN,
+    ServiceProcess,
+    make_home,
+    running_bus_server,
+)
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="CHROMIUM IS NOT INSTALLED: no page is really loaded"
+)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with open_site() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def nats() -> AsyncIterator[EmbeddedNats]:
+    async with running_bus_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
+    async with make_home() as home:
+        process = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+        process.env |= {"CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}"}
+        await process.start()
+        yield process
+        await process.stop()
+
+
+@pytest.fixture
+async def browser(worker: ServiceProcess, nats: EmbeddedNats) -> AsyncIterator[BusBrowser]:
+    async with Bus(nats.url, NATS_TOKEN, "test") as bus:
+        yield BusBrowser(bus)
+
+
+async def read(
+    browser: BusBrowser, url: str, agent_id: str = "main", timeout_ms: int = 15_000
+) -> BrowsedPage:
+    return await browser.browse(
+        BrowseRequest(agent_id=agent_id, call_id="c", url=url, timeout_ms=timeout_ms)
+    )
+
+
+def chromium_of(worker: ServiceProcess) -> list[psutil.Process]:
+    assert worker.process is not None
+    children = psutil.Process(worker.process.pid).children(recursive=True)
+    return [child for child in children if "chrom" in child.name()]
+
+
+async def test_a_page_arrives_as_text_with_its_title_and_final_address(
+    browser: BusBrowser, site: Site
+) -> None:
+    site.paths["/moved"] = redirect("/hours")
+    site.paths["/hours"] = html("<h1>Hours</h1><p>We open at nine.</p>", "The shop")
+    page = await read(browser, f"{site.url}/moved")
+    assert (page.url, page.status, page.title) == (f"{site.url}/hours", 200, "The shop")
+    assert "We open at nine." in page.text and not page.truncated
+
+
+async def test_an_article_arrives_without_its_clutter_and_capped(
+    browser: BusBrowser, site: Site
+) -> None:
+    words = "".join(f"<p>Paragraph {n} tells of the river and its bridges.</p>" for n in range(900))
+    site.paths["/long"] = html(f"<nav>{'menu ' * 50}</nav><article><h1>R</h1>{words}</article>")
+    page = await read(browser, f"{site.url}/long")
+    assert page.truncated and len(page.text) == 20_000
+    assert "Paragraph 7 tells" in page.text and "menu menu" not in page.text
+
+
+async def test_a_page_drawn_by_script_is_read_as_drawn(browser: BusBrowser, site: Site) -> None:
+    site.paths["/app"] = html(
+        "<div id=a></div><script>setTimeout(()=>a.textContent='Drawn by script.',200)</script>"
+    )
+    assert "Drawn by script." in (await read(browser, f"{site.url}/app")).text
+
+
+async def test_an_error_page_is_a_page_and_says_its_status(browser: BusBrowser, site: Site) -> None:
+    assert (await read(browser, f"{site.url}/none")).status == 404
+
+
+async def test_chromium_starts_with_the_first_page_and_not_before(
+    browser: BusBrowser, worker: ServiceProcess, site: Site
+) -> None:
+    await browser.open(ContextRequest(agent_id="main"))
+    assert chromium_of(worker) == []
+    site.paths["/"] = html("hello there")
+    await read(browser, site.url)
+    assert chromium_of(worker)
+
+
+async def test_agents_do_not_share_cookies_and_a_closed_context_forgets(
+    browser: BusBrowser, site: Site
+) -> None:
+    kind = "Content-Type: text/html"
+    site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=main; Path=/", kind))
+    site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
+    await read(browser, f"{site.url}/set", "main")
+    assert "who=main" in (await read(browser, site.url, "main")).text
+    assert "who=main" not in (await read(browser, site.url, "other")).text
+    await browser.close(ContextRequest(agent_id="main"))
+    await browser.close(ContextRequest(agent_id="main"))
+    assert "who=main" not in (await read(browser, site.url, "main")).text
+
+
+async def test_a_page_that_hangs_ends_at_its_deadline_and_harms_no_other(
+    browser: BusBrowser, site: Site
+) -> None:
+    site.paths["/never"] = Answer(b"late", delay_s=60)
+    site.paths["/busy"] = html("<script>for(;;);</script>")
+    site.paths["/alert"] = html("<script>alert(1);confirm(2);prompt(3)</script><p>after alerts")
+    site.paths["/loop"] = redirect("/loop")
+    site.paths["/fine"] = html("all is well")
+    await read(browser, f"{site.url}/fine")
+    for path in ("/never", "/busy"):
+        with pytest.raises(DeadlineExceeded):
+            await read(browser, site.url + path, timeout_ms=1_500)
+        assert "all is well" in (await read(browser, f"{site.url}/fine")).text
+    assert "after alerts" in (await read(browser, f"{site.url}/alert")).text
+    with pytest.raises(BadInput, match="redirects without end"):
+        await read(browser, f"{site.url}/loop")
+
+
+async def test_what_is_no_page_is_said_plainly(browser: BusBrowser, site: Site) -> None:
+    binary = ("Content-Type: application/octet-stream",)
+    site.paths["/file"] = Answer(b"\x00" * 1000, headers=binary)
+    site.paths["/empty"] = Answer(b"", "204 No Content", ())
+    site.paths["/json"] = Answer(b'{"a": 1}', headers=("Content-Type: application/json",))
+    for path in ("/file", "/empty"):
+        with pytest.raises(BadInput):
+            await read(browser, site.url + path)
+    assert '"a"' in (await read(browser, f"{site.url}/json")).text
+    with pytest.raises(Forbidden, match="CHOIR_BROWSER_ALLOW"):
+        await read(browser, "http://localhost:1/")
+    with pytest.raises(Unavailable, match="could not be resolved"):
+        await read(browser, "http://no-such-name.invalid/")
+
+
+async def test_a_killed_chromium_is_replaced_at_the_next_call(
+    browser: BusBrowser, worker: ServiceProcess, site: Site
+) -> None:
+    site.paths["/"] = html("still here")
+    site.paths["/slow"] = Answer(b"slow", delay_s=5)
+    await read(browser, site.url)
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(expect_crash(browser, f"{site.url}/slow"))
+        await asyncio.sleep(0.5)
+        for process in chromium_of(worker):
+            process.kill()
+        await under_way
+    assert "still here" in (await read(browser, site.url)).text
+
+
+async def expect_crash(browser: BusBrowser, url: str) -> None:
+    with pytest.raises(Unavailable, match="crashed"):
+        await read(browser, url)
+
+
+async def test_many_pages_of_many_agents_load_at_once(browser: BusBrowser, site: Site) -> None:
+    for number in range(12):
+        site.paths[f"/{number}"] = html(f"page number {number}")
+
+    async def one(number: int) -> str:
+        return (await read(browser, f"{site.url}/{number}", f"agent{number % 4}")).text
+
+    texts = await asyncio.gather(*(one(number) for number in range(12)))
+    assert texts == [f"page number {number}" for number in range(12)]
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+async def test_no_chromium_outlives_the_worker(
+    browser: BusBrowser, worker: ServiceProcess, site: Site, way: str
+) -> None:
+    site.paths["/"] = html("hello there")
+    await read(browser, site.url)
+    left = chromium_of(worker)
+    assert left
+    await (worker.stop() if way == "stop" else worker.kill())
+    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 10)
+    assert alive == []
+
+
+async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
+    nats: EmbeddedNats, site: Site
+) -> None:
+    site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me", "Content-Type: text/html"))
+    site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
+    async with make_home() as home, Bus(nats.url, NATS_TOKEN, "test") as bus:
+        worker = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+        worker.env |= {
+            "CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}",
+            "CHOIR_BROWSER_IDLE_S": "1",
+        }
+        await worker.start()
+        await read(BusBrowser(bus), f"{site.url}/set")
+        async with asyncio.timeout(15):
+            while chromium_of(worker):
+                await asyncio.sleep(0.1)
+        assert "who=me" in (await read(BusBrowser(bus), site.url)).text
+        await worker.stop()
+
+
+async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
+    nats: EmbeddedNats, site: Site
+) -> None:
+    async with make_home() as home, Bus(nats.url, NATS_TOKEN, "test") as bus:
+        worker = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+        worker.env |= {
+            "CHOIR_CHROMIUM": "/nowhere/chromium",
+            "CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}",
+        }
+        await worker.start()
+        with pytest.raises(Unavailable, match="/nowhere/chromium"):
+            await read(BusBrowser(bus), f"{site.url}/")
+        await worker.stop()

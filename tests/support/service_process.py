@@ -1,0 +1,117 @@
+"""One of Choir's services as a real process for a test, beside a real NATS.
+
+Used by the service tests of gateway and browser; a test may kill the process and start it again.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from choir_common.http.transport import make_client
+from choir_common.wire.json import JsonObject
+from choir_local.nats import EmbeddedNats
+
+NATS_TOKEN = "bus-token"
+
+
+@contextlib.asynccontextmanager
+async def make_home() -> AsyncIterator[Path]:
+    """Make a home whose path is short enough for the sockets in it."""
+    root = Path(tempfile.mkdtemp(prefix="choir-"))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
+    """Start an empty nats-server; it keeps its port when started again."""
+    async with make_home() as root:
+        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN)
+        try:
+            await server.start()
+            yield server
+        finally:
+            await server.stop()
+
+
+@dataclass
+class ServiceProcess:
+    """`python -m <module>` with its settings in the environment and its secrets in a file."""
+
+    module: str
+    home: Path
+    nats_url: str
+    socket: Path
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: JsonObject = field(default_factory=dict)
+    process: Process | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def log(self) -> str:
+        return (self.home / "log").read_text()
+
+    async def spawn(self) -> Process:
+        """Start the process; do not wait for it to be ready."""
+        secrets = self.home / "secrets.json"
+        secrets.write_text(json.dumps({"nats_token": NATS_TOKEN, **self.secrets}))
+        settings = {
+            "CHOIR_HOME": str(self.home),
+            "CHOIR_NATS_URL": self.nats_url,
+            "CHOIR_SECRETS_FILE": str(secrets),
+            **self.env,
+        }
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        with (self.home / "log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", self.module), env=kept | settings, stdout=log, stderr=log
+            )
+        return self.process
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready. Raises TimeoutError with its log."""
+        await self.spawn()
+        try:
+            async with asyncio.timeout(20):
+                while not await self.ready():
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(f"{self.module} is not ready: {self.log}") from None
+
+    async def ready(self) -> bool:
+        """Ask /readyz."""
+        try:
+            async with make_client(self.endpoint, timeout_s=2) as client:
+                return (await client.get("/readyz")).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    async def kill(self) -> None:
+        """Kill the process as a crash would."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def stop(self) -> int:
+        """Ask the process to end and return its exit code."""
+        if self.process is None:
+            return 0
+        if self.process.returncode is None:
+            self.process.terminate()
+        async with asyncio.timeout(15):
+            return await self.process.wait()
