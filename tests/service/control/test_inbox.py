@@ -1,15 +1,16 @@
 """What a channel was told is received is offered to an agent until a log has taken it up."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from choir_common.clients.control import BusControlInbox
-from choir_common.errors import Fenced, NotFound
+from choir_common.errors import Fenced, NotFound, RateLimited
 from choir_common.wire.messages import HistoryRequest
 from choir_common.wire.signals import UserMessageSignal
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 
 
 async def offered(agent: AgentHand, count: int, after: int | None = None) -> list[str]:
@@ -135,3 +136,20 @@ async def test_history_is_read_from_the_durable_outbox(world: World, agent: Agen
     )
     assert [m.text for m in rest.messages] == ["2", "3", "4"]
     assert rest.last == rest.messages[-1].outbox_id
+
+
+async def test_a_session_cannot_open_streams_without_end(world: World, agent: AgentHand) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(4):
+            await stack.enter_async_context(agent.signals())
+        with pytest.raises(RateLimited):
+            await agent.next_signal()
+    await world.say("hello", "1")
+
+    async def freed() -> bool:
+        try:
+            return await offered(agent, 1) == ["hello"]
+        except RateLimited:
+            return False
+
+    await until(freed)

@@ -51,6 +51,37 @@ async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> No
             assert (await world.say("hello", "1")).duplicate
 
 
+async def test_an_exit_while_postgres_is_away_is_mended_when_it_is_back() -> None:
+    async with running_postgres() as postgres, running_nats() as nats:
+        async with (
+            Bus(nats.url, NATS_TOKEN, "test") as bus,
+            Database(postgres.dsn, PASSWORD, size=2, application="test") as database,
+            make_world(postgres.dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+        ):
+            await world.start()
+            await (await world.agent()).begin()
+            await kill(postgres)
+            world.runtime.die("main")
+            await asyncio.sleep(0.5)
+            assert len(world.runtime.specs) == 1
+            await postgres.start()
+            resumed = await world.agent(starts=2)
+            assert resumed.spec.epoch == 2
+
+
+async def test_a_wrong_bus_token_is_a_reason_not_a_crash(stopped: World) -> None:
+    stopped.secrets = stopped.secrets.model_copy(update={"nats_token": "wrong-bus-token"})
+    started = asyncio.create_task(stopped.start())
+
+    async def unready() -> bool:
+        return (await stopped.get("/readyz")).status_code == 503
+
+    await asyncio.sleep(1)
+    await until(unready)
+    assert (await stopped.get("/livez")).status_code == 200
+    started.cancel()
+
+
 async def kill(postgres: EmbeddedPostgres) -> None:
     """End the server; what was acknowledged must be there when it starts again."""
     await postgres.stop()

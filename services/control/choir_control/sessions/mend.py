@@ -25,7 +25,7 @@ log = structlog.get_logger("choir.sessions")
 
 SWEEP_S = 1.0
 # an interpreter under load, a container engine that pulls itself together
-START_DEADLINE = timedelta(seconds=30)
+START_DEADLINE = timedelta(seconds=15)
 
 
 class Mender:
@@ -54,6 +54,8 @@ class Mender:
         self._release = release
         self._wake = asyncio.Event()
         self._resuming: set[str] = set()
+        # exits that could not be noted while the database was away: one per agent at most
+        self._unnoted: dict[str, AgentExit] = {}
         self._trusted_since = clock.monotonic()
         self._last_round = clock.monotonic()
 
@@ -79,23 +81,39 @@ class Mender:
             )
             # a stop that waits for this process looks at once
             self._bell.ring(gone.session_id)
-            tasks.create_task(self._release(gone.agent_id), name="release")
-            await self._note_exit(gone)
+            tasks.create_task(self._release_all(gone), name="release")
+            self._unnoted[gone.agent_id] = gone
+            await self._note_exits()
+
+    async def _release_all(self, gone: AgentExit) -> None:
+        try:
+            await self._release(gone.agent_id)
+        except Exception:  # the outermost frame of this task
+            log.exception("release failed", agent=gone.agent_id)
+
+    async def _note_exits(self) -> None:
+        """Treat each exit as a crash if its epoch was still meant to run; again later if that fails."""
+        for agent_id, gone in list(self._unnoted.items()):
+            try:
+                await self._note_exit(gone)
+            except Unavailable as error:
+                log.warning("exit waits for the database", agent=agent_id, error=error.message)
+                return
+            except Exception:  # the outermost frame of an exit; silence will tell again
+                log.exception("exit could not be noted", agent=agent_id)
+            if self._unnoted.get(agent_id) is gone:
+                del self._unnoted[agent_id]
 
     async def _note_exit(self, gone: AgentExit) -> None:
-        """Treat an exit as a crash if its epoch was still meant to run."""
-        try:
-            session = await self._store.get(gone.session_id)
-            if session and session.epoch == gone.epoch and session.status in ("starting", "active"):
-                detail = gone.detail or f"exit code {gone.code}"
-                await self._crashes.note(session, f"its process ended: {detail}")
-                self._wake.set()
-        except Unavailable as error:
-            # the silence of its heartbeats will tell again when the database is back
-            log.warning("exit could not be noted", agent=gone.agent_id, error=error.message)
+        session = await self._store.get(gone.session_id)
+        if session and session.epoch == gone.epoch and session.status in ("starting", "active"):
+            detail = gone.detail or f"exit code {gone.code}"
+            await self._crashes.note(session, f"its process ended: {detail}")
+            self._wake.set()
 
     async def _round(self, tasks: asyncio.TaskGroup) -> None:
         try:
+            await self._note_exits()
             if self._may_judge_silence():
                 for session in await self._silent():
                     await self._end_silent(session)

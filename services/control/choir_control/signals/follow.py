@@ -6,11 +6,12 @@ this process; one shared poll a second finds what no bell announced.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import structlog
 
-from choir_common.errors import Unavailable
+from choir_common.errors import RateLimited, Unavailable
 from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
 from choir_control.leases.store import Lease
 from choir_control.signals.bell import Bell
@@ -20,6 +21,8 @@ log = structlog.get_logger("choir.signals")
 
 PAGE = 200
 POLL_S = 1.0
+# one is used; a reconnect may overlap with the one it replaces
+STREAMS_PER_SESSION = 4
 
 StillCurrent = Callable[[Lease], Awaitable[bool]]
 
@@ -32,14 +35,34 @@ class Followers:
         self._bell = bell
         self._still_current = still_current
         self._closing = False
+        self._streams: Counter[str] = Counter()
 
     def close(self) -> None:
         """End all streams: the process is about to stop."""
         self._closing = True
         self._bell.ring_all()
 
-    async def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
-        """Yield the bytes of an event stream: what is not done after `last_event_id`, then news."""
+    def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
+        """Yield the bytes of an event stream: what is not done after `last_event_id`, then news.
+
+        Raises RateLimited when the session holds too many streams already.
+        """
+        if self._streams[lease.session_id] >= STREAMS_PER_SESSION:
+            raise RateLimited("This session follows its signals too often at once.")
+        return self._counted(lease, last_event_id)
+
+    async def _counted(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
+        self._streams[lease.session_id] += 1
+        try:
+            async with contextlib.aclosing(self._follow(lease, last_event_id)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._streams[lease.session_id] -= 1
+            if not self._streams[lease.session_id]:
+                del self._streams[lease.session_id]
+
+    async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
         cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
         with self._bell.listen(lease.session_id, lease.dm) as rung:
             yield KEEPALIVE
@@ -83,4 +106,6 @@ class Followers:
                 seen, was_away = newest, False
             except Unavailable:
                 was_away = True
+            except Exception:  # the outermost loop: the next look may fare better
+                log.exception("signal poll failed")
             await asyncio.sleep(POLL_S)
