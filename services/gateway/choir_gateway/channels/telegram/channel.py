@@ -20,7 +20,14 @@ CONNECTIONS = 16
 class TelegramChannel:
     """A bot with its long poll."""
 
-    def __init__(self, name: str, bot: Bot, control: ControlInbox, contacts: Contacts) -> None:
+    def __init__(
+        self,
+        name: str,
+        bot: Bot,
+        requests: Sequence[HTTPXRequest],
+        control: ControlInbox,
+        contacts: Contacts,
+    ) -> None:
         self._name = name
         self._requests = requests
         self._contacts = contacts
