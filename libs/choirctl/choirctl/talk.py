@@ -4,12 +4,15 @@ What is typed goes out at once, what is heard appears above the prompt; Ctrl-C o
 """
 
 import asyncio
+import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markup import escape
@@ -71,6 +74,16 @@ async def talk_on_terminal(place: Place, dm: str) -> None:
         await asyncio.sleep(LAST_WORDS_S)
 
 
+class _RawInput(Vt100Input):
+    """A terminal that stays raw between two prompts and while something is printed.
+
+    In between, the line discipline would eat a Ctrl-D and turn a Ctrl-C into a signal.
+    """
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class _Talk:
     """One conversation at one terminal: three tasks that read, send and print."""
@@ -91,8 +104,7 @@ class _Talk:
             printing.cancel()
 
     async def _read_lines(self, history: History) -> None:
-        session: PromptSession[str] = PromptSession(history=history)
-        # raw for the whole time: a key hit between two prompts would be lost to the line discipline
+        session: PromptSession[str] = PromptSession(history=history, input=_RawInput(sys.stdin))
         with session.app.input.raw_mode():
             while True:
                 try:

@@ -23,12 +23,11 @@ class Terminal:
     fd: int
     shown: str = ""
 
-    async def shows(self, text: str) -> None:
-        """Wait until `text` has appeared after what was waited for before."""
+    async def shows(self, *texts: str) -> None:
+        """Wait until each of `texts` has appeared, in whatever order."""
         async with asyncio.timeout(WITHIN_S):
-            while text not in self.shown:
+            while any(text not in self.shown for text in texts):
                 self.shown += await asyncio.to_thread(self._read)
-        self.shown = self.shown.partition(text)[2]
 
     def types(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
@@ -69,8 +68,7 @@ def terminal(home: Path, *args: str) -> Iterator[Terminal]:
 async def test_what_is_typed_is_said_and_what_is_heard_appears() -> None:
     async with served(Console()) as place:
         with terminal(place.home, "chat") as screen:
-            await screen.shows("Ctrl-D leaves")
-            await screen.shows("› ")
+            await screen.shows("Ctrl-D leaves", "› ")
             screen.types("hello\r")
             await screen.shows("you said hello")
             screen.types("again\r")
