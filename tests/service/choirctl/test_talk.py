@@ -5,12 +5,15 @@ import contextlib
 import os
 import pty
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from choir_local.home import Home
+from choir_local.stack_lock import is_held
 from tests.service.choirctl.console_stand_in import Console, served
-from tests.support.stack import CHOIRCTL
+from tests.support.stack import CHOIRCTL, free_port
 
 WITHIN_S = 30
 
@@ -23,9 +26,9 @@ class Terminal:
     fd: int
     shown: str = ""
 
-    async def shows(self, *texts: str) -> None:
+    async def shows(self, *texts: str, within_s: float = WITHIN_S) -> None:
         """Wait until each of `texts` has appeared, in whatever order."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(within_s):
             while any(text not in self.shown for text in texts):
                 self.shown += await asyncio.to_thread(self._read)
 
@@ -88,3 +91,15 @@ async def test_what_comes_by_itself_appears_above_the_prompt() -> None:
                 await screen.shows(f"news {number}")
             screen.types("\x03")
             assert await screen.ends() == 0
+
+
+async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_stops_everything() -> None:
+    with tempfile.TemporaryDirectory(prefix="ch-") as home:
+        with terminal(Path(home), "up", "--port", str(free_port())) as screen:
+            await screen.shows("Ctrl-C stops all", "› ", within_s=90)
+            screen.types("hello\r")
+            await screen.shows("main Hello!")
+            screen.types("\x03")
+            await screen.shows("Choir has stopped.")
+            assert await screen.ends() == 0
+        assert not is_held(Home(Path(home)))
