@@ -160,7 +160,7 @@ async def test_numbers_and_characters_come_back_as_they_were_hashed(
         "type = 'session_resumed'",
         "lane = 'core:x'",
         "at = replace(at, '2026', '2025')",
-        "hash = replace(hash, left(hash, 1), 'f')",
+        "hash = translate(hash, '0123456789abcdef', '123456789abcdef0')",
         "hash_prev = reverse(hash_prev)",
         "payload = '[]'::json",
     ],
@@ -177,8 +177,6 @@ async def test_a_flipped_bit_in_the_table_is_found(
         agent.spec.session_id,
     )
     found = await world.verify(agent.spec.session_id)
-    if change.startswith("hash =") and found["ok"]:
-        pytest.skip("this hash happened to begin with f")
     assert not found["ok"] and found["broken_at"] in (2, 3)
 
 
