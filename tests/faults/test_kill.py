@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from choir_common.http.transport import make_client
 from choir_common.wire.events import Event, Reply, ToolResultCommitted, payload_of
 from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
 
@@ -48,12 +49,13 @@ async def whole_log(stack: Stack) -> list[Event]:
 
 
 async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:
-    """Wait until the victim lives again under another pid."""
-    async with asyncio.timeout(MEND_WITHIN_S):
+    """Wait until the victim lives again under another pid, and control finds everything there."""
+    async with asyncio.timeout(MEND_WITHIN_S), make_client(stack.endpoint) as client:
         while True:
             try:
                 pid = await stack.agent_pid() if victim == "agent" else stack.pid(victim)
                 if pid and pid != old_pid and psutil.pid_exists(pid):
+                    (await client.get("/readyz")).raise_for_status()
                     return
             except Exception as error:  # whatever is down right now is what this test is about
                 assert not isinstance(error, AssertionError)
