@@ -22,7 +22,8 @@ from tests.support.stack import Stack, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 UP_WITHIN_S = 900  # a first build fetches every package; Chromium alone takes a minute
-PAGE_HOST = "page:8000"
+# not "page": browsers know that top-level domain for HTTPS only
+PAGE_HOST = "harbour:8000"
 # Serves the journey's page beside the browser, at an address that is private like any container's.
 PAGE_SERVER = """
 import http.server, sys
@@ -117,7 +118,7 @@ def write_additions(place: Path, score: Path | None) -> Path:
         "networks": ["egress"],
         "init": True,
     }
-    services: dict[str, Any] = {"page": page}
+    services: dict[str, Any] = {"harbour": page}
     if score is not None:
         program = ["/opt/tools/bin/python", "-I", "-m", "choir_local.rehearsal"]
         where = ["--host", "0.0.0.0", "--port", "8080", "--score", "/score.json"]

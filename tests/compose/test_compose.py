@@ -60,7 +60,7 @@ def test_an_agents_container_is_as_hard_as_promised(stack: ComposeStack) -> None
     assert host["Memory"] == host["MemorySwap"] == 1024 << 20
     assert (host["NanoCpus"], host["PidsLimit"]) == (1_000_000_000, 512)
     assert host["NetworkMode"] == f"{stack.project}_agents"
-    assert (host["PidMode"], host["UsernsMode"], host["Devices"]) == ("", "", [])
+    assert not (host["PidMode"] or host["UsernsMode"] or host["Devices"])
     assert host["IpcMode"] == "private"
     mounts = {mount["Destination"]: mount["RW"] for mount in agent["Mounts"]}
     assert mounts == {"/workspace": True, "/choir": False, "/run/choir": False}
@@ -109,10 +109,11 @@ def test_services_run_without_privileges(stack: ComposeStack) -> None:
         assert container["HostConfig"]["ReadonlyRootfs"] is True
         assert container["HostConfig"]["CapDrop"] == ["ALL"]
         assert container["HostConfig"]["Memory"] > 0
-        users = docker("top", container["Id"], "-o", "uid,args").splitlines()[1:]
-        running = [line.split()[0] for line in users if "choir_" in line]
+        users = docker("top", container["Id"], "-eo", "pid,uid,args").splitlines()[1:]
+        # without the engine's own health checks, which come and go
+        running = {line.split()[1] for line in users if "choir_" in line}
         owner = str((stack.home / "config.json").stat().st_uid)
-        assert running == [owner if name == "control" else "10001"], (name, users)
+        assert running == {owner if name == "control" else "10001"}, (name, users)
 
 
 def test_the_sockets_belong_to_the_owner_of_the_home_alone(stack: ComposeStack) -> None:
@@ -133,12 +134,11 @@ async def wait_until_ready(stack: ComposeStack, restarts: int) -> None:
             await asyncio.sleep(0.5)
 
 
-KILL_CONTROL = """
-import os, signal
-for pid in filter(str.isdigit, os.listdir('/proc')):
-    if b'choir_control' in open(f'/proc/{pid}/cmdline', 'rb').read() and int(pid) != os.getpid():
-        os.kill(int(pid), signal.SIGKILL)
-"""
+def kill_from_outside(container: dict[str, Any]) -> None:
+    """`kill -9` a container's first process as a crash would: the engine must not know who did it."""
+    pid = container["State"]["Pid"]
+    image = "python:3.13-slim-trixie"
+    docker("run", "--rm", "--pid=host", "--user=0", image, "sh", "-c", f"kill -9 {pid}")
 
 
 async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: ComposeStack) -> None:
@@ -148,9 +148,7 @@ async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: Com
     async with user_at(stack.endpoint) as user:
         inbox_id = await user.says(f"#delay=1500 #tools=2 #tool=choir.exec {call}")
         await asyncio.sleep(1.0)
-        owner = stack.home.stat().st_uid
-        kill = ("exec", "-T", "-u", str(owner), "control", "/opt/control/bin/python", "-I", "-c")
-        await asyncio.to_thread(stack.compose, *kill, KILL_CONTROL, check=False)
+        await asyncio.to_thread(kill_from_outside, before)
         answer = await user.hears_answer(inbox_id, MEND_WITHIN_S)
     assert answer.text
     await wait_until_ready(stack, before["RestartCount"])
@@ -189,6 +187,6 @@ def test_up_alone_answers_the_first_hello() -> None:
         agents = json.loads(stack.run("agent", "list", "--json"))
         assert [agent["agent_id"] for agent in agents] == ["main"]
         # what setup finds it leaves alone, and the second `up` changes no container
-        ids = stack.compose("ps", "--quiet")
+        ids = set(stack.compose("ps", "--quiet").split())
         stack.compose("up", "--wait")
-        assert stack.compose("ps", "--quiet") == ids
+        assert set(stack.compose("ps", "--quiet").split()) == ids
