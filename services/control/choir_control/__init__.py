@@ -3,9 +3,9 @@
 Owns sessions, leases, the durable log, inbox, outbox, signals, configuration and the one host endpoint.
 Never thinks (no inference), never speaks Telegram, never holds vectors.
 
-Ladder: __main__ > app > doors > rpc | events | operator | bus_doors > readiness | hosttools | sessions >
-    inbox | outbox | signals | eventlog | approvals > leases > runtimes | configuration | secrets >
-    settings | migrations
+Ladder: __main__ > app > doors > events | operator > rpc | bus_doors > sessions | hosttools >
+    approvals | eventlog | inbox | outbox | signals >
+    leases | runtimes | configuration | secrets | readiness > settings > migrations
 """
 
 VERSION = "0.1.0"

@@ -209,3 +209,14 @@ async def test_unknown_agents_and_names_are_named(world: World) -> None:
 
 async def _status(world: World, agent: AgentHand, status: str) -> bool:
     return bool((await world.session(agent.spec.session_id))["status"] == status)
+
+
+async def test_a_stop_that_was_cut_off_is_finished_by_the_sweep(
+    world: World, agent: AgentHand
+) -> None:
+    await world.database.execute(
+        "UPDATE choir_control.sessions SET status = 'stopping', "
+        "last_heartbeat_at = now() - interval '50 seconds'"
+    )
+    await world.until_status(agent.spec.session_id, "stopped")
+    assert await leases(world) == {} and world.runtime.alive == {}

@@ -17,9 +17,9 @@ def rpc_routes(guard: LeaseGuard, verbs: Verbs) -> APIRouter:
     router = APIRouter(tags=["rpc"])
     table = verbs.table()
 
-    @router.post("/rpc/{verb}", response_class=Response)
-    async def call(verb: str, request: Request) -> Response:
+    async def call(request: Request) -> Response:
         """Answer one verb of an agent; `verb` is one of the eight of spec 12.5."""
+        verb = str(request.path_params["verb"])
         lease = await caller_of(request, guard)
         if verb not in table:
             raise NotFound(f"There is no verb {verb[:40]!r}; there are {', '.join(table)}.")
@@ -27,4 +27,5 @@ def rpc_routes(guard: LeaseGuard, verbs: Verbs) -> APIRouter:
         answer = await entry.answer(lease, await read_body(request, entry.takes))
         return Response(answer.model_dump_json(), media_type="application/json")
 
+    router.add_route("/rpc/{verb}", call, methods=["POST"])
     return router

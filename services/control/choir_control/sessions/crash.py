@@ -34,6 +34,9 @@ class Crashes:
         `counts` is false when the crash says nothing against the session: control itself restarted
         while nobody waited for an answer.
         """
+        if session.status == "stopping":
+            await self._closing.close(session.session_id, "stopped", why)
+            return
         if counts and session.resumes >= MAX_RESUMES and self._resumes(session):
             await self._closing.close(session.session_id, "abandoned", why, with_waiting=True)
             return

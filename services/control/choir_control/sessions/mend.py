@@ -26,6 +26,8 @@ log = structlog.get_logger("choir.sessions")
 SWEEP_S = 1.0
 # an interpreter under load, a container engine that pulls itself together
 START_DEADLINE = timedelta(seconds=15)
+# a stop that lost the database in the middle leaves a session that nobody ends
+STOP_DEADLINE = timedelta(seconds=45)
 
 
 class Mender:
@@ -143,7 +145,7 @@ class Mender:
         return timedelta(milliseconds=config.crash_detection_threshold_ms)
 
     async def _silent(self) -> list[SessionRow]:
-        return await self._store.silent(self._threshold(), START_DEADLINE)
+        return await self._store.silent(self._threshold(), START_DEADLINE, STOP_DEADLINE)
 
     async def _end_silent(self, session: SessionRow) -> None:
         lock = self._turns.of(session.agent_id)

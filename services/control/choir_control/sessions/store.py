@@ -211,16 +211,23 @@ class SessionStore:
             "WHERE status = 'crashed' AND resume_at <= clock_timestamp()"
         )
 
-    async def silent(self, heartbeat: timedelta, start: timedelta) -> list[SessionRow]:
-        """Return running sessions without a sign of life for too long, by the database's clock."""
+    async def silent(
+        self, heartbeat: timedelta, start: timedelta, stop: timedelta
+    ) -> list[SessionRow]:
+        """Return sessions without a sign of life for too long, by the database's clock.
+
+        The limits are for those that run, that are being started and that are being stopped.
+        """
         return await self._many(
             f"""
             SELECT {COLUMNS} FROM choir_control.sessions
             WHERE (status = 'active' AND last_heartbeat_at < clock_timestamp() - $1::interval)
                OR (status = 'starting' AND epoch_started_at < clock_timestamp() - $2::interval)
+               OR (status = 'stopping' AND last_heartbeat_at < clock_timestamp() - $3::interval)
             """,  # noqa: S608 our own column names
             heartbeat,
             start,
+            stop,
         )
 
     async def page(self, agent_id: str | None, before: str | None, limit: int) -> list[SessionRow]:
