@@ -27,13 +27,15 @@ from choir_gateway.roster import Roster
 # a message's own limit (100,000 characters) as UTF-8, JSON around it
 MAX_BODY_BYTES = 512 * 1024
 MAX_ID = 2**62
+# with the DM's name (64) before it within an update id's 200: a key cut short would be another's
+MAX_KEY = 128
 
 
 class Said(Wire):
     """What a person says at the console."""
 
     text: str = Field(min_length=1, max_length=100_000)
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=200)
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=MAX_KEY)
     """Repeating a message under its key stores it once; without one each request is a message."""
 
 
@@ -66,7 +68,7 @@ def _console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
         """Store a message; it is durable when this answers."""
         roster.console_dm(dm)
         said = _read_said(await request.body())
-        key = said.idempotency_key or request.headers.get("idempotency-key") or os.urandom(12).hex()
+        key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
         return await hub.accept(roster.gateway_of(dm), dm, key, said.text)
 
     @router.get("/messages")
@@ -97,6 +99,13 @@ def _read_said(body: bytes) -> Said:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise BadInput(f'{place}: {fault["msg"]}. Send JSON such as {{"text": "hello"}}.') from None
+
+
+def _key_of(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= MAX_KEY:
+        raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
+    return key
 
 
 def _read_id(header: str | None) -> int | None:

@@ -89,11 +89,15 @@ class Roster:
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[PartStatus]:
-        """Return how each channel stands."""
+        """Return how each channel stands.
+
+        A bot in trouble is told, and does not make the gateway unready: the console and the other bots
+        work, and a stack must start where Telegram cannot be reached.
+        """
         if self._table is None:
             return (PartStatus(name="channels", ok=False, detail="Control has not told them yet."),)
         missing = [
-            PartStatus(name=name, ok=False, detail=why) for name, why in self._missing.items()
+            PartStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
         ]
         return (*missing, *(bot.state() for bot in self._bots.values()))
 

@@ -4,6 +4,7 @@ Its library takes some 30 MB, which a gateway without a bot need not spend. Call
 """
 
 import importlib
+import os
 from typing import cast
 
 from choir_common.clients.control import ControlInbox
@@ -13,5 +14,7 @@ from choir_gateway.channels.port import Bot, Contacts
 
 def make_bot(gateway: GatewayBinding, token: str, control: ControlInbox, contacts: Contacts) -> Bot:
     """Return the channel of a configured bot, not yet running."""
+    # the library's only switch to its newer types; without it each rate limit warns of them
+    os.environ.setdefault("PTB_TIMEDELTA", "1")
     module = importlib.import_module("choir_gateway.channels.telegram.channel")
     return cast(Bot, module.make_telegram_channel(gateway, token, control, contacts))

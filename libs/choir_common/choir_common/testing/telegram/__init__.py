@@ -7,7 +7,7 @@ Ladder: server > user > methods > accounts > mailbox | faults | entities.
 """
 
 from choir_common.testing.telegram.accounts import Button, SentMessage
-from choir_common.testing.telegram.faults import DropAfter, DropBefore, Flood, Refuse, Slow
+from choir_common.testing.telegram.faults import DropAfter, DropBefore, Flood, Pass, Refuse, Slow
 from choir_common.testing.telegram.server import FakeTelegram, run_fake_telegram
 from choir_common.testing.telegram.user import FakeUser
 
@@ -18,6 +18,7 @@ __all__ = [
     "FakeTelegram",
     "FakeUser",
     "Flood",
+    "Pass",
     "Refuse",
     "SentMessage",
     "Slow",

@@ -59,7 +59,7 @@ class ConsoleHub:
                 gateway=gateway,
                 dm=dm,
                 # keys are the client's own: one DM's must not collide with another's
-                update_id=f"{dm}:{key}"[:200],
+                update_id=f"{dm}:{key}",
                 text=text,
                 sent_at=datetime.now(UTC),
             )

@@ -1,4 +1,4 @@
 """Telegram through python-telegram-bot: the only folder that imports it.
 
-channel > polling | sending > chunks | updates.
+channel > polling | sending > chunks | updates | pauses.
 """

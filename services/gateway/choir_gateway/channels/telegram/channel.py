@@ -46,9 +46,8 @@ class TelegramChannel:
         return await self._sending.deliver(message, user_id)
 
     def state(self) -> PartStatus:
-        """Tell whether the bot hears from Telegram."""
-        trouble = self._polling.trouble
-        return PartStatus(name=self._name, ok=trouble is None, detail=trouble or "")
+        """Tell what keeps the bot from hearing Telegram, if anything."""
+        return PartStatus(name=self._name, ok=True, detail=self._polling.trouble or "")
 
     async def _pass_note(self, message: InboundMessage, note: str) -> None:
         dm = self._contacts.by_name.get(message.dm)

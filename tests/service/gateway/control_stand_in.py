@@ -1,0 +1,121 @@
+"""Control as the gateway sees it, on a real bus: an inbox, an outbox with its history, the channels."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus, Endpoint
+from choir_common.clients.gateway import BusGateway
+from choir_common.errors import ChoirError
+from choir_common.wire.messages import (
+    Accepted,
+    ChannelTable,
+    DmBinding,
+    GatewayBinding,
+    History,
+    HistoryRequest,
+    InboundMessage,
+    Nothing,
+    OutboundMessage,
+    Receipt,
+)
+
+
+@dataclass
+class ControlStandIn:
+    """Accepts, remembers and says; `refusals` are raised first, one a call."""
+
+    bus: Bus
+    table: ChannelTable
+    inbox: dict[tuple[str, str], InboundMessage] = field(default_factory=dict)
+    arrivals: list[InboundMessage] = field(default_factory=list)
+    outbox: list[OutboundMessage] = field(default_factory=list)
+    refusals: list[ChoirError] = field(default_factory=list)
+    note: str | None = None
+
+    async def accept(self, message: InboundMessage) -> Accepted:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.arrivals.append(message)
+        key = (message.gateway, message.update_id)
+        known = key in self.inbox
+        self.inbox.setdefault(key, message)
+        return Accepted(
+            inbox_id=f"in_{list(self.inbox).index(key)}",
+            duplicate=known,
+            agent_id="main",
+            agent_state="running",
+            note=self.note,
+        )
+
+    async def history(self, request: HistoryRequest) -> History:
+        of_dm = [m for m in self.outbox if m.dm == request.dm]
+        newer = [m for m in of_dm if m.outbox_id > request.after]
+        last = of_dm[-1].outbox_id if of_dm else 0
+        return History(messages=tuple(newer[: request.limit]), last=last)
+
+    async def channels(self, _: Nothing) -> ChannelTable:
+        return self.table
+
+    async def change(self, table: ChannelTable) -> None:
+        """Apply another configuration and say so."""
+        self.table = table
+        await self.bus.publish(subjects.channels_changed(), Nothing())
+
+    def keep(self, dm: str, text: str, *, maybe_repeated: bool = False) -> OutboundMessage:
+        """Make an outbox row, not delivered."""
+        binding = next(found for found in self.table.dms if found.name == dm)
+        message = OutboundMessage(
+            outbox_id=len(self.outbox) + 1,
+            dm=dm,
+            gateway=binding.gateway,
+            agent_id="main",
+            session_id="s",
+            rev=len(self.outbox) + 1,
+            kind="answer",
+            text=text,
+            answers=None,
+            at=datetime.now(UTC),
+            maybe_repeated=maybe_repeated,
+        )
+        self.outbox.append(message)
+        return message
+
+    async def say(self, dm: str, text: str) -> Receipt:
+        """Make an outbox row and deliver it."""
+        return await self.deliver(self.keep(dm, text))
+
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        """Deliver a row, as often as asked."""
+        return await BusGateway(self.bus).deliver(message)
+
+
+@contextlib.asynccontextmanager
+async def running_control(bus: Bus, table: ChannelTable) -> AsyncIterator[ControlStandIn]:
+    """Answer as control on `bus` until the block ends."""
+    stand_in = ControlStandIn(bus, table)
+    endpoints = (
+        Endpoint(subjects.accept_message(), InboundMessage, stand_in.accept),
+        Endpoint(subjects.read_history(), HistoryRequest, stand_in.history),
+        Endpoint(subjects.read_channels(), Nothing, stand_in.channels),
+    )
+    async with bus.serve("choir-control", "1.0.0", *endpoints):
+        yield stand_in
+
+
+def bot_gateway(name: str, secret: str, api_url: str) -> GatewayBinding:
+    """Configure a Telegram bot."""
+    return GatewayBinding(name=name, type="telegram", secret=secret, api_url=api_url)
+
+
+CONSOLE = GatewayBinding(name="console", type="console", secret=None, api_url=None)
+CONSOLE_DM = DmBinding(name="console", gateway="console", user_id="operator", admin=True)
+
+
+def channel_table(*more: GatewayBinding | DmBinding) -> ChannelTable:
+    """Configure the console, and what else is given."""
+    gateways = (CONSOLE, *(m for m in more if isinstance(m, GatewayBinding)))
+    dms = (CONSOLE_DM, *(m for m in more if isinstance(m, DmBinding)))
+    return ChannelTable(config_version=1, gateways=gateways, dms=dms)

@@ -1,0 +1,248 @@
+"""Telegram through the gateway as a process: the fake Bot API on one side, control on the other."""
+
+import asyncio
+
+import pytest
+
+from choir_common.errors import ChoirError, OutcomeUnknown, Unavailable
+from choir_common.testing.telegram import (
+    DropAfter,
+    DropBefore,
+    FakeTelegram,
+    Flood,
+    Pass,
+    Refuse,
+)
+from choir_common.wire.messages import DmBinding, OutboundMessage, Receipt
+from tests.service.gateway.conftest import MAIN_TOKEN, WORK_TOKEN
+from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
+from tests.support.service_process import ServiceProcess
+
+
+async def deliver_until_done(control: ControlStandIn, message: OutboundMessage) -> Receipt:
+    """Ask again as the outbox does: marked as possibly repeated once an outcome is unknown."""
+    while True:
+        try:
+            return await control.deliver(message)
+        except OutcomeUnknown:
+            message = message.model_copy(update={"maybe_repeated": True})
+        except Unavailable as error:
+            await asyncio.sleep(min(error.retry_after_s or 0.05, 2))
+
+
+async def until_arrived(control: ControlStandIn, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(control.inbox) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_message_reaches_control_and_is_confirmed_only_then(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    control.refusals = [Unavailable(), Unavailable(), ChoirError()]
+    update = await alice.says("hello")
+    await until_arrived(control, 1)
+    (message,) = control.inbox.values()
+    assert (message.gateway, message.dm, message.text) == ("bot-main", "alice", "hello")
+    await alice.until_confirmed(update)
+
+
+async def test_messages_keep_their_order_over_failures(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    telegram.script("getUpdates", Refuse(502, "Bad Gateway"), DropAfter(), token=MAIN_TOKEN)
+    for number in range(20):
+        if number % 5 == 0:
+            control.refusals.append(Unavailable())
+        await alice.says(f"{number}")
+    await until_arrived(control, 20)
+    assert [m.text for m in control.inbox.values()] == [str(number) for number in range(20)]
+
+
+async def test_a_stranger_is_ignored_in_silence(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    stranger, bob = telegram.user(666, MAIN_TOKEN), telegram.user(8, MAIN_TOKEN)
+    update = await stranger.says("let me in")
+    await telegram.user(8, WORK_TOKEN).says("bob is a stranger to the other bot")
+    await bob.says("hi")
+    await until_arrived(control, 1)
+    await stranger.until_confirmed(update)
+    assert [m.dm for m in control.inbox.values()] == ["bob"]
+    assert await stranger.hears_nothing(0.3)
+
+
+async def test_the_same_person_on_two_bots_is_two_dms(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    await telegram.user(7, MAIN_TOKEN).says("private")
+    await telegram.user(7, WORK_TOKEN).says("work")
+    await until_arrived(control, 2)
+    found = {(m.gateway, m.dm, m.text) for m in control.inbox.values()}
+    assert found == {("bot-main", "alice", "private"), ("bot-work", "alice-work", "work")}
+    await control.say("alice-work", "to the office")
+    assert (await telegram.user(7, WORK_TOKEN).hears()).text == "to the office"
+    assert await telegram.user(7, MAIN_TOKEN).hears_nothing(0.2)
+
+
+async def test_an_update_delivered_again_keeps_its_identity(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    update = await alice.says("once")
+    await until_arrived(control, 1)
+    telegram.repeat(update, MAIN_TOKEN)
+    await alice.says("after")
+    await until_arrived(control, 2)
+    assert [m.text for m in control.inbox.values()] == ["once", "after"]
+
+
+async def test_what_a_killed_gateway_had_not_confirmed_arrives_after_its_return(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    await alice.says("one")
+    await until_arrived(control, 1)
+    await gateway.kill()
+    for text in ("two", "three"):
+        await alice.says(text)
+    await gateway.start()
+    await until_arrived(control, 3)
+    assert [m.text for m in control.inbox.values()] == ["one", "two", "three"]
+
+
+async def test_a_long_answer_arrives_whole_and_in_order_under_floods_and_cut_lines(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    words = " ".join(f"word{number}" for number in range(2_500))
+    faults = (Flood(1), DropBefore(), Refuse(500, "Internal"), Flood(1))
+    telegram.script("sendMessage", *faults, token=MAIN_TOKEN)
+    receipt = await deliver_until_done(control, control.keep("alice", words))
+    assert receipt.status == "delivered"
+    said = [text.removeprefix("(possibly repeated) ") for text in alice.chat.said()]
+    assert "".join(said).split() == words.split()
+    assert all(len(text) <= 4096 for text in alice.chat.said())
+
+
+async def test_only_the_part_in_doubt_is_repeated_and_it_says_so(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    telegram.script("sendMessage", Pass(), DropAfter(), token=MAIN_TOKEN)
+    text = "\n\n".join(letter * 3000 for letter in "abc")
+    receipt = await deliver_until_done(control, control.keep("alice", text))
+    assert receipt.status == "delivered"
+    heads = [said[:24] for said in alice.chat.said()]
+    assert heads == ["a" * 24, "b" * 24, "(possibly repeated) bbbb", "c" * 24]
+
+
+async def test_text_is_counted_as_telegram_counts_it(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    assert (await control.say("alice", "😀" * 5_000)).status == "delivered"
+    assert "".join(alice.chat.said()) == "😀" * 5_000
+
+
+async def test_markup_is_sent_as_it_is_written(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    text = "a <b>tag</b> & *stars* _under_ [x](y) `code`"
+    alice = telegram.user(7, MAIN_TOKEN)
+    await control.say("alice", text)
+    assert (await alice.hears()).text == text
+
+
+async def test_who_cannot_be_reached_is_said_to_be_undeliverable(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    telegram.user(7, MAIN_TOKEN).blocks()
+    receipt = await control.say("alice", "hello?")
+    assert receipt.status == "undeliverable" and "blocked" in receipt.detail
+    assert (await control.say("bob", "hello?")).status == "undeliverable"
+
+
+async def test_a_rate_limit_longer_than_the_deadline_is_handed_back_with_its_time(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    telegram.script("sendMessage", Flood(600), token=MAIN_TOKEN)
+    with pytest.raises(Unavailable) as caught:
+        await control.say("alice", "later")
+    assert caught.value.retry_after_s == 600
+    assert (await control.deliver(control.outbox[-1])).status == "delivered"
+    assert alice.chat.said() == ["later"]
+
+
+async def test_what_is_no_text_is_told_to_the_agent_in_words(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    await telegram.user(7, MAIN_TOKEN).sends_file("voice", "v.ogg", b"OggS", "listen")
+    await until_arrived(control, 1)
+    (message,) = control.inbox.values()
+    assert "voice" in message.text and message.text.endswith("listen")
+
+
+async def test_a_note_of_control_is_passed_to_the_user_once(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    control.note = "The agent is stopped; your message waits."
+    update = await alice.says("hello")
+    assert (await alice.hears()).text == control.note
+    telegram.repeat(update, MAIN_TOKEN)
+    assert await alice.hears_nothing(0.5)
+
+
+async def test_a_dm_that_is_added_or_removed_counts_at_once(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    carol = telegram.user(9, MAIN_TOKEN)
+    old = control.table
+    dm = DmBinding(name="carol", gateway="bot-main", user_id="9", admin=False)
+    await control.change(old.model_copy(update={"dms": (*old.dms, dm)}))
+    await asyncio.sleep(0.5)
+    await carol.says("I am new")
+    await until_arrived(control, 1)
+    await control.change(old)
+    await asyncio.sleep(0.5)
+    await carol.until_confirmed(await carol.says("I am gone"))
+    assert len(control.inbox) == 1
+
+
+async def test_a_bot_that_is_removed_stops_and_one_that_returns_goes_on(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice, full = telegram.user(7, MAIN_TOKEN), control.table
+    await alice.says("one")
+    await until_arrived(control, 1)
+    await control.change(channel_table())
+    await asyncio.sleep(0.5)
+    await alice.says("two")
+    await asyncio.sleep(0.5)
+    assert len(control.inbox) == 1
+    await control.change(full)
+    await until_arrived(control, 2)
+
+
+async def test_a_left_over_webhook_does_not_keep_the_bot_deaf(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    telegram.bot(MAIN_TOKEN).webhook.url = "https://old.example/hook"
+    alice = telegram.user(7, MAIN_TOKEN)
+    await alice.says("one")  # wakes the poll under way; the next one finds the webhook
+    await alice.says("two")
+    await until_arrived(control, 2)
+
+
+async def test_a_revoked_token_is_told_and_harms_no_other_bot(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    telegram.script("getUpdates", Refuse(401, "Unauthorized"), token=WORK_TOKEN)
+    await telegram.user(7, WORK_TOKEN).says("wake")
+    await telegram.user(7, MAIN_TOKEN).says("hello")
+    await until_arrived(control, 2)
+    assert await gateway.ready()
