@@ -5,14 +5,14 @@ Never decides anything about agents and never reads Postgres or NATS: what it kn
 files of a local installation did.
 
 Ladder, top first; each rung uses only those below it:
-    __main__           runs a command, turns what was raised into a paragraph and an exit code
-    app                the table of commands; loads only the one that is called
-    commands/          one module per command group: options in, data out
-    start_screen | talk | health
-                       what `up` shows; a conversation on a terminal; what `doctor` looks at
-    conversation       say something in a DM and hear all that comes, once
-    control_api        `/v1` as typed calls
-    failures           an exception as a paragraph and an exit code
-    place | printing | model_note
-                       which Choir is meant; data to stdout, words to stderr; the model in a sentence
+    __main__ | commands    runs a command, turns what was raised into an exit code; one module per group
+    app | talk             the table of commands; a conversation on a terminal
+    conversation | health  say something in a DM and hear all that comes, once; what `doctor` looks at
+    control_api | failures | first_home | start_screen
+                           `/v1` as typed calls; an exception as a paragraph; the first state directory;
+                           what `up` ends with
+    place | views          which Choir is meant; answers as tables
+    background | config_file | foreground | late | printing | secrets_file | start_progress
+                           the embedded stack here or in a process of its own, and what it is doing;
+                           the files of a home; data to stdout, words to stderr; what is loaded late
 """

@@ -2,7 +2,8 @@
 
 import sys
 
-from choirctl.app import load, make_app, mentioned_words
+from choirctl.app import make_app, mentioned_words
+from choirctl.late import load
 
 
 def main() -> None:

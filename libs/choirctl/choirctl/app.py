@@ -4,16 +4,16 @@
 So a command's module is loaded only when its name stands on the command line; the others are a line of help.
 """
 
-import importlib
 import os
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated
 
 import typer
+
+from choirctl.late import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,6 @@ def make_app(words: Collection[str]) -> typer.Typer:
         else:
             app.command(entry.name, help=entry.help)(_not_loaded)
     return app
-
-
-def load(module: str) -> ModuleType:
-    """Import a module when it is needed: the one late import, for the sake of a quick start."""
-    return importlib.import_module(module)
 
 
 def _remember(

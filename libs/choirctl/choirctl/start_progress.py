@@ -4,6 +4,7 @@ Fed with every change of the stack's state, by `foreground` from the stack itsel
 from its state file.
 """
 
+import contextlib
 from datetime import datetime
 
 from rich.console import Console
@@ -34,7 +35,12 @@ class StartProgress:
             self._spinner.start()
 
     def show(self, state: StackState) -> None:
-        """Print what changed since the last time."""
+        """Print what changed since the last time; never fails, for the stack itself calls it."""
+        # the terminal may be gone, and the stack must stop in good order all the same
+        with contextlib.suppress(OSError):
+            self._show(state)
+
+    def _show(self, state: StackState) -> None:
         for name, child in state.children.items():
             self._show_child(name, child)
         waiting = [name for name, child in state.children.items() if child.phase == "starting"]

@@ -10,9 +10,9 @@ from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
 from choir_common.wire.messages import Accepted, OutboundMessage
 from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
+from choirctl.late import load
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, print_json
-from choirctl.talk import talk_on_terminal
 
 DEFAULT_DM = "console"
 
@@ -62,7 +62,7 @@ def chat(
 async def _talk(place: Place, agent: str | None, dm: str | None) -> None:
     async with connect(place) as api:
         chosen = await _choose_dm(api, agent, dm)
-    await talk_on_terminal(place, chosen)
+    await load("choirctl.talk").talk_on_terminal(place, chosen)
 
 
 async def _ask(

@@ -19,11 +19,11 @@ from choirctl.background import await_running, is_running
 from choirctl.config_file import read_config
 from choirctl.first_home import make_home
 from choirctl.foreground import run_here
+from choirctl.late import load
 from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import err, print_json
 from choirctl.start_progress import StartProgress
 from choirctl.start_screen import Screen
-from choirctl.talk import talk_on_terminal
 
 INTERRUPTED = 130
 
@@ -117,7 +117,8 @@ class _Start:
             progress.close()
             self._show(console, state, config, "Choir runs. Ctrl-C stops all of it.")
             if with_chat:
-                await talk_on_terminal(self.place, self._first_dm(config))
+                talk = load("choirctl.talk")
+                await talk.talk_on_terminal(self.place, self._first_dm(config))
             return with_chat
 
         try:
