@@ -162,6 +162,8 @@ class _QuietServer(uvicorn.Server):
 async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
     """Run a Telegram on a free loopback port until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        # inherited by what is accepted; else each answer waits 40 ms for the client's acknowledgement
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         fake = FakeTelegram(listener.getsockname()[1])
         routes = [
             Route("/bot{token}/{method}", fake.call, methods=["GET", "POST"]),
