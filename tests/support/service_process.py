@@ -91,6 +91,7 @@ class ServiceProcess:
                 while not await self.ready():
                     await asyncio.sleep(0.05)
         except TimeoutError:
+            await self.kill()  # a fixture that fails here never reaches its end
             raise TimeoutError(f"{self.module} is not ready: {self.log}") from None
 
     async def ready(self) -> bool:
@@ -115,3 +116,17 @@ class ServiceProcess:
             self.process.terminate()
         async with asyncio.timeout(15):
             return await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def make_process(
+    module: str, nats_url: str, env: dict[str, str] | None = None
+) -> AsyncIterator[ServiceProcess]:
+    """Make a service with a home of its own, not yet started; none outlives the block."""
+    async with make_home() as home:
+        place = home / "socks" / f"{module.removeprefix('choir_')}.sock"
+        process = ServiceProcess(module, home, nats_url, place, env or {})
+        try:
+            yield process
+        finally:
+            await process.kill()

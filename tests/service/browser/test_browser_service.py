@@ -16,7 +16,7 @@ from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
-    make_home,
+    make_process,
     running_bus_server,
 )
 
@@ -39,8 +39,7 @@ async def nats() -> AsyncIterator[EmbeddedNats]:
 
 @pytest.fixture
 async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
-    async with make_home() as home:
-        process = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+    async with make_process("choir_browser", nats.url) as process:
         process.env |= {"CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}"}
         await process.start()
         yield process
@@ -204,8 +203,10 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
 ) -> None:
     site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me", "Content-Type: text/html"))
     site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
-    async with make_home() as home, Bus(nats.url, NATS_TOKEN, "test") as bus:
-        worker = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+    async with (
+        make_process("choir_browser", nats.url) as worker,
+        Bus(nats.url, NATS_TOKEN, "test") as bus,
+    ):
         worker.env |= {
             "CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}",
             "CHOIR_BROWSER_IDLE_S": "1",
@@ -222,8 +223,10 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
 async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
     nats: EmbeddedNats, site: Site
 ) -> None:
-    async with make_home() as home, Bus(nats.url, NATS_TOKEN, "test") as bus:
-        worker = ServiceProcess("choir_browser", home, nats.url, home / "socks" / "browser.sock")
+    async with (
+        make_process("choir_browser", nats.url) as worker,
+        Bus(nats.url, NATS_TOKEN, "test") as bus,
+    ):
         worker.env |= {
             "CHOIR_CHROMIUM": "/nowhere/chromium",
             "CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}",

@@ -17,7 +17,7 @@ from tests.service.gateway.control_stand_in import (
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
-    make_home,
+    make_process,
     running_bus_server,
 )
 
@@ -53,8 +53,7 @@ async def control(nats: EmbeddedNats, telegram: FakeTelegram) -> AsyncIterator[C
 
 @pytest.fixture
 async def gateway(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
-    async with make_home() as home:
-        process = ServiceProcess("choir_gateway", home, nats.url, home / "socks" / "gateway.sock")
+    async with make_process("choir_gateway", nats.url) as process:
         process.secrets = {"secrets": {"main-token": MAIN_TOKEN, "work-token": WORK_TOKEN}}
         await process.start()
         yield process

@@ -5,7 +5,6 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import httpx2
 import psutil
@@ -24,7 +23,7 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_home
+from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_process
 
 SAY = "/v1/dms/console/messages"
 FOLLOW = "/v1/dms/console/events"
@@ -247,8 +246,7 @@ async def test_the_gateway_waits_for_a_bus_that_starts_later_and_says_so(
     nats: EmbeddedNats,
 ) -> None:
     await nats.stop()
-    async with make_home() as home:
-        process = ServiceProcess("choir_gateway", home, nats.url, home / "socks" / "gateway.sock")
+    async with make_process("choir_gateway", nats.url) as process:
         await process.spawn()
         async with make_client(process.endpoint) as client:
             await until_answers(client)
@@ -279,8 +277,7 @@ async def test_over_tcp_the_operators_token_is_asked_for(
     nats: EmbeddedNats, control: ControlStandIn, find_port: Callable[[], int]
 ) -> None:
     port = find_port()
-    async with make_home() as home:
-        process = ServiceProcess("choir_gateway", home, nats.url, Path("/nowhere"))
+    async with make_process("choir_gateway", nats.url) as process:
         process.env["CHOIR_GATEWAY_HTTP"] = f"127.0.0.1:{port}"
         process.secrets = {"operator_token": "right-token"}
         await process.spawn()
@@ -320,8 +317,7 @@ async def test_what_cannot_work_ends_the_process_with_one_clear_sentence(
         "gateway_http": {"CHOIR_GATEWAY_HTTP": "nonsense"},
     }
     for word, env in cases.items():
-        async with make_home() as home:
-            process = ServiceProcess("choir_gateway", home, nats.url, Path("/nowhere"), env)
+        async with make_process("choir_gateway", nats.url, env) as process:
             spawned = await process.spawn()
             assert await asyncio.wait_for(spawned.wait(), 15) == 1
             assert word in process.log and "Traceback" not in process.log, process.log
