@@ -5,7 +5,8 @@ temporary files go.
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import AgentSettings
@@ -47,7 +48,11 @@ class AgentProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class CurrentSettings:
-    """What control configured, taken whole at one moment (spec 16.3)."""
+    """What control configured, and the secrets it names, taken whole at one moment (spec 16.3)."""
 
     settings: AgentSettings
-    api_key: str | None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def secret(self, name: str | None) -> str | None:
+        """Return a secret's value, none for no name or no value."""
+        return None if name is None else self.secrets.get(name)

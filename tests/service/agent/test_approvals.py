@@ -11,8 +11,8 @@ from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.control.client import Control
 from choir_agent.locks.locks import Locks
-from choir_agent.log.fold import CallState
 from choir_agent.log.session_log import SessionLog
+from choir_agent.log.state import CallState
 from choir_agent.replication.replicate import Replication
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.registry import Registry

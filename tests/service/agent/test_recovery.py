@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.log.fold import SessionState, digest_of, step
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState, digest_of
 from choir_common.eventlog.chain import first_break
 from choir_common.wire.events import Event, ToolCallCommitted, ToolResultCommitted, payload_of
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
@@ -129,7 +131,9 @@ async def test_every_prefix_of_a_real_log_folds_and_replay_gives_the_same_state(
 def fold(events: list[Event]) -> SessionState:
     state = SessionState()
     for event in events:
-        state = step(state, event.rev, payload_of(event))
+        state = step(
+            state, Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
+        )
     return state
 
 

@@ -80,7 +80,7 @@ async def test_a_memory_write_is_sent_to_the_host_as_given_and_becomes_an_event(
             await control.say("remember my tea")
             await control.replied()
     assert [call.input for call in control.host_calls] == [arguments]
-    assert control.types()[-4:-2] == ["tool_result_committed", "memory_write_committed"]
+    assert control.types()[-4:-2] == ["memory_write_committed", "tool_result_committed"]
 
 
 async def test_working_memory_finds_what_was_said_in_this_session() -> None:

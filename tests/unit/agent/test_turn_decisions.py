@@ -4,7 +4,9 @@ import pytest
 
 from choir_agent.lanes.edge_states import TRANSITIONS, EdgeState, EdgeTrigger, after
 from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
-from choir_agent.log.fold import CallStage, CallState, SessionState, TurnState, step
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import CallStage, CallState, SessionState, TurnState
 from choir_common.errors import Conflict
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
@@ -74,7 +76,7 @@ def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type
 def fold(*payloads: EventPayload) -> SessionState:
     state = SessionState()
     for rev, payload in enumerate(payloads, start=1):
-        state = step(state, rev, payload)
+        state = step(state, Committed(rev, "", "edge", "", payload))
     return state
 
 

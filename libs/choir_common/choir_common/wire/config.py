@@ -71,16 +71,25 @@ class GitIdentityConfig(Wire):
     name: str
     email: str
     secret: Name
+    """A token for HTTPS, or a private key for SSH."""
+    hosts: tuple[str, ...] = ("github.com",)
+    """The only hosts that are ever given the credential."""
+    username: str = "x-access-token"
+    """What HTTPS remotes want beside the token."""
 
 
 class NotionConfig(Wire):
     """A Notion integration; exclusive to one agent at a time."""
 
     secret: Name
+    endpoint: str = "https://api.notion.com"
+
+
+MailSecurity = Literal["tls", "starttls", "none"]
 
 
 class EmailConfig(Wire):
-    """A mail account over SMTP and IMAP."""
+    """A mail account over SMTP and IMAP; its secret is `user:password`."""
 
     smtp_host: str
     smtp_port: int = Field(ge=1, le=65535)
@@ -88,12 +97,19 @@ class EmailConfig(Wire):
     imap_port: int = Field(ge=1, le=65535)
     sharing: Literal["exclusive", "shared"]
     secret: Name
+    address: str | None = None
+    """The sender's address; the user name unless given."""
+    smtp_security: MailSecurity | None = None
+    """By the port unless given: 465 is tls, any other starttls. `none` is for a server on this host."""
+    imap_security: MailSecurity | None = None
+    """By the port unless given: 993 is tls, any other starttls."""
 
 
 class SearchConfig(Wire):
-    """A web search provider."""
+    """The Brave Search API."""
 
     secret: Name
+    endpoint: str = "https://api.search.brave.com/res/v1"
 
 
 class EmbeddingConfig(Wire):
@@ -138,6 +154,10 @@ class AgentDefaults(Wire):
     workspace: Name
     llm: Name
     dm: Name
+    core_llm: Name | None = None
+    """The model of core jobs; `llm` unless given (spec 7.1: a fast edge, a deep core)."""
+    search: Name | None = None
+    """The web search; the first of `search` by name unless given."""
     voice_profile: Name | None = None
     git_identity: Name | None = None
     notion: Name | None = None
@@ -160,6 +180,18 @@ class Budgets(Wire):
     max_steps_per_turn: int = Field(default=40, ge=1)
     """Model calls in one turn; a turn of forty is a loop, not work."""
     max_tool_calls_per_turn: int = Field(default=100, ge=1)
+    max_core_jobs: int = Field(default=8, ge=0)
+    """Core jobs at the same time; each is a model conversation of its own."""
+    total_session_tokens: int = Field(default=20_000_000, ge=1)
+    """Prompt and completion of every call of a session; the user can grant as much again."""
+    max_tool_calls_per_session: int = Field(default=20_000, ge=1)
+    per_job_max_steps: int = Field(default=100, ge=1)
+    """Model calls in one core job."""
+    per_job_max_tool_calls: int = Field(default=300, ge=1)
+    per_job_wall_time_ms: int = Field(default=3_600_000, ge=1)
+    max_injections_per_job: int = Field(default=20, ge=0)
+    skill_step_retries: int = Field(default=2, ge=0)
+    """Forbidden tools or transitions in one state of a skill before its error transition (spec 10.2)."""
 
 
 class Config(Wire):
@@ -188,7 +220,17 @@ class Config(Wire):
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
     event_window: int = Field(default=50, ge=4)
     """Events that stand in the prompt in full (spec 11.3)."""
+    compaction_threshold: float = Field(default=0.8, gt=0, le=1)
+    """The share of the context window, less what is never compacted, at which old events are folded."""
     summary_timeout_ms: int = Field(default=30_000, ge=0)
+    """How long a stop waits for the session's summary (spec 11.8)."""
+
+
+class VoiceBinding(Wire):
+    """An agent's voice and who speaks it."""
+
+    profile: VoiceProfileConfig
+    tts: TtsConfig
 
 
 class AgentSettings(Wire):
@@ -200,3 +242,13 @@ class AgentSettings(Wire):
     heartbeat_interval_ms: int
     rate_limit_retry_ms: int
     event_window: int
+    core_model_name: str | None = None
+    core_model: ModelConfig | None = None
+    """None: core jobs think with `model`."""
+    compaction_threshold: float = 0.8
+    summary_timeout_ms: int = 30_000
+    voice: VoiceBinding | None = None
+    git_identity: GitIdentityConfig | None = None
+    notion: NotionConfig | None = None
+    email: EmailConfig | None = None
+    search: SearchConfig | None = None

@@ -38,6 +38,8 @@ class SessionStarted(Wire):
     epoch: int
     continues: str | None = None
     image_version: str = ""
+    seed: "tuple[LaneSummary, ...]" = ()
+    """What the session it continues had summed up."""
 
 
 class SessionResumed(Wire):
@@ -53,6 +55,15 @@ class SessionStopped(Wire):
     type: Literal["session_stopped"] = "session_stopped"
     reason: str
     summary: str | None = None
+    topics: "tuple[SummaryTopic, ...]" = ()
+    """The same in parts, for long-term memory (spec 11.5)."""
+
+
+class SummaryTopic(Wire):
+    """A part of a session's summary that stands for itself."""
+
+    title: str
+    text: str
 
 
 class UserMsg(Wire):
@@ -75,7 +86,7 @@ class ToolCall(Wire):
 
 
 class ModelOutput(Wire):
-    """A completed model call."""
+    """A completed model call; in a core job `turn_id` is the job's id, here and below."""
 
     type: Literal["model_output"] = "model_output"
     turn_id: str
@@ -85,6 +96,8 @@ class ModelOutput(Wire):
     finish_reason: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt's, those the provider had in its prefix cache."""
     duration_ms: float = 0.0
 
 
@@ -116,6 +129,7 @@ class ToolCallCommitted(Wire):
 
 
 ToolStatus = Literal["success", "error", "refused", "interrupted"]
+Exposure = Literal["edge", "core", "both", "none"]
 
 
 class ToolResultCommitted(Wire):
@@ -128,6 +142,12 @@ class ToolResultCommitted(Wire):
     status: ToolStatus
     output: JsonObject
     duration_ms: float = 0.0
+    exposure: Exposure = "both"
+    """The lanes whose prompts may show the output."""
+    masked: bool = False
+    """Prompts show the summary and the artifact reference only."""
+    artifact_ref: str | None = None
+    """Where the whole output is when `output` holds a part of it."""
 
 
 class MemoryWriteCommitted(Wire):
@@ -141,7 +161,8 @@ class MemoryWriteCommitted(Wire):
     key: str | None = None
 
 
-ReplyKind = Literal["answer", "error", "notice"]
+ReplyKind = Literal["answer", "error", "notice", "report"]
+"""`report` tells of a core job or of a decision; it closes no message of the user's."""
 
 
 class Reply(Wire):
@@ -154,6 +175,230 @@ class Reply(Wire):
     kind: ReplyKind
     answers: str | None = None
     """The inbox_id this closes; none for a notice."""
+
+
+class ContextBundle(Wire):
+    """What a core job is given beside its task (spec 12.7)."""
+
+    facts: tuple[str, ...] = ()
+    excerpts: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+
+class ToolConstraints(Wire):
+    """Narrows a core job's tools and time; an empty list and zero leave them as they are."""
+
+    allowed_tools: tuple[str, ...] = ()
+    time_budget_ms: int = Field(default=0, ge=0)
+
+
+Verbosity = Literal["quiet", "normal", "detailed"]
+
+
+class CoreStarted(Wire):
+    """A core job begins with this briefing, written by the edge lane (CoreJobStart, spec 12.7)."""
+
+    type: Literal["core_started"] = "core_started"
+    job_id: str
+    job_name: str
+    call_id: str
+    """The call of `choir.core.spawn` that asked for it."""
+    dm: str
+    task_spec: str
+    context_bundle: ContextBundle = ContextBundle()
+    tool_constraints: ToolConstraints = ToolConstraints()
+    output_schema: JsonObject | None = None
+    verbosity: Verbosity = "normal"
+
+
+CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]
+
+
+class CoreReported(Wire):
+    """A running core job tells how it stands (CoreEvent, spec 12.7)."""
+
+    type: Literal["core_reported"] = "core_reported"
+    job_id: str
+    job_name: str
+    kind: CoreReportKind
+    body: JsonObject
+
+
+CoreOutcome = Literal["completed", "error", "cancelled", "budget_exceeded", "crashed"]
+
+
+class CoreStopped(Wire):
+    """The one terminal event of a core job."""
+
+    type: Literal["core_stopped"] = "core_stopped"
+    job_id: str
+    job_name: str
+    outcome: CoreOutcome
+    result: JsonObject | None = None
+    """The deliverable, of the asked shape; only when completed."""
+    reason: str = ""
+    """Why it ended otherwise, in words for the user."""
+    steps: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    duration_ms: float = 0.0
+
+
+class InjectedInstruction(Wire):
+    """Further instructions for a lane, read at its next safe point (spec 12.8)."""
+
+    type: Literal["injected_instruction"] = "injected_instruction"
+    target: str
+    """`edge` or `core:<job>`."""
+    turn_id: str | None
+    """The open turn or job it reaches; none while the edge lane is idle."""
+    text: str
+    by: Literal["user", "edge"]
+    signal: int | None = None
+    """The signal this consumes."""
+
+
+class Cancelled(Wire):
+    """A turn or a core job is to end at once."""
+
+    type: Literal["cancelled"] = "cancelled"
+    target: str
+    turn_id: str | None
+    by: Literal["user", "edge", "session"]
+    signal: int | None = None
+
+
+class ReportBegun(Wire):
+    """The edge lane turns to something it has to tell the user; the reply of that turn closes it."""
+
+    type: Literal["report_begun"] = "report_begun"
+    turn_id: str
+    dm: str
+    subject: str
+    """The id of what is told of: a job, or an approval."""
+    brief: str
+    """What the model is told, and what the user gets should the model fail."""
+
+
+class ApprovalDecided(Wire):
+    """A human decided on a proposal of this session."""
+
+    type: Literal["approval_decided"] = "approval_decided"
+    approval_id: str
+    status: Literal["approved", "rejected"]
+    what: str
+    """The proposal in a few words."""
+    dm: str
+
+
+class SkillStarted(Wire):
+    """A lane enters a skill's initial state (spec 10.2)."""
+
+    type: Literal["skill_started"] = "skill_started"
+    turn_id: str
+    skill: str
+    state: str
+    input: JsonObject = Field(default_factory=dict)
+
+
+class SkillTransitioned(Wire):
+    """A lane goes from one state of its skill to another."""
+
+    type: Literal["skill_transitioned"] = "skill_transitioned"
+    turn_id: str
+    skill: str
+    on: str
+    from_state: str
+    to_state: str
+    context: JsonObject = Field(default_factory=dict)
+    """What the next step needs to know; structured, and replaced as a whole."""
+
+
+class SkillStopped(Wire):
+    """A lane leaves its skill."""
+
+    type: Literal["skill_stopped"] = "skill_stopped"
+    turn_id: str
+    skill: str
+    outcome: Literal["completed", "error", "cancelled"]
+    output: JsonObject = Field(default_factory=dict)
+    reason: str = ""
+
+
+class Fact(Wire):
+    """Something a reference summary keeps, and the hash of the event it comes from."""
+
+    key: str
+    value: str
+    source_event: str = ""
+
+
+class ReferenceSummary(Wire):
+    """What rolled off a lane's event window, summed up (spec 11.3)."""
+
+    summary: str = ""
+    facts: tuple[Fact, ...] = ()
+    referenced_sessions: tuple[str, ...] = ()
+    referenced_events: tuple[str, ...] = ()
+
+
+class LaneSummary(Wire):
+    """A lane's reference summary, which covers its events up to `through_rev`."""
+
+    lane: str
+    summary: ReferenceSummary
+    through_rev: int = 0
+
+
+class CompactionRequested(Wire):
+    """The user or a lane wants a lane's old events folded into its summary."""
+
+    type: Literal["compaction_requested"] = "compaction_requested"
+    target: str
+    signal: int | None = None
+
+
+class MemoryCompacted(Wire):
+    """A lane's events up to `through_rev` now stand in its reference summary."""
+
+    type: Literal["memory_compacted"] = "memory_compacted"
+    target: str
+    through_rev: int
+    delta: JsonObject
+    """The change as the model gave it (spec 11.3, memory_delta)."""
+    summary: ReferenceSummary
+    """The summary after it."""
+    model: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class BudgetExhausted(Wire):
+    """A hard stop was reached; the user is asked whether to go on (spec 7.6)."""
+
+    type: Literal["budget_exhausted"] = "budget_exhausted"
+    budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
+    limit: int
+    dm: str
+
+
+class BudgetGranted(Wire):
+    """The user allowed more of a session's budget."""
+
+    type: Literal["budget_granted"] = "budget_granted"
+    budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
+    amount: int
+    inbox_id: str
+    """The message that said so."""
+
+
+class Snapshot(Wire):
+    """The state the log adds up to here, so that recovery need not replay what came before."""
+
+    type: Literal["snapshot"] = "snapshot"
+    state: JsonObject
+    window_from: int
+    """The first event still needed for a prompt or an open job."""
 
 
 class SessionAbandoned(Wire):
@@ -175,6 +420,21 @@ EventPayload = Annotated[
     | ToolCallCommitted
     | ToolResultCommitted
     | MemoryWriteCommitted
+    | CoreStarted
+    | CoreReported
+    | CoreStopped
+    | InjectedInstruction
+    | Cancelled
+    | ReportBegun
+    | ApprovalDecided
+    | SkillStarted
+    | SkillTransitioned
+    | SkillStopped
+    | CompactionRequested
+    | MemoryCompacted
+    | BudgetExhausted
+    | BudgetGranted
+    | Snapshot
     | Reply
     | SessionAbandoned,
     Field(discriminator="type"),

@@ -15,15 +15,14 @@ from choir_agent.arbiter.execute import Outcome, execute
 from choir_agent.arbiter.rule import check, rule
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Run, Wait
 from choir_agent.locks.locks import Locks
-from choir_agent.log.fold import CallStage, CallState, SessionState
 from choir_agent.log.session_log import SessionLog
+from choir_agent.log.state import CallStage, CallState, SessionState
 from choir_agent.replication.replicate import Replication
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.events import (
     EventPayload,
-    MemoryWriteCommitted,
     ToolCall,
     ToolCallCommitted,
     ToolCallRequested,
@@ -168,7 +167,7 @@ class Arbiter:
         try:
             if permit.tool.manifest.runtime.side_effect != "none":
                 await self._replication.durable(rev)
-            context = CallContext(call.call_id, lane, permit.path)
+            context = CallContext(call.call_id, lane, permit.path, turn_id)
             outcome = await execute(permit, context)
         except asyncio.CancelledError:
             # here, so that the locks are still held when the result is committed
@@ -179,6 +178,8 @@ class Arbiter:
     def _close(
         self, lane: str, turn_id: str, call: ToolCall, outcome: Outcome, duration_ms: float = 0.0
     ) -> None:
+        for event in outcome.events:
+            self.commit(lane, event, more_follows=True)
         payload = ToolResultCommitted(
             turn_id=turn_id,
             call_id=call.call_id,
@@ -188,13 +189,4 @@ class Arbiter:
             duration_ms=round(duration_ms, 3),
         )
         self.commit(lane, payload)
-        if outcome.memory_write is not None:
-            write = MemoryWriteCommitted(
-                turn_id=turn_id,
-                call_id=call.call_id,
-                operation=outcome.memory_write.operation,
-                document_id=outcome.memory_write.document_id,
-                key=outcome.memory_write.key,
-            )
-            self.commit(lane, write)
         log.info("a call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

@@ -10,9 +10,9 @@ import structlog
 
 from choir_agent.arbiter.rulings import Permit
 from choir_agent.tools.caps import capped
-from choir_agent.tools.tool import CallContext, MemoryWrite, ToolFailed
+from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.errors import ChoirError, Fenced, Unauthorized
-from choir_common.wire.events import ToolStatus
+from choir_common.wire.events import EventPayload, ToolStatus
 from choir_common.wire.json import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
@@ -24,7 +24,7 @@ class Outcome:
 
     status: ToolStatus
     output: JsonObject
-    memory_write: MemoryWrite | None = None
+    events: tuple[EventPayload, ...] = ()
 
 
 async def execute(permit: Permit, context: CallContext) -> Outcome:
@@ -36,7 +36,7 @@ async def execute(permit: Permit, context: CallContext) -> Outcome:
     try:
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
-        return Outcome("success", capped(result.output), result.memory_write)
+        return Outcome("success", capped(result.output), result.events)
     except (Fenced, Unauthorized):
         raise
     except ToolFailed as error:

@@ -4,6 +4,7 @@ Built by `app`; read at the start of each model call. Told of a new version by a
 """
 
 import asyncio
+from types import MappingProxyType
 
 import structlog
 
@@ -29,7 +30,7 @@ class DynamicSettings:
         self._control = control
         self._redactor = redactor
         self.version = version
-        self._current = CurrentSettings(settings, None)
+        self._current = CurrentSettings(settings)
         self._newer = asyncio.Event()
 
     def current(self) -> CurrentSettings:
@@ -77,18 +78,36 @@ class DynamicSettings:
         log.info("settings swapped", version=self.version)
 
     async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
-        name = settings.model.secret
-        if name is None:
-            return CurrentSettings(settings, None)
+        names = secret_names(settings)
+        values: dict[str, str] = {}
+        for name in names:
+            value = await self._fetch(name)
+            if value is not None:
+                values[name] = value
+        # learned before anything can use them: no log line may ever hold one
+        self._redactor.learn(values.values())
+        return CurrentSettings(settings, MappingProxyType(values))
+
+    async def _fetch(self, name: str) -> str | None:
+        # one by one, so that a missing one does not take the others along
         try:
             answer = await self._control.get_secrets(SecretsRequest(resources=(name,)))
         except (Forbidden, NotFound) as error:
-            # the model's own refusal will tell the user; the session must go on
-            log.warning("control does not give the model's secret", reason=error.message)
-            return CurrentSettings(settings, None)
-        value = answer.secrets.get(name)
-        if value is not None:
-            self._redactor.learn([value])
-        else:
-            log.warning("control has no value for the model's secret", secret=name)
-        return CurrentSettings(settings, value)
+            # whoever needs it will tell the user; the session must go on
+            log.warning("control does not give a secret", secret=name, reason=error.message)
+            return None
+        return answer.secrets.get(name)
+
+
+def secret_names(settings: AgentSettings) -> tuple[str, ...]:
+    """Return the names of the secrets that the settings' resources need (spec 14.2)."""
+    named = (
+        settings.model.secret,
+        settings.core_model and settings.core_model.secret,
+        settings.voice and settings.voice.tts.secret,
+        settings.git_identity and settings.git_identity.secret,
+        settings.notion and settings.notion.secret,
+        settings.email and settings.email.secret,
+        settings.search and settings.search.secret,
+    )
+    return tuple(sorted({name for name in named if name}))

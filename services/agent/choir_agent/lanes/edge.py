@@ -14,7 +14,7 @@ from choir_agent.control.client import says_stop
 from choir_agent.lanes.edge_states import EdgeState, EdgeTrigger, after
 from choir_agent.lanes.think import Thinker
 from choir_agent.lanes.turn import Turns
-from choir_agent.log.fold import TurnState
+from choir_agent.log.state import TurnState
 from choir_agent.settings import CurrentSettings
 from choir_common.ids import new_id
 from choir_common.wire.events import UserMsg

@@ -6,7 +6,7 @@ gone on with by the very same decision.
 
 from dataclasses import dataclass
 
-from choir_agent.log.fold import CallStage, CallState, TurnState
+from choir_agent.log.state import CallStage, CallState, TurnState
 from choir_common.wire.config import Budgets
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.log.fold import TurnState
+from choir_agent.log.state import TurnState
 from choir_agent.memory.window import EventWindow
 from choir_agent.models.model import Model, ModelFailed, Thought
 from choir_agent.prompt.assemble import Assembler
@@ -64,7 +64,8 @@ class Thinker:
         now = self._current()
         turns = self._window.turns(now.settings.event_window)
         prompt = self._assembler.assemble(turns)
-        return await self._model.think(now.settings.model, now.api_key, prompt)
+        model = now.settings.model
+        return await self._model.think(model, now.secret(model.secret), prompt)
 
     async def _wait(self, turn: TurnState, error: RateLimited) -> None:
         wait_s = error.retry_after_s

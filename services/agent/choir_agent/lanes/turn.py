@@ -13,7 +13,7 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.lanes.edge_states import EdgeTrigger
 from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
 from choir_agent.lanes.think import Thinker
-from choir_agent.log.fold import TurnState
+from choir_agent.log.state import TurnState
 from choir_agent.models.model import ModelFailed
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.events import Reply, ReplyKind

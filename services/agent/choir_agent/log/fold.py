@@ -4,23 +4,37 @@ Called by `session_log` for each event. Lanes decide what to do next from the st
 and one that a crash interrupted go the same way.
 """
 
-import hashlib
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import assert_never
 
-import orjson
-
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold_jobs import after_report, after_start, after_stop, described
+from choir_agent.log.fold_work import WorkPayload, after_work
+from choir_agent.log.state import EDGE, Due, JobState, SessionState, SkillState, TurnState, load
 from choir_common.wire.events import (
-    EventPayload,
+    ApprovalDecided,
+    BudgetExhausted,
+    BudgetGranted,
+    Cancelled,
+    CompactionRequested,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    InjectedInstruction,
+    LaneSummary,
+    MemoryCompacted,
     MemoryWriteCommitted,
     ModelOutput,
     Reply,
+    ReportBegun,
     SessionAbandoned,
     SessionResumed,
     SessionStarted,
     SessionStopped,
-    ToolCall,
+    SkillStarted,
+    SkillStopped,
+    SkillTransitioned,
+    Snapshot,
     ToolCallCommitted,
     ToolCallRequested,
     ToolResultCommitted,
@@ -28,139 +42,175 @@ from choir_common.wire.events import (
 )
 
 
-class CallStage(StrEnum):
-    """How far a tool call has come; only the arbiter moves it, by appending."""
-
-    PROPOSED = "proposed"
-    REQUESTED = "requested"
-    COMMITTED = "committed"
-    DONE = "done"
-
-
-@dataclass(frozen=True, slots=True)
-class CallState:
-    """A tool call of the newest model output."""
-
-    call: ToolCall
-    stage: CallStage = CallStage.PROPOSED
-
-
-@dataclass(frozen=True, slots=True)
-class TurnState:
-    """A user's message that is not answered yet, and how far its answer has come."""
-
-    turn_id: str
-    inbox_id: str
-    dm: str
-    steps: int = 0
-    """Model outputs so far."""
-    proposed: int = 0
-    """Tool calls proposed so far."""
-    output: ModelOutput | None = None
-    """The newest model output."""
-    calls: tuple[CallState, ...] = ()
-    """The calls of that output."""
-    noticed: bool = False
-    """The user was already told to wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """Everything a session is, apart from its history."""
-
-    rev: int = 0
-    epoch: int = 0
-    stopped: bool = False
-    turns_done: int = 0
-    turn: TurnState | None = None
-
-
-def step(state: SessionState, rev: int, payload: EventPayload) -> SessionState:
+def step(state: SessionState, event: Committed) -> SessionState:
     """Return the state after one more event."""
-    state = replace(state, rev=rev)
-    match payload:
-        case SessionStarted() | SessionResumed():
-            return replace(state, epoch=payload.epoch, stopped=False)
+    state = replace(state, rev=event.rev)
+    match event.payload:
+        case SessionStarted() as p:
+            seeds = tuple(p.seed)
+            return replace(state, epoch=p.epoch, stopped=False, summaries=seeds)
+        case SessionResumed() as p:
+            jobs = tuple(replace(job, resumes=job.resumes + 1) for job in state.jobs)
+            return replace(state, epoch=p.epoch, stopped=False, jobs=jobs)
         case SessionStopped():
             return replace(state, stopped=True)
-        case UserMsg():
-            turn = TurnState(payload.turn_id, payload.inbox_id, payload.dm)
+        case Snapshot() as p:
+            # what came before the tail we were given is in it, and what came in between as well
+            return replace(load(p.state), rev=event.rev)
+        case UserMsg() as p:
+            turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
             return replace(state, turn=turn)
+        case ReportBegun() as p:
+            return _begin_report(state, p)
         case SessionAbandoned():
             return replace(state, turn=None)
-        case Reply():
-            return _after_reply(state, payload)
-        case ModelOutput() | ToolCallRequested() | ToolCallCommitted() | ToolResultCommitted():
-            # an event of a turn that began before the tail we were given changes nothing
-            if state.turn is None or state.turn.turn_id != payload.turn_id:
-                return state
-            return replace(state, turn=_in_turn(state.turn, payload))
+        case Reply() as p:
+            return _after_reply(state, p)
+        case ModelOutput() | ToolCallRequested() | ToolCallCommitted() | ToolResultCommitted() as p:
+            return _after_work(state, event.lane, p)
+        case CoreStarted() as p:
+            return after_start(state, p, event.at)
+        case CoreReported() as p:
+            return after_report(state, p)
+        case CoreStopped() as p:
+            return after_stop(state, p)
+        case InjectedInstruction() as p:
+            return _after_injection(_signal(state, p.signal), p)
+        case Cancelled() as p:
+            return _after_cancel(_signal(state, p.signal), p)
+        case ApprovalDecided() as p:
+            due = Due(p.approval_id, described(p), p.dm)
+            return replace(state, due=(*state.due, due))
+        case SkillStarted() as p:
+            skill = SkillState(event.lane, p.skill, p.state, p.input, {})
+            return _with_skill(state, event.lane, skill)
+        case SkillTransitioned() as p:
+            return _after_transition(state, event.lane, p)
+        case SkillStopped():
+            return _with_skill(state, event.lane, None)
+        case MemoryCompacted() as p:
+            return _after_compaction(state, p)
+        case CompactionRequested() as p:
+            return _signal(state, p.signal)
+        case BudgetExhausted() as p:
+            return replace(state, exhausted=p.budget)
+        case BudgetGranted() as p:
+            return _after_grant(state, p)
         case MemoryWriteCommitted():
             return state
         case _:
-            assert_never(payload)
+            assert_never(event.payload)
+
+
+def _signal(state: SessionState, signal: int | None) -> SessionState:
+    return replace(state, last_signal=max(state.last_signal, signal or 0))
+
+
+def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
+    turn = TurnState(turn_id=begun.turn_id, dm=begun.dm, subject=begun.subject, brief=begun.brief)
+    return replace(state, turn=turn)
 
 
 def _after_reply(state: SessionState, reply: Reply) -> SessionState:
     turn = state.turn
-    if turn is None:
+    if turn is None or reply.turn_id not in (turn.turn_id, None):
         return state
-    if reply.answers == turn.inbox_id:
+    if turn.inbox_id is not None and reply.answers == turn.inbox_id:
         return replace(state, turn=None, turns_done=state.turns_done + 1)
+    if turn.subject is not None and reply.kind != "notice" and reply.turn_id == turn.turn_id:
+        due = tuple(due for due in state.due if due.subject != turn.subject)
+        return replace(state, turn=None, due=due)
     if reply.kind == "notice" and reply.turn_id == turn.turn_id:
         return replace(state, turn=replace(turn, noticed=True))
     return state
 
 
-def _in_turn(
-    turn: TurnState,
-    payload: ModelOutput | ToolCallRequested | ToolCallCommitted | ToolResultCommitted,
-) -> TurnState:
+def _after_work(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
+    state = _spend(state, lane, payload)
+    # an event of work that began before the tail we were given changes nothing else
+    turn = state.turn
+    if turn is not None and turn.turn_id == payload.turn_id:
+        return replace(state, turn=after_work(turn, payload))
+    jobs = tuple(
+        after_work(job, payload) if job.turn_id == payload.turn_id else job for job in state.jobs
+    )
+    return replace(state, jobs=jobs)
+
+
+def _spend(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
+    skill = state.skill(lane)
     match payload:
         case ModelOutput():
-            return replace(
-                turn,
-                steps=turn.steps + 1,
-                proposed=turn.proposed + len(payload.tool_calls),
-                output=payload,
-                calls=tuple(CallState(call) for call in payload.tool_calls),
-            )
-        case ToolCallRequested():
-            return _moved(turn, payload.call_id, CallStage.REQUESTED)
+            tokens = payload.prompt_tokens + payload.completion_tokens
+            state = replace(state, spent=replace(state.spent, tokens=state.spent.tokens + tokens))
+            if skill is not None:
+                state = _with_skill(state, lane, replace(skill, steps=skill.steps + 1))
         case ToolCallCommitted():
-            return _moved(turn, payload.call_id, CallStage.COMMITTED)
-        case ToolResultCommitted():
-            return _moved(turn, payload.call_id, CallStage.DONE)
-        case _:
-            assert_never(payload)
+            calls = state.spent.tool_calls + 1
+            state = replace(state, spent=replace(state.spent, tool_calls=calls))
+        case ToolResultCommitted(status="refused") if skill is not None:
+            state = _with_skill(state, lane, replace(skill, refusals=skill.refusals + 1))
+    return state
 
 
-def _moved(turn: TurnState, call_id: str, stage: CallStage) -> TurnState:
-    calls = tuple(
-        CallState(state.call, stage) if state.call.call_id == call_id else state
-        for state in turn.calls
-    )
-    return replace(turn, calls=calls)
-
-
-def digest_of(state: SessionState) -> str:
-    """Return a hash of the state: equal logs give equal hashes (GUARANTEES, 3)."""
+def _after_injection(state: SessionState, injected: InjectedInstruction) -> SessionState:
     turn = state.turn
-    open_turn = turn and {
-        "turn_id": turn.turn_id,
-        "inbox_id": turn.inbox_id,
-        "dm": turn.dm,
-        "steps": turn.steps,
-        "proposed": turn.proposed,
-        "noticed": turn.noticed,
-        "calls": [[call.call.call_id, call.stage.value] for call in turn.calls],
-        "output": turn.output and turn.output.model_dump(mode="json"),
-    }
-    body = {
-        "rev": state.rev,
-        "epoch": state.epoch,
-        "stopped": state.stopped,
-        "turns_done": state.turns_done,
-        "turn": open_turn,
-    }
-    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    if injected.target == EDGE:
+        if turn is None or turn.turn_id != injected.turn_id:
+            return state
+        return replace(state, turn=replace(turn, news=True))
+    jobs = tuple(
+        replace(job, news=True, needs=None, injections=job.injections + 1)
+        if job.turn_id == injected.turn_id
+        else job
+        for job in state.jobs
+    )
+    return replace(state, jobs=jobs)
+
+
+def _after_cancel(state: SessionState, cancelled: Cancelled) -> SessionState:
+    turn = state.turn
+    if turn is not None and turn.turn_id == cancelled.turn_id:
+        return replace(state, turn=replace(turn, cancelled=True))
+    jobs = tuple(_cancelled(job) if job.turn_id == cancelled.turn_id else job for job in state.jobs)
+    return replace(state, jobs=jobs)
+
+
+def _cancelled(job: JobState) -> JobState:
+    return replace(job, cancelled=True)
+
+
+def _with_skill(state: SessionState, lane: str, skill: SkillState | None) -> SessionState:
+    others = tuple(other for other in state.skills if other.lane != lane)
+    return replace(state, skills=others if skill is None else (*others, skill))
+
+
+def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) -> SessionState:
+    skill = state.skill(lane)
+    if skill is None or skill.skill != moved.skill:
+        return state
+    following = replace(skill, state=moved.to_state, context=moved.context, refusals=0)
+    return _with_skill(state, lane, following)
+
+
+def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> SessionState:
+    summary = LaneSummary(
+        lane=compacted.target, summary=compacted.summary, through_rev=compacted.through_rev
+    )
+    others = tuple(other for other in state.summaries if other.lane != compacted.target)
+    tokens = state.spent.tokens + compacted.prompt_tokens + compacted.completion_tokens
+    spent = replace(state.spent, tokens=tokens)
+    return replace(state, summaries=(*others, summary), spent=spent)
+
+
+def _after_grant(state: SessionState, granted: BudgetGranted) -> SessionState:
+    spent = state.spent
+    match granted.budget:
+        case "total_session_tokens":
+            spent = replace(spent, granted_tokens=spent.granted_tokens + granted.amount)
+        case "max_tool_calls_per_session":
+            calls = spent.granted_tool_calls + granted.amount
+            spent = replace(spent, granted_tool_calls=calls)
+        case _:
+            assert_never(granted.budget)
+    return replace(state, spent=spent, exhausted=None)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from choir_agent.log.fold import SessionState, step
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState
 from choir_agent.log.storable import needs_scrubbing, scrub
 from choir_common.clock import Clock
 from choir_common.errors import BadInput
@@ -35,7 +37,7 @@ class Entry:
 class SessionLog:
     """The authority while the agent runs (spec 7.4); Postgres holds its durable copy.
 
-    `tell` is given each payload in order, also those of the tail it starts from; `clean` takes secret
+    `tell` is given each event in order, also those of the tail it starts from; `clean` takes secret
     values out of a text, so that none gets into an event.
     """
 
@@ -43,7 +45,7 @@ class SessionLog:
         self,
         session_id: str,
         clock: Clock,
-        tell: Callable[[EventPayload], None],
+        tell: Callable[[Committed], None],
         clean: Callable[[str], str],
     ) -> None:
         self._session_id = session_id
@@ -103,10 +105,11 @@ class SessionLog:
         wire = event.model_dump_json().encode()
         self.entries.append(Entry(event.rev, event.hash, wire))
         self.head = head_of(event)
-        self.state = step(self.state, event.rev, payload)
+        committed = Committed(event.rev, event.hash, event.lane, event.at, payload)
+        self.state = step(self.state, committed)
         if isinstance(payload, UserMsg):
             self.taken.add(payload.inbox_id)
-        self._tell(payload)
+        self._tell(committed)
 
 
 def _storable(payload: EventPayload, clean: Callable[[str], str]) -> EventPayload:

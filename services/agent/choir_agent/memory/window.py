@@ -8,8 +8,8 @@ the same for many turns, which is what a provider's prefix cache lives on.
 from collections import deque
 from dataclasses import dataclass, field
 
+from choir_agent.log.committed import Committed
 from choir_common.wire.events import (
-    EventPayload,
     ModelOutput,
     Reply,
     ToolResultCommitted,
@@ -34,8 +34,9 @@ class EventWindow:
         self._turns: deque[WindowTurn] = deque()
         self._size = 0
 
-    def take_in(self, payload: EventPayload) -> None:
+    def take_in(self, event: Committed) -> None:
         """Add the next event of the log; those a prompt has no use for are passed over."""
+        payload = event.payload
         match payload:
             case UserMsg():
                 self._turns.append(WindowTurn(payload.turn_id, [payload]))

@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from choir_common.wire.events import Exposure
 from choir_common.wire.json import JsonObject
 
 SideEffect = Literal["none", "read", "write", "external"]
 """`none` changes nothing anywhere; anything else waits until its commitment is durable."""
+Lanes = Literal["edge", "core", "both"]
+SecretResource = Literal["git_identity", "notion", "email", "search", "voice_profile"]
+"""A resource the agent is bound to; its secret reaches only the tools that name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,20 @@ class RuntimeView:
     locks: tuple[LockTemplate, ...] = ()
     needs_approval: bool = False
     """Whether a human decides on each call (spec 8.10)."""
+    lanes: Lanes = "both"
+    """Which lanes may use it."""
+    during_jobs: bool = False
+    """Whether the edge lane may use it while a core job runs (spec 7.2)."""
+    in_skills: bool = False
+    """Whether it may be used in every state of a skill: the tools that move the skill itself."""
+    exposure: Exposure = "both"
+    """The lanes whose prompts may show its output (spec 8.5)."""
+    prompt_mask: bool = False
+    """Whether prompts show only the output's summary and artifact reference."""
+    secret_resources: tuple[SecretResource, ...] = ()
+    network: bool = True
+    """Whether an external tool may open connections."""
+    version: str = "1.0"
 
 
 @dataclass(frozen=True, slots=True)

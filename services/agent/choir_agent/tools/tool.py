@@ -3,11 +3,14 @@
 Implemented by `builtin`; called by the arbiter once it has ruled, locked and committed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.errors import ChoirError
+from choir_common.wire.config import AgentSettings
+from choir_common.wire.events import EventPayload
 from choir_common.wire.json import JsonObject
 
 
@@ -27,20 +30,12 @@ class ToolFailed(ChoirError):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryWrite:
-    """A change of the agent's knowledge that a call made; it becomes an event of its own."""
-
-    operation: str
-    document_id: str | None
-    key: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """What a call gave back."""
 
     output: JsonObject
-    memory_write: MemoryWrite | None = None
+    events: tuple[EventPayload, ...] = ()
+    """What else it made happen in this session; the arbiter appends them before the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,12 @@ class CallContext:
     lane: str
     path: str = ""
     """The canonical path that is locked, for a tool whose locks name `{path}`."""
+    turn_id: str = ""
+    dm: str = ""
+    settings: AgentSettings | None = None
+    """As they were when the call began (spec 16.3); none only in a tool's own tests."""
+    secrets: Mapping[SecretResource, str] = field(default_factory=dict, repr=False)
+    """Those of the resources the manifest names, and no others (spec 14.3)."""
 
 
 class Tool(Protocol):

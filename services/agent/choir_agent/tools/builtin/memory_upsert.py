@@ -6,7 +6,8 @@ Called by the arbiter without locks, after the commitment is durable; the host d
 from choir_agent.control.client import Control
 from choir_agent.tools.host import use_on_host
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.tool import CallContext, MemoryWrite, ToolOutput
+from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.wire.events import MemoryWriteCommitted
 from choir_common.wire.json import JsonObject
 
 TIMEOUT_MS = 30_000
@@ -55,9 +56,11 @@ class MemoryUpsert:
             idempotent=True,
         )
         document, key = output.get("document_id"), output.get("key")
-        write = MemoryWrite(
+        write = MemoryWriteCommitted(
+            turn_id=context.turn_id,
+            call_id=context.call_id,
             operation=str(output.get("operation", arguments["operation"])),
             document_id=document if isinstance(document, str) else None,
             key=key if isinstance(key, str) else None,
         )
-        return ToolOutput(output, write)
+        return ToolOutput(output, (write,))

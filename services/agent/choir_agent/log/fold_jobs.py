@@ -1,0 +1,87 @@
+"""Step a session by what happens to its core jobs, and put into words what is to be reported: pure.
+
+Called by `fold`. A job that ends, or needs something, leaves a `Due`: the edge lane owes the user a report
+until a reply has closed it (spec 7.1).
+"""
+
+from dataclasses import replace
+
+import orjson
+
+from choir_agent.log.state import Due, JobState, SessionState
+from choir_common.wire.events import ApprovalDecided, CoreReported, CoreStarted, CoreStopped
+from choir_common.wire.json import JsonObject
+
+MAX_BRIEF = 6_000
+
+_OUTCOMES = {
+    "completed": "is done",
+    "error": "failed",
+    "cancelled": "was cancelled",
+    "budget_exceeded": "stopped because its budget was used up",
+    "crashed": "crashed and could not go on",
+}
+
+
+def after_start(state: SessionState, started: CoreStarted, at: str) -> SessionState:
+    """Open a job."""
+    job = JobState(turn_id=started.job_id, dm=started.dm, briefing=started, started_at=at)
+    spent = replace(state.spent, jobs=state.spent.jobs + 1)
+    return replace(state, jobs=(*state.jobs, job), spent=spent)
+
+
+def after_report(state: SessionState, report: CoreReported) -> SessionState:
+    """Note what a job says of itself; what it needs is to be told to the user."""
+    job = next((job for job in state.jobs if job.turn_id == report.job_id), None)
+    if job is None:
+        return state
+    if report.kind == "need_info":
+        needs = _text(report.body)
+        noted = replace(job, needs=needs)
+        brief = f"The core job {report.job_name!r} needs something to go on: {needs}"
+        due = Due(f"{report.job_id}:needs:{state.rev}", _short(brief), job.dm)
+        state = replace(state, due=(*state.due, due))
+    elif report.kind in ("progress", "plan"):
+        noted = replace(job, latest={"kind": report.kind, **report.body})
+    else:
+        return state
+    return replace(state, jobs=tuple(noted if other is job else other for other in state.jobs))
+
+
+def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
+    """Close a job; its outcome is to be told to the user."""
+    job = next((job for job in state.jobs if job.turn_id == stopped.job_id), None)
+    if job is None:
+        return state
+    due = Due(stopped.job_id, outcome_in_words(stopped), job.dm)
+    return replace(
+        state,
+        jobs=tuple(other for other in state.jobs if other is not job),
+        skills=tuple(skill for skill in state.skills if skill.lane != job.lane),
+        summaries=tuple(summary for summary in state.summaries if summary.lane != job.lane),
+        due=(*state.due, due),
+    )
+
+
+def outcome_in_words(stopped: CoreStopped) -> str:
+    """Return what became of a job, in a few words: the report, should no model phrase it better."""
+    parts = [f"The core job {stopped.job_name!r} {_OUTCOMES[stopped.outcome]}."]
+    if stopped.reason:
+        parts.append(stopped.reason)
+    if stopped.result is not None:
+        parts.append(_text(stopped.result))
+    return _short("\n\n".join(parts))
+
+
+def described(decided: ApprovalDecided) -> str:
+    """Return a decision in words."""
+    return f"Your decision on my proposal ({decided.what}): {decided.status}."
+
+
+def _text(body: JsonObject) -> str:
+    only = next(iter(body.values())) if len(body) == 1 else None
+    return only if isinstance(only, str) else orjson.dumps(body).decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_BRIEF else text[:MAX_BRIEF] + "…"
