@@ -26,7 +26,7 @@ from choir_agent.locks.locks import Locks
 from choir_agent.log.session_log import SessionLog
 from choir_agent.memory.window import EventWindow
 from choir_agent.models.openai_model import OpenAiModel
-from choir_agent.prompt.assemble import Assembler
+from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.identity import read_static_prompt
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
@@ -75,7 +75,7 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     window = EventWindow()
     session_log = SessionLog(boot.session_id, SystemClock(), window.take_in, redactor.clean)
     registry = make_registry(control, workspace, session_log, settings.tmp_dir)
-    model = OpenAiModel(registry.model_view)
+    model = OpenAiModel()
     try:
         hello = await greet(control, boot, registry, settings.hello_patience_s)
         session_log.restore(hello.tail_events, Head(hello.head_rev, hello.head_hash))
@@ -192,15 +192,14 @@ class Agent:
         self._arbiter = Arbiter(
             session_log, self._replication, registry, workspace, Locks(), self._approvals
         )
-        static_text = read_static_prompt(Path(boot.choir_dir))
+        assembler = Assembler(read_static_prompt(Path(boot.choir_dir)), registry.model_name)
+
+        def edge_prompt() -> Prompt:
+            turns = window.turns(self._dynamic.current().settings.event_window)
+            return assembler.assemble(turns, registry.model_view)
+
         thinker = Thinker(
-            EDGE,
-            self._arbiter,
-            model,
-            window,
-            Assembler(static_text, registry.model_name),
-            registry,
-            self._dynamic.current,
+            EDGE, self._arbiter, model, edge_prompt, registry.canonical, self._dynamic.current
         )
         self._status = StatusReporter(control)
         self._edge = EdgeLane(

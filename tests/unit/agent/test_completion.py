@@ -1,5 +1,7 @@
 """Requests to and responses from providers, as they really come."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -12,10 +14,10 @@ from choir_common.wire.config import ModelConfig
 def test_a_request_joins_what_is_rendered_and_leaves_out_what_is_not_set() -> None:
     settings = ModelConfig(model="m", endpoint="http://x", temperature=None)
     prompt = Prompt((b'{"role":"user","content":"hi"}',))
-    body = orjson.loads(render_request(settings, prompt, b"[]"))
+    body = orjson.loads(render_request(settings, prompt))
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     full = settings.model_copy(update={"temperature": 0.5, "reasoning_effort": "low"})
-    body = orjson.loads(render_request(full, prompt, b'[{"type":"function"}]'))
+    body = orjson.loads(render_request(full, replace(prompt, tools=b'[{"type":"function"}]')))
     assert (body["temperature"], body["reasoning_effort"]) == (0.5, "low")
     assert body["tools"] == [{"type": "function"}]
 

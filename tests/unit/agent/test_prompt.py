@@ -89,7 +89,7 @@ def test_the_order_is_instructions_history_then_the_current_message() -> None:
     use_tool(log, 1, 1)
     end(log, 1)
     begin(log, 2)
-    prompt = assembler().assemble(log.window.turns(50))
+    prompt = assembler().assemble(log.window.turns(50), b"[]")
     assert roles(prompt) == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert read(prompt)[-1]["content"] == "ask 2"
 
@@ -118,7 +118,7 @@ def test_the_window_is_cut_at_turns_and_every_call_has_its_result(
         begin(log, number)
         for call in range(calls):
             use_tool(log, number, call, with_result=call < calls - 1 or last_has_result)
-        messages = read(prompts.assemble(window.turns(limit)))
+        messages = read(prompts.assemble(window.turns(limit), b"[]"))
         assert [message["role"] for message in messages[:2]] == ["system", "user"]
         asked = [
             call["id"]  # type: ignore[index, call-overload]
@@ -137,7 +137,7 @@ def test_the_beginning_of_the_prompt_stays_the_same_bytes_for_many_turns() -> No
     last: tuple[bytes, ...] = ()
     for number in range(200):
         begin(log, number)
-        messages = prompts.assemble(window.turns(50)).messages
+        messages = prompts.assemble(window.turns(50), b"[]").messages
         kept += messages[: len(last)] == last
         end(log, number)
         last = messages
@@ -151,10 +151,10 @@ def test_a_window_made_again_from_the_same_log_gives_the_same_prompt() -> None:
         use_tool(log, number, 1)
         end(log, number)
     begin(log, 9)
-    first = assembler().assemble(log.window.turns(50))
+    first = assembler().assemble(log.window.turns(50), b"[]")
     again = Session()
     again.log.restore([entry.event() for entry in log.entries], log.log.head)
-    assert assembler().assemble(again.window.turns(50)) == first
+    assert assembler().assemble(again.window.turns(50), b"[]") == first
 
 
 def test_words_that_ended_a_turn_without_the_model_are_told_to_it() -> None:
@@ -162,7 +162,7 @@ def test_words_that_ended_a_turn_without_the_model_are_told_to_it() -> None:
     begin(log, 1)
     log.append("edge", Reply(turn_id="t1", dm="d", text="Cancelled.", kind="error", answers="i1"))
     begin(log, 2)
-    prompt = assembler().assemble(log.window.turns(50))
+    prompt = assembler().assemble(log.window.turns(50), b"[]")
     assert [m["content"] for m in read(prompt)][1:] == ["ask 1", "Cancelled.", "ask 2"]
 
 
@@ -174,7 +174,7 @@ def test_names_and_arguments_no_provider_takes_back_are_made_harmless() -> None:
         "edge",
         ModelOutput(turn_id="t1", text="", tool_calls=(call,), model="m", finish_reason="stop"),
     )
-    prompt = Assembler("x", lambda name: None).assemble(log.window.turns(50))
+    prompt = Assembler("x", lambda name: None).assemble(log.window.turns(50), b"[]")
     function = read(prompt)[2]["tool_calls"][0]["function"]  # type: ignore[index, call-overload]
     assert function == {"name": "weird_name__", "arguments": "{}"}
 

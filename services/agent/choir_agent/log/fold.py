@@ -46,14 +46,8 @@ def step(state: SessionState, event: Committed) -> SessionState:
     """Return the state after one more event."""
     state = replace(state, rev=event.rev)
     match event.payload:
-        case SessionStarted() as p:
-            seeds = tuple(p.seed)
-            return replace(state, epoch=p.epoch, stopped=False, summaries=seeds)
-        case SessionResumed() as p:
-            jobs = tuple(replace(job, resumes=job.resumes + 1) for job in state.jobs)
-            return replace(state, epoch=p.epoch, stopped=False, jobs=jobs)
-        case SessionStopped():
-            return replace(state, stopped=True)
+        case SessionStarted() | SessionResumed() | SessionStopped() | SessionAbandoned() as p:
+            return _after_life(state, p)
         case Snapshot() as p:
             # what came before the tail we were given is in it, and what came in between as well
             return replace(load(p.state), rev=event.rev)
@@ -62,8 +56,6 @@ def step(state: SessionState, event: Committed) -> SessionState:
             return replace(state, turn=turn)
         case ReportBegun() as p:
             return _begin_report(state, p)
-        case SessionAbandoned():
-            return replace(state, turn=None)
         case Reply() as p:
             return _after_reply(state, p)
         case ModelOutput() | ToolCallRequested() | ToolCallCommitted() | ToolResultCommitted() as p:
@@ -81,13 +73,8 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case ApprovalDecided() as p:
             due = Due(p.approval_id, described(p), p.dm)
             return replace(state, due=(*state.due, due))
-        case SkillStarted() as p:
-            skill = SkillState(event.lane, p.skill, p.state, p.input, {})
-            return _with_skill(state, event.lane, skill)
-        case SkillTransitioned() as p:
-            return _after_transition(state, event.lane, p)
-        case SkillStopped():
-            return _with_skill(state, event.lane, None)
+        case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
+            return _after_skill(state, event.lane, p)
         case MemoryCompacted() as p:
             return _after_compaction(state, p)
         case CompactionRequested() as p:
@@ -100,6 +87,39 @@ def step(state: SessionState, event: Committed) -> SessionState:
             return state
         case _:
             assert_never(event.payload)
+
+
+def _after_life(
+    state: SessionState,
+    payload: SessionStarted | SessionResumed | SessionStopped | SessionAbandoned,
+) -> SessionState:
+    match payload:
+        case SessionStarted():
+            return replace(state, epoch=payload.epoch, stopped=False, summaries=payload.seed)
+        case SessionResumed():
+            jobs = tuple(replace(job, resumes=job.resumes + 1) for job in state.jobs)
+            return replace(state, epoch=payload.epoch, stopped=False, jobs=jobs)
+        case SessionStopped():
+            return replace(state, stopped=True)
+        case SessionAbandoned():
+            return replace(state, turn=None)
+        case _:
+            assert_never(payload)
+
+
+def _after_skill(
+    state: SessionState, lane: str, payload: SkillStarted | SkillTransitioned | SkillStopped
+) -> SessionState:
+    match payload:
+        case SkillStarted():
+            skill = SkillState(lane, payload.skill, payload.state, payload.input, {})
+            return _with_skill(state, lane, skill)
+        case SkillTransitioned():
+            return _after_transition(state, lane, payload)
+        case SkillStopped():
+            return _with_skill(state, lane, None)
+        case _:
+            assert_never(payload)
 
 
 def _signal(state: SessionState, signal: int | None) -> SessionState:

@@ -16,7 +16,7 @@ MAX_TEXT = 200_000
 MAX_ARGUMENTS = 200_000
 
 
-def render_request(settings: ModelConfig, prompt: Prompt, tools: bytes) -> bytes:
+def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
     """Return the request body; messages and tools are already JSON."""
     head: dict[str, JsonValue] = {"model": settings.model}
     if settings.temperature is not None:
@@ -24,8 +24,8 @@ def render_request(settings: ModelConfig, prompt: Prompt, tools: bytes) -> bytes
     if settings.reasoning_effort is not None:
         head["reasoning_effort"] = settings.reasoning_effort
     body = [orjson.dumps(head)[:-1], b',"messages":[', b",".join(prompt.messages), b"]"]
-    if tools != b"[]":
-        body += [b',"tools":', tools]
+    if prompt.tools != b"[]":
+        body += [b',"tools":', prompt.tools]
     return b"".join([*body, b"}"])
 
 

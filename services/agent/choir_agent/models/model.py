@@ -39,7 +39,7 @@ class Thought:
 
 
 class Model(Protocol):
-    """A language model that knows our tools."""
+    """A language model."""
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
         """Return what the model says.

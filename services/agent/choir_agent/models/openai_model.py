@@ -28,15 +28,14 @@ class _Sdk(Protocol):
 class OpenAiModel:
     """The configured model; a changed endpoint or key gets a new client, the same one is kept."""
 
-    def __init__(self, tools: bytes) -> None:
-        self._tools = tools
+    def __init__(self) -> None:
         self._client: _Client | None = None
         self._made_for: tuple[str, str | None] | None = None
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
         """Post the prompt and read the answer; raises RateLimited or ModelFailed."""
         client = await self._client_for(settings.endpoint, api_key)
-        body = render_request(settings, prompt, self._tools)
+        body = render_request(settings, prompt)
         timeout_s = settings.timeout_ms / 1000
         began = time.perf_counter()
         try:

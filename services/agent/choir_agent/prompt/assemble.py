@@ -12,9 +12,11 @@ from choir_agent.prompt.render import ModelName, system_message, turn_messages
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Messages as JSON, ready to be joined into a request."""
+    """Messages and tools as JSON, ready to be joined into a request."""
 
     messages: tuple[bytes, ...]
+    tools: bytes = b"[]"
+    """The tools the model may propose, as a JSON list."""
 
 
 class Assembler:
@@ -25,7 +27,9 @@ class Assembler:
         self._model_name = model_name
         self._rendered: dict[str, list[bytes]] = {}
 
-    def assemble(self, turns: tuple[WindowTurn, ...], summary: str | None = None) -> Prompt:
+    def assemble(
+        self, turns: tuple[WindowTurn, ...], tools: bytes, summary: str | None = None
+    ) -> Prompt:
         """Return the prompt for `turns`, of which the last one is open."""
         messages = [self._system]
         if summary:
@@ -40,4 +44,4 @@ class Assembler:
         self._rendered = kept
         if turns:
             messages += turn_messages(turns[-1].events, self._model_name)
-        return Prompt(tuple(messages))
+        return Prompt(tuple(messages), tools)

@@ -54,7 +54,7 @@ class Registry:
                 for manifest in manifests
             ]
         )
-        """The `tools` of every request, as bytes that never change while we run."""
+        """All tools as a model sees them, as bytes that never change while we run."""
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
         ).hexdigest()
