@@ -30,14 +30,9 @@ from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.identity import read_static_prompt
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
-from choir_agent.tools.builtin.fs_read import FsRead
-from choir_agent.tools.builtin.fs_write import FsWrite
-from choir_agent.tools.builtin.memory_query import MemoryQuery
-from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
-from choir_agent.tools.builtin.shell import Shell
-from choir_agent.tools.builtin.web_browse import WebBrowse
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.workspace import Workspace
+from choir_agent.toolset import make_registry
 from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, ChoirError, StartupError
 from choir_common.eventlog.chain import Head
@@ -101,22 +96,6 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
         await model.close()
         await control.close()
         workspace.close()
-
-
-def make_registry(
-    control: Control, workspace: Workspace, session_log: SessionLog, tmp_dir: str
-) -> Registry:
-    """Return the tools of this agent."""
-    return Registry(
-        [
-            FsRead(workspace),
-            FsWrite(workspace),
-            Shell(workspace, tmp_dir),
-            MemoryQuery(control, lambda: session_log.entries),
-            MemoryUpsert(control),
-            WebBrowse(control),
-        ]
-    )
 
 
 async def greet(
