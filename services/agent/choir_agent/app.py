@@ -175,7 +175,7 @@ class Agent:
 
         def edge_prompt() -> Prompt:
             turns = window.turns(self._dynamic.current().settings.event_window)
-            return assembler.assemble(turns, registry.model_view)
+            return assembler.assemble(turns, registry.view(EDGE))
 
         thinker = Thinker(
             EDGE, self._arbiter, model, edge_prompt, registry.canonical, self._dynamic.current

@@ -6,15 +6,20 @@ Built by `app`, immutable afterwards. OpenAI's function names may not hold dots,
 
 import hashlib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol, cast
 
 import orjson
 
+from choir_agent.log.state import EDGE
+from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.wire.json import JsonObject
+
+# a lane's view is asked for at every model call; skills' states and jobs' constraints are few
+MAX_VIEWS = 64
 
 
 class _Schemas(Protocol):
@@ -40,24 +45,35 @@ class Registry:
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have names that a model could not tell apart.")
         self._schemas: _Schemas | None = None
+        self._views: dict[tuple[bool, frozenset[str] | None], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
-        self.model_view = orjson.dumps(
-            [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": model_name_of(manifest.name),
-                        "description": manifest.llm.description,
-                        "parameters": manifest.llm.parameters,
-                    },
-                }
-                for manifest in manifests
-            ]
-        )
-        """All tools as a model sees them, as bytes that never change while we run."""
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
         ).hexdigest()
+
+    def view(self, lane: str, allowed: frozenset[str] | None = None) -> bytes:
+        """Return a lane's tools as a model sees them: a JSON list of the same bytes at every call.
+
+        `allowed` (canonical names) narrows it to a skill state's tools, beside which stand those
+        that move the skill.
+        """
+        key = (lane == EDGE, allowed)
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= MAX_VIEWS:
+                self._views.pop(next(iter(self._views)))
+            offered = (name for name in sorted(self._tools) if self.offers(name, lane, allowed))
+            view = self._views[key] = _render(self._tools[name].manifest for name in offered)
+        return view
+
+    def offers(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
+        """Tell whether a canonical name stands in the view of that lane."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return False
+        runtime = tool.manifest.runtime
+        fits = runtime.lanes in ("both", "edge" if lane == EDGE else "core")
+        return fits and (allowed is None or name in allowed or runtime.in_skills)
 
     def canonical(self, name: str) -> str | None:
         """Return the canonical name for either name of a tool, or None."""
@@ -84,3 +100,19 @@ class Registry:
                 {name: tool.manifest.llm.parameters for name, tool in self._tools.items()}
             )
         return self._schemas.faults(name, arguments)
+
+
+def _render(manifests: Iterable[ToolManifest]) -> bytes:
+    return orjson.dumps(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": model_name_of(manifest.name),
+                    "description": manifest.llm.description,
+                    "parameters": manifest.llm.parameters,
+                },
+            }
+            for manifest in manifests
+        ]
+    )
