@@ -133,3 +133,19 @@ def test_a_score_that_does_not_fit_ends_the_process_with_a_sentence(tmp_path: Pa
     assert ended.returncode == 1
     assert "otherwise.0.sing" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+async def test_a_hanging_answer_never_comes_and_ends_with_whoever_asked() -> None:
+    async with run_rehearsal() as url, client_at(url) as client:
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.post("/chat/completions", json=body("#hang"), timeout=0.3)
+        assert (await client.get("/stats")).json()["chat"] == 1
+    # leaving the block ends the server, which waits for open requests
+
+
+async def test_the_usage_tells_what_a_prefix_cache_would_have_spared() -> None:
+    async with run_rehearsal() as url, client_at(url) as client:
+        first = (await client.post("/chat/completions", json=body("go " * 500))).json()["usage"]
+        again = (await client.post("/chat/completions", json=body("go " * 500))).json()["usage"]
+    assert first["prompt_tokens_details"]["cached_tokens"] == 0
+    assert again["prompt_tokens_details"]["cached_tokens"] >= again["prompt_tokens"] - 1

@@ -21,6 +21,7 @@ from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.choose import Answer, Fault, choose, load_greeting
 from choir_local.rehearsal.completion import make_reply, render_document, render_stream
 from choir_local.rehearsal.embedding import DIMENSIONS, embed, to_base64
+from choir_local.rehearsal.prefix import Prefixes
 from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score
 from choir_local.rehearsal.turn import ChatRequest, read_turn
 
@@ -51,6 +52,22 @@ class Counts:
     faults: int = 0
     embeddings: int = 0
     embedded_texts: int = 0
+
+
+@dataclass(slots=True)
+class Prompts:
+    """What one lane's prompts were, in bytes."""
+
+    requests: int = 0
+    prompt_bytes: int = 0
+    prefix_bytes: int = 0
+    """Of those, the ones an earlier prompt began with."""
+
+    def add(self, prompt: int, prefix: int) -> None:
+        """Count one prompt."""
+        self.requests += 1
+        self.prompt_bytes += prompt
+        self.prefix_bytes += prefix
 
 
 class ServedFaults:
@@ -97,6 +114,8 @@ class RehearsalModel:
         self._greeting = load_greeting()
         self._counts = Counts()
         self._served = ServedFaults()
+        self._prefixes = Prefixes()
+        self._lanes: dict[str, Prompts] = {}
         self._last_request = orjson.Fragment(b"null")
 
     async def complete(self, request: Request) -> Response:
@@ -113,15 +132,20 @@ class RehearsalModel:
         self._last_request = orjson.Fragment(body)
         if not asked.messages:
             return _error(400, "messages: at least one message is needed")
-        answer = choose(read_turn(asked), self._score, self._greeting)
+        turn = read_turn(asked)
+        answer = choose(turn, self._score, self._greeting)
+        prompt, cached = self._prefixes.measure(body)
+        self._lanes.setdefault(turn.lane or "other", Prompts()).add(prompt, cached)
         if answer.delay_ms:
             await asyncio.sleep(answer.delay_ms / 1000)
+        if answer.hang:
+            return await _hang(request)
         fault = self._served.take(body, answer.faults)
         if fault is not None:
             self._counts.faults += 1
             return _fail(fault, asked, answer)
         self._counts.tool_calls += len(answer.calls)
-        return _answer(asked, answer, len(body))
+        return _answer(asked, answer, prompt, cached)
 
     async def embed(self, request: Request) -> Response:
         """Return unit vectors (POST /v1/embeddings)."""
@@ -154,15 +178,24 @@ class RehearsalModel:
 
     async def tell_counts(self, _: Request) -> Response:
         """Return the counters and the newest chat request as it came (GET /v1/stats)."""
-        return _json({**asdict(self._counts), "last_request": self._last_request})
+        lanes = {lane: asdict(prompts) for lane, prompts in self._lanes.items()}
+        counts = asdict(self._counts)
+        return _json({**counts, "lanes": lanes, "last_request": self._last_request})
 
     async def tell_life(self, _: Request) -> Response:
         """Say that the process runs (GET /livez)."""
         return _json({"status": "ok"})
 
 
-def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int) -> Response:
-    reply = make_reply(answer, asked.model, prompt_chars)
+async def _hang(request: Request) -> Response:
+    """Answer nothing until whoever asked has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    return Response(status_code=499)
+
+
+def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int, cached_chars: int) -> Response:
+    reply = make_reply(answer, asked.model, prompt_chars, cached_chars=cached_chars)
     if not asked.stream:
         return Response(render_document(reply), media_type="application/json")
     include_usage = asked.stream_options is not None and asked.stream_options.include_usage

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TypeAlias
 
-from pydantic import JsonValue
-
-from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.directives import Directives, read_directives
+from choir_local.rehearsal.jobs import job_call, report_call, tell_jobs
+from choir_local.rehearsal.remember import fold_events, sum_up
+from choir_local.rehearsal.sample import sample_object
 from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score, Step, Steps, When
 from choir_local.rehearsal.template import Values, fill_arguments, fill_text
 from choir_local.rehearsal.turn import OfferedFunction, Turn
@@ -36,6 +36,8 @@ class Answer:
     """Each is served its number of times, in order, before the text and calls."""
     delay_ms: float = 0
     chunk_delay_ms: float = 0
+    hang: bool = False
+    """No answer ever comes."""
 
 
 def load_greeting() -> str:
@@ -44,12 +46,18 @@ def load_greeting() -> str:
 
 
 def choose(turn: Turn, score: Score, greeting: str) -> Answer:
-    """Return the next answer: directives first, then rules, scene, otherwise, greeting."""
-    directives = read_directives(turn.user_text)
+    """Return the next answer: directives first, then rules, scene, otherwise, and our own words."""
+    if turn.lane == "compaction":
+        return _follow_rules(turn, score) or Answer(fold_events(turn.user_text))
+    if turn.lane == "summary":
+        return _follow_rules(turn, score) or Answer(sum_up(turn.user_text))
+    directives = Directives() if turn.note else read_directives(turn.user_text)
     ordered = _follow_directives(turn, directives)
     answer = ordered or _follow_score(turn, score) or _improvise(turn, greeting)
     faults = (directives.error, *answer.faults) if directives.error else answer.faults
-    return replace(answer, faults=faults, delay_ms=answer.delay_ms + directives.delay_ms)
+    delay_ms = answer.delay_ms + directives.delay_ms
+    hang = answer.hang or (directives.hang and not answer.calls)
+    return replace(answer, faults=faults, delay_ms=delay_ms, hang=hang)
 
 
 def wire_name(name: str, offered: tuple[str, ...]) -> str:
@@ -60,18 +68,38 @@ def wire_name(name: str, offered: tuple[str, ...]) -> str:
 def _follow_directives(turn: Turn, directives: Directives) -> Answer | None:
     if directives.complaint is not None:
         return Answer(directives.complaint)
+    steps = [*_job_steps(turn, directives), *_tool_steps(turn, directives)]
+    if turn.answers >= len(steps):
+        return Answer(_last_words(turn, directives)) if steps else None
+    calls = tuple(_on_wire(call, turn) for call in steps[turn.answers])
+    missing = [call.name for call in calls if call.name not in turn.tool_names]
+    if missing and not (directives.tools and directives.tool):
+        return _no_tool(turn, missing[0])
+    return Answer(calls=calls)
+
+
+def _job_steps(turn: Turn, directives: Directives) -> list[tuple[Call, ...]]:
+    """Return what the edge lane does with jobs, all at once; or what a job reports, one by one."""
+    if turn.lane == "core":
+        return [(report_call(kind, words),) for kind, words in directives.reports]
+    return [tuple(job_call(order) for order in directives.jobs)] if directives.jobs else []
+
+
+def _tool_steps(turn: Turn, directives: Directives) -> list[tuple[Call, ...]]:
     if directives.tools:
-        if turn.answers >= directives.tools:
-            return Answer(f"Done: {directives.tools} tool calls. {_quote_last(turn)}".strip())
-        call = directives.tool or _cheap_call(turn.tools)
-        return Answer(calls=(_on_wire(call, turn),)) if call else _no_tool(turn, "call")
-    if directives.order is None:
-        return None
-    if turn.answers:
-        return Answer(_report(turn))
-    call = _on_wire(directives.order, turn)
-    offered = call.name in turn.tool_names
-    return Answer(calls=(call,)) if offered else _no_tool(turn, directives.order.name)
+        call = directives.tool or _cheap_call(turn.tools) or Call(name="call")
+        return [(call,)] * directives.tools
+    return [(directives.order,)] if directives.order else []
+
+
+def _last_words(turn: Turn, directives: Directives) -> str:
+    if turn.lane == "core":
+        return _deliver(turn)
+    if directives.jobs:
+        return tell_jobs(directives.jobs, turn.results)
+    if directives.tools:
+        return f"Done: {directives.tools} tool calls. {_quote_last(turn)}".strip()
+    return _report(turn)
 
 
 def _on_wire(call: Call, turn: Turn) -> Call:
@@ -87,47 +115,37 @@ def _cheap_call(tools: tuple[OfferedFunction, ...]) -> Call | None:
     """Return a call that does no harm: of a known reading tool, else of the first one offered."""
     known = (tool for name in CHEAP_TOOLS for tool in tools if tool.name == name)
     tool = next(known, tools[0] if tools else None)
-    return Call(name=tool.name, arguments=_smallest_arguments(tool)) if tool else None
-
-
-def _smallest_arguments(tool: OfferedFunction) -> JsonObject:
-    schema = tool.parameters or {}
-    required, properties = schema.get("required"), schema.get("properties")
-    if not isinstance(required, list) or not isinstance(properties, dict):
-        return {}
-    return {name: _sample(name, properties.get(name)) for name in map(str, required)}
-
-
-def _sample(name: str, about: JsonValue) -> JsonValue:
-    """Return a harmless value for one argument."""
-    named: JsonObject = {"path": "README.md", "query": "rehearsal"}
-    typed: JsonObject = {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}
-    if not isinstance(about, dict):
-        return named.get(name, "rehearsal")
-    choices = about.get("enum")
-    if isinstance(choices, list) and choices:
-        return choices[0]
-    return typed.get(str(about.get("type")), named.get(name, "rehearsal"))
+    return Call(name=tool.name, arguments=sample_object(tool.parameters or {})) if tool else None
 
 
 def _follow_score(turn: Turn, score: Score) -> Answer | None:
+    ruled = _follow_rules(turn, score)
+    if ruled is not None:
+        return ruled
+    talking = turn.lane != "core" and not turn.note
+    if talking and 0 < turn.users <= len(score.scenes):
+        scene = Steps.from_list(score.scenes[turn.users - 1])
+        return _play(scene, turn.answers, Values(turn))
+    if talking and score.otherwise is not None:
+        return _play(Steps.from_list(score.otherwise), turn.answers, Values(turn))
+    return None
+
+
+def _follow_rules(turn: Turn, score: Score) -> Answer | None:
     for rule in score.rules:
         groups = _match(rule.when, turn)
         if groups is not None:
             played = 0 if rule.when.reacts else turn.answers
             return _play(rule.steps, played, Values(turn, groups))
-    if 0 < turn.users <= len(score.scenes):
-        scene = Steps.from_list(score.scenes[turn.users - 1])
-        return _play(scene, turn.answers, Values(turn))
-    if score.otherwise is not None:
-        return _play(Steps.from_list(score.otherwise), turn.answers, Values(turn))
     return None
 
 
 def _match(when: When, turn: Turn) -> Mapping[str, str] | None:
     """Return the regex's groups if the turn is what `when` waits for, else None."""
     newest = turn.results[-1] if turn.results and turn.last_role == "tool" else None
+    conversing = turn.lane not in ("compaction", "summary")
     tests = (
+        conversing if when.lane is None else when.lane == turn.lane,
         when.contains is None or when.contains.lower() in turn.user_text.lower(),
         when.system_contains is None or when.system_contains.lower() in turn.system_text.lower(),
         when.last_role in (None, turn.last_role),
@@ -163,6 +181,7 @@ def _play(steps: Steps, played: int, values: Values) -> Answer:
         faults=tuple(fault for step in group for fault in _faults(step)),
         delay_ms=sum(step.delay_ms for step in group),
         chunk_delay_ms=group[-1].chunk_delay_ms,
+        hang=any(step.hang for step in group),
     )
 
 
@@ -177,6 +196,10 @@ def _fill_call(call: Call, values: Values) -> Call:
 
 def _improvise(turn: Turn, greeting: str) -> Answer:
     """Answer without a score: report, greet, or say plainly what this is."""
+    if turn.lane == "core":
+        return Answer(_deliver(turn))
+    if turn.note:
+        return Answer(turn.user_text.strip()[:REPORT_CHARS])
     if turn.results:
         return Answer(_report(turn))
     if turn.users <= 1 or _GREETINGS.match(turn.user_text):
@@ -187,6 +210,12 @@ def _improvise(turn: Turn, greeting: str) -> Answer:
         "can only repeat it. Say `help` to see what I can do, or configure a real model: set "
         "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and run `choirctl up` again."
     )
+
+
+def _deliver(turn: Turn) -> str:
+    """Return what a core job hands in."""
+    done = f"{len(turn.results)} tool calls. {_quote_last(turn)}" if turn.results else ""
+    return f"Done, as far as a script can do it. {done}".strip()
 
 
 def _report(turn: Turn) -> str:

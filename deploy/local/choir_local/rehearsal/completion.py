@@ -28,6 +28,8 @@ class Reply:
     prompt_chars: int
     identity: str
     broken: bool = False
+    cached_chars: int = 0
+    """Of the prompt's, those that an earlier prompt began with (see `prefix`)."""
 
     @property
     def finish_reason(self) -> str:
@@ -44,12 +46,15 @@ class Reply:
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached_chars // CHARS_PER_TOKEN},
         }
 
 
-def make_reply(answer: Answer, model: str, prompt_chars: int, *, broken: bool = False) -> Reply:
+def make_reply(
+    answer: Answer, model: str, prompt_chars: int, *, broken: bool = False, cached_chars: int = 0
+) -> Reply:
     """Give an answer its ids."""
-    return Reply(answer, model, prompt_chars, os.urandom(9).hex(), broken)
+    return Reply(answer, model, prompt_chars, os.urandom(9).hex(), broken, cached_chars)
 
 
 def render_document(reply: Reply) -> bytes:

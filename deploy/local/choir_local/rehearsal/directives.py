@@ -5,13 +5,25 @@ For people and measurements, with and without a score:
     #tool=NAME {json}           which tool #tools calls, and with what
     #delay=MS                   wait before each answer
     #error=429  #error=500x3    fail the next request (or three) of this turn; x0 fails always
+    #hang                       never answer
     /tool NAME {json}           call that tool once and report what it answered
     use the tool NAME with {json}    the same (also: run, call)
+
+The edge lane's core jobs, any number of them in one message, each up to the end of its line:
+    #spawn NAME: TASK           start a core job; TASK may hold directives, which the job then follows
+    #inject NAME: TEXT          tell it more
+    #cancel NAME                stop it
+    #jobs                       list them
+
+In a core job:
+    #say TEXT                   report TEXT as progress, first of all
+    #need TEXT                  ask for TEXT, and go on when it has been injected
 """
 
 import json
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -25,10 +37,30 @@ _TOOLS = re.compile(r"#tools=(\d+)")
 _TOOL = re.compile(r"#tool=([\w.-]+)")
 _DELAY = re.compile(r"#delay=(\d+(?:\.\d+)?)")
 _ERROR = re.compile(r"#error=([45]\d\d)(?:x(\d+))?")
+_HANG = re.compile(r"#hang\b")
+_REPORT = re.compile(r"#(say|need)\s+([^\n#]+)")
 _ORDER = re.compile(
     r"(?:^|\s)(?:/tool|(?:run|use|call)\s+(?:the\s+)?tool)\s+[`\"']?([\w.-]+\w)[`\"']?",
     re.IGNORECASE,
 )
+_JOB = re.compile(
+    r"#(?:(spawn|inject)\s+([\w-]+)\s*:[ \t]*([^\n]+?)|(cancel)\s+([\w-]+)|(jobs)\b)"
+    r"(?=\s*(?:#spawn|#inject|#cancel|#jobs|\n|$))"
+)
+
+JobVerb = Literal["spawn", "inject", "cancel", "list"]
+_VERBS: dict[str, JobVerb] = {
+    "spawn": "spawn", "inject": "inject", "cancel": "cancel", "jobs": "list",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """Something to be done with a core job."""
+
+    verb: JobVerb
+    name: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +72,12 @@ class Directives:
     """What `#tools` calls, if `#tool` said so."""
     order: Call | None = None
     """The one tool a sentence or `/tool` ordered."""
+    jobs: tuple[JobOrder, ...] = ()
+    reports: tuple[tuple[str, str], ...] = ()
+    """What a core job is to report first: `say` or `need`, and the words."""
     delay_ms: float = 0
     error: ErrorStep | None = None
+    hang: bool = False
     complaint: str | None = None
     """What is wrong with the order, in words for the user."""
 
@@ -50,6 +86,9 @@ def read_directives(text: str) -> Directives:
     """Find the directives in a user message."""
     if "#" not in text and "tool" not in text.lower():
         return Directives()
+    jobs = tuple(_job_order(found) for found in _JOB.finditer(text))
+    # what a job is to do is not for us
+    text = _JOB.sub(" ", text) if jobs else text
     tools, delay, error = _TOOLS.search(text), _DELAY.search(text), _ERROR.search(text)
     tool, tool_complaint = _read_call(_TOOL, text)
     order, order_complaint = _read_call(_ORDER, text)
@@ -57,12 +96,20 @@ def read_directives(text: str) -> Directives:
         tools=min(int(tools.group(1)), MOST_TOOLS) if tools else 0,
         tool=tool,
         order=order,
+        jobs=jobs,
+        reports=tuple((kind, words.strip()) for kind, words in _REPORT.findall(text)),
         delay_ms=min(float(delay.group(1)), MOST_DELAY_MS) if delay else 0,
         error=ErrorStep(status=int(error.group(1)), times=int(error.group(2) or 1))
         if error
         else None,
+        hang=_HANG.search(text) is not None,
         complaint=tool_complaint or order_complaint,
     )
+
+
+def _job_order(found: re.Match[str]) -> JobOrder:
+    told, name, text, cancel, cancelled, listed = found.groups(default="")
+    return JobOrder(_VERBS[told or cancel or listed], name or cancelled, text)
 
 
 def _read_call(pattern: re.Pattern[str], text: str) -> tuple[Call | None, str | None]:

@@ -4,6 +4,10 @@ Read by `app` at start, followed by `choose`. A request is answered by the first
 user's message (`directives`), the first of `rules` that fits, the scene of this user message
 (`scenes[0]` for the first user message of the conversation, and so on), `otherwise`, the greeting.
 
+What the edge lane and core jobs ask is answered so; in a core job the briefing and what was injected
+stand for the user's message, and all its steps are one turn. Compactions and summaries of sessions get
+a valid answer of our own, unless a rule says `{"lane": "compaction"}` or `{"lane": "summary"}`.
+
 A rule or scene is a list of steps; each assistant message after the last user message has used up one,
 so a turn that is taken up again after a crash goes on where it was. In texts and call arguments stand
 `{user}`, `{result}` (the newest tool result), `{result.a.b}` (a place in its JSON), `{results.0.a}`
@@ -24,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from choir_common.errors import StartupError
 from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.lane import Lane
 
 Malformation = Literal["body", "arguments", "empty", "html", "cut"]
 """body: half a JSON document; arguments: a tool call whose arguments are no JSON; empty: no choices;
@@ -66,6 +71,8 @@ class Step(_Part):
     delay_ms: float = Field(default=0, ge=0, le=600_000)
     error: ErrorStep | None = None
     malformed: MalformedStep | None = None
+    hang: bool = False
+    """Never answer: what asks has to give up."""
     say: str | None = None
     call: Call | tuple[Call, ...] | None = None
     chunk_delay_ms: float = Field(default=0, ge=0, le=60_000)
@@ -97,7 +104,7 @@ class Step(_Part):
     def always_fails(self) -> bool:
         """Tell whether nothing after this step is ever reached."""
         faults = (self.error, self.malformed)
-        return any(fault is not None and fault.times == 0 for fault in faults)
+        return self.hang or any(fault is not None and fault.times == 0 for fault in faults)
 
 
 class Steps(_Part):
@@ -122,13 +129,17 @@ class Steps(_Part):
             groups.append(tuple(waiting))
             waiting = []
         if waiting or not groups:
-            raise ValueError("the last step must say or call something, or fail always (times 0)")
+            raise ValueError(
+                "the last step must say or call something, fail always (times 0) or hang"
+            )
         return cls(answers=tuple(groups))
 
 
 class When(_Part):
     """What a rule waits for; all that is given must hold, nothing given always holds."""
 
+    lane: Lane | None = None
+    """Who asks (see `lane`); not given, the edge lane or a core job."""
     contains: str | None = None
     """Stands in the last user message, in whatever case."""
     regex: str | None = None

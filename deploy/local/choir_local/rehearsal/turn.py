@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.lane import Lane, lane_of
+
+SYSTEM = ("system", "developer")
 
 
 class _Lenient(BaseModel):
@@ -93,13 +96,22 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a conversation stands; a turn begins with the last user message."""
+    """Where a conversation stands.
 
+    A turn begins with the last user message, or with a system message after it that follows a finished
+    answer: the agent then has something to report. A core job, and what is no conversation, is one turn
+    from its first message to its last.
+    """
+
+    lane: Lane | None
     user_text: str
+    """What this turn is about; in a core job its briefing, and all that was injected."""
+    note: bool
+    """Whether a system message began this turn, and nobody asked."""
     users: int
     """User messages so far, this one included."""
     answers: int
-    """Assistant messages since the last user message: the steps already played."""
+    """Assistant messages since the turn began: the steps already played."""
     results: tuple[ToolResult, ...]
     last_role: str
     system_text: str
@@ -114,17 +126,38 @@ class Turn:
 def read_turn(request: ChatRequest) -> Turn:
     """Say where the conversation of `request` stands."""
     messages = request.messages
-    start = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
-    since = messages[start + 1 :]
+    lane = lane_of(messages[0].text) if messages else None
+    whole = lane in ("core", "compaction", "summary")
+    start = _first_after_head(messages) if whole else _newest_start(messages)
+    since = messages[start:]
+    told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
+    note = not whole and bool(since) and since[0].role in SYSTEM
     return Turn(
-        user_text=messages[start].text if start >= 0 else "",
-        users=sum(message.role == "user" for message in messages),
+        lane=lane,
+        user_text=since[0].text if note else "\n".join(told) if whole else "".join(told[:1]),
+        note=note,
+        users=1 if whole else sum(message.role == "user" for message in messages),
         answers=sum(message.role == "assistant" for message in since),
         results=_results(since),
         last_role=messages[-1].role if messages else "user",
-        system_text="\n".join(m.text for m in messages if m.role in ("system", "developer")),
+        system_text="\n".join(m.text for m in messages if m.role in SYSTEM),
         tools=tuple(tool.function for tool in request.tools or ()),
     )
+
+
+def _first_after_head(messages: Sequence[ChatMessage]) -> int:
+    """Return where the instructions end."""
+    return next((i for i, m in enumerate(messages) if m.role not in SYSTEM), len(messages))
+
+
+def _newest_start(messages: Sequence[ChatMessage]) -> int:
+    start, finished = len(messages), False
+    for number, message in enumerate(messages):
+        if message.role == "user" or (message.role in SYSTEM and finished):
+            start = number
+        if message.role not in SYSTEM:
+            finished = message.role == "assistant" and not message.tool_calls
+    return start
 
 
 def _results(since: Sequence[ChatMessage]) -> tuple[ToolResult, ...]:

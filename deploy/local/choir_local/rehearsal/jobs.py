@@ -1,0 +1,66 @@
+"""Turn orders about core jobs into tool calls, and results into words. Called by `choose`. Pure."""
+
+from collections.abc import Sequence
+
+import orjson
+from pydantic import JsonValue
+
+from choir_common.wire.json import JsonObject
+from choir_local.rehearsal.directives import JobOrder
+from choir_local.rehearsal.score import Call
+from choir_local.rehearsal.turn import ToolResult
+
+_DONE = {"spawn": "started", "inject": "told", "cancel": "cancelled"}
+
+
+def job_call(order: JobOrder) -> Call:
+    """Return the tool call for one order."""
+    arguments: JsonObject = {"job_name": order.name} if order.name else {}
+    match order.verb:
+        case "spawn":
+            arguments["task_spec"] = order.text
+        case "inject":
+            arguments["content"] = order.text
+        case "cancel" | "list":
+            pass
+    return Call(name=f"choir.core.{order.verb}", arguments=arguments)
+
+
+def report_call(kind: str, words: str) -> Call:
+    """Return the call with which a core job reports."""
+    said: JsonObject = (
+        {"kind": "progress", "body": {"phase": words}}
+        if kind == "say"
+        else {"kind": "need_info", "body": {"missing": words}}
+    )
+    return Call(name="choir.core.report", arguments=said)
+
+
+def tell_jobs(orders: Sequence[JobOrder], results: Sequence[ToolResult]) -> str:
+    """Say what became of each order, one line each."""
+    answered = [result for result in results if result.name.startswith("choir_core_")]
+    lines = [
+        _tell(order, answered[i].text if i < len(answered) else "")
+        for i, order in enumerate(orders)
+    ]
+    return "\n".join(lines)
+
+
+def _tell(order: JobOrder, text: str) -> str:
+    status, output = _read(text)
+    if order.verb == "list":
+        return f"Core jobs: {orjson.dumps(output).decode()}"
+    if status == "success":
+        return f"Core job {order.name}: {_DONE[order.verb]}."
+    why = output.get("message") if isinstance(output, dict) else None
+    return f"Core job {order.name}: not {_DONE[order.verb]} ({why or status or 'no answer'})."
+
+
+def _read(text: str) -> tuple[str, JsonValue]:
+    try:
+        answer = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return "", None
+    if not isinstance(answer, dict):
+        return "", None
+    return str(answer.get("status", "")), answer.get("output")

@@ -1,0 +1,32 @@
+"""Answer what the agent asks for its memory: a compaction, a session's summary. By `choose`. Pure.
+
+Nothing is understood: the beginning of what was given is quoted, so that a summary stays short however
+long the session.
+"""
+
+import orjson
+
+from choir_common.wire.json import JsonObject
+
+QUOTED = 300
+
+
+def fold_events(text: str) -> str:
+    """Return a valid memory delta (spec 11.3) for the events in `text`."""
+    delta: JsonObject = {
+        "mode": "overwrite",
+        "summary_update": f"Earlier in this session (quoted by a script): {_quote(text)}",
+    }
+    return orjson.dumps({"memory_delta": delta}).decode()
+
+
+def sum_up(text: str) -> str:
+    """Return a session's summary in its parts (spec 11.5)."""
+    told = f"The session, quoted by a script: {_quote(text)}"
+    topics = [{"title": "The session", "text": told}]
+    return orjson.dumps({"summary": told, "topics": topics}).decode()
+
+
+def _quote(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= QUOTED else words[:QUOTED] + "…"
