@@ -299,6 +299,8 @@ class SkillStarted(Wire):
     skill: str
     state: str
     input: JsonObject = Field(default_factory=dict)
+    call_id: str = ""
+    """The call that asked for it; by this a call that a crash cut off knows its own effect."""
 
 
 class SkillTransitioned(Wire):
@@ -311,7 +313,10 @@ class SkillTransitioned(Wire):
     from_state: str
     to_state: str
     context: JsonObject = Field(default_factory=dict)
-    """What the next step needs to know; structured, and replaced as a whole."""
+    """What the next step needs to know; structured, and replaced as a whole. For a terminal state the
+    skill's output."""
+    call_id: str = ""
+    """The call that asked for it; none for the error transition the arbiter makes."""
 
 
 class SkillStopped(Wire):

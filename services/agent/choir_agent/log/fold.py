@@ -112,7 +112,9 @@ def _after_skill(
 ) -> SessionState:
     match payload:
         case SkillStarted():
-            skill = SkillState(lane, payload.skill, payload.state, payload.input, {})
+            skill = SkillState(
+                lane, payload.skill, payload.state, payload.input, {}, entered_by=payload.call_id
+            )
             return _with_skill(state, lane, skill)
         case SkillTransitioned():
             return _after_transition(state, lane, payload)
@@ -209,7 +211,15 @@ def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) 
     skill = state.skill(lane)
     if skill is None or skill.skill != moved.skill:
         return state
-    following = replace(skill, state=moved.to_state, context=moved.context, refusals=0)
+    following = replace(
+        skill,
+        state=moved.to_state,
+        context=moved.context,
+        refusals=0,
+        entered_on=moved.on,
+        entered_by=moved.call_id,
+        entered_at=skill.steps,
+    )
     return _with_skill(state, lane, following)
 
 

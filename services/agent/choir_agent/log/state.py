@@ -124,6 +124,12 @@ class SkillState:
     """Model outputs since it began."""
     refusals: int = 0
     """Forbidden tools and transitions in this state."""
+    entered_on: str = ""
+    """What brought it into this state; nothing for the initial one."""
+    entered_by: str = ""
+    """The call that did; nothing for the arbiter's own error transition."""
+    entered_at: int = 0
+    """Its steps at that moment: until the next one the model has not seen this state."""
 
 
 @dataclass(frozen=True, slots=True)

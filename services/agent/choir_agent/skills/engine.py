@@ -1,0 +1,202 @@
+"""Rule on where a skill goes: pure (spec 10.2).
+
+Called by the skill tools (`start`, `transition`) and by the lanes at each look at the log (`settle`). The
+model proposes, this decides, the arbiter appends; nothing here runs a tool or waits.
+
+A crash may cut a lane off between any two events. Each event names the call that caused it, the state keeps
+that name, and a call that runs again finds its own mark there: it answers as before and moves nothing. What
+ends a skill is no part of a call at all: `settle` sees a terminal state and ends it, however often the
+lane has to look.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import orjson
+
+from choir_agent.log.state import SkillState
+from choir_agent.skills.allow import Shown, refused
+from choir_agent.skills.shapes import faults
+from choir_agent.skills.spec import CANCEL, ERROR, SkillSpec, StateSpec
+from choir_common.wire.events import SkillStarted, SkillStopped, SkillTransitioned
+from choir_common.wire.json import JsonObject
+
+MAX_HANDED_BYTES = 16_000
+"""Input and context stand in every prompt of the skill: a few facts, not a history."""
+SkillEvent = SkillStarted | SkillTransitioned | SkillStopped
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The call that asks for a move."""
+
+    turn_id: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A transition as the model proposes it."""
+
+    on: str
+    context: JsonObject
+    """What the next step needs to know."""
+    output: JsonObject | None = None
+    """The skill's result, when the transition ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The skill goes there; `output` is what the model is told."""
+
+    events: tuple[SkillEvent, ...]
+    output: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It may not; `error` says why, and what may be done instead."""
+
+    error: JsonObject
+
+
+Ruling = Moved | Refused
+
+
+def start(spec: SkillSpec, present: SkillState | None, given: JsonObject, caller: Caller) -> Ruling:
+    """Enter a skill's initial state, if the lane is in no skill and the input fits."""
+    if present is not None:
+        if present.entered_by == caller.call_id:
+            return Moved((), _entered(spec, spec.initial_state))
+        reason = f"The skill {present.skill!r} is active; one at a time, and none inside another."
+        return Refused({"code": "skill_active", "message": reason, "skill": present.skill})
+    wrong = _unfit("input", spec.input_schema, given)
+    if wrong:
+        message = f"The input does not fit the skill {spec.name!r}."
+        return Refused({"code": "skill_input_invalid", "message": message, "faults": [*wrong]})
+    event = SkillStarted(
+        turn_id=caller.turn_id,
+        skill=spec.name,
+        state=spec.initial_state,
+        input=given,
+        call_id=caller.call_id,
+    )
+    return Moved((event,), _entered(spec, spec.initial_state))
+
+
+def transition(
+    spec: SkillSpec, skill: SkillState, proposal: Proposal, caller: Caller, shown: Shown = str
+) -> Ruling:
+    """Leave the present state by one of its own transitions, at most once in an answer of the model."""
+    if skill.entered_by == caller.call_id:
+        return Moved((), _entered(spec, skill.state))
+    state = spec.states.get(skill.state, StateSpec())
+    if state.terminal or skill.entered_at == skill.steps:
+        reason = f"You have not seen the state {skill.state!r} yet: one transition in each answer."
+        return Refused(refused(spec, skill, "skill_step_skipped", reason, shown))
+    to = state.to(proposal.on)
+    if to is None and proposal.on == CANCEL and spec.interruptible:
+        left = _stopped(skill, caller.turn_id, "cancelled", "The model was told to leave it.")
+        return Moved((left,), {"skill": spec.name, "ended": True})
+    if to is None:
+        reason = f"The state {skill.state!r} has no transition on {proposal.on!r}."
+        return Refused(refused(spec, skill, "skill_transition_invalid", reason, shown))
+    handed, wrong = _handed(spec, proposal, to)
+    if wrong:
+        reason = f"What the transition on {proposal.on!r} hands on does not fit."
+        error = refused(spec, skill, "skill_output_invalid", reason, shown)
+        return Refused({**error, "faults": [*wrong]})
+    event = SkillTransitioned(
+        turn_id=caller.turn_id,
+        skill=skill.skill,
+        on=proposal.on,
+        from_state=skill.state,
+        to_state=to,
+        context=handed,
+        call_id=caller.call_id,
+    )
+    return Moved((event,), _entered(spec, to))
+
+
+def settle(
+    spec: SkillSpec | None, skill: SkillState, retries: int, turn_id: str
+) -> tuple[SkillEvent, ...]:
+    """Return what is due by itself: the end of a skill that has arrived, or overran a limit.
+
+    To be asked when no call of the lane is open and before the model is, until it returns nothing.
+    `spec` is none for a skill that this agent no longer has.
+    """
+    state = None if spec is None else spec.states.get(skill.state)
+    if spec is None or state is None:
+        reason = f"This agent no longer has a skill {skill.skill!r} with a state {skill.state!r}."
+        return (_stopped(skill, turn_id, "error", reason),)
+    if state.terminal:
+        return (_arrived(skill, turn_id),)
+    if skill.steps >= spec.max_steps:
+        reason = f"It took {skill.steps} steps without an end (max_steps)."
+        return (_stopped(skill, turn_id, "error", reason),)
+    if skill.refusals > retries:
+        return (_failed(state, skill, turn_id),)
+    return ()
+
+
+def cancelled(spec: SkillSpec | None, skill: SkillState, turn_id: str) -> tuple[SkillEvent, ...]:
+    """Return what a cancelled turn does to the lane's skill: it ends, unless it is not interruptible.
+
+    The turn itself ends at once either way: a human's stop waits for nothing.
+    """
+    if spec is not None and not spec.interruptible:
+        return ()
+    return (_stopped(skill, turn_id, "cancelled", "The turn was cancelled."),)
+
+
+def _handed(spec: SkillSpec, proposal: Proposal, to: str) -> tuple[JsonObject, list[str]]:
+    if not spec.states[to].terminal:
+        return proposal.context, _unfit("context", None, proposal.context)
+    output = proposal.output or {}
+    # what ends by an error has no result
+    schema = None if proposal.on == ERROR else spec.output_schema
+    return output, _unfit("output", schema, output)
+
+
+def _unfit(what: str, schema: JsonObject | None, value: JsonObject) -> list[str]:
+    size = len(orjson.dumps(value))
+    if size > MAX_HANDED_BYTES:
+        return [f"{what}: {size} bytes of JSON, of at most {MAX_HANDED_BYTES}"]
+    return [f"{what}: {fault}" for fault in faults(schema, value)]
+
+
+def _arrived(skill: SkillState, turn_id: str) -> SkillStopped:
+    if skill.entered_on == ERROR:
+        return _stopped(skill, turn_id, "error", "It ended by its error transition.")
+    return SkillStopped(
+        turn_id=turn_id, skill=skill.skill, outcome="completed", output=skill.context
+    )
+
+
+def _failed(state: StateSpec, skill: SkillState, turn_id: str) -> SkillEvent:
+    reason = f"{skill.refusals} calls were refused in the state {skill.state!r}."
+    to = state.to(ERROR)
+    if to is None:
+        return _stopped(skill, turn_id, "error", reason)
+    return SkillTransitioned(
+        turn_id=turn_id,
+        skill=skill.skill,
+        on=ERROR,
+        from_state=skill.state,
+        to_state=to,
+        context={"error": reason},
+    )
+
+
+def _stopped(
+    skill: SkillState, turn_id: str, outcome: Literal["error", "cancelled"], reason: str
+) -> SkillStopped:
+    return SkillStopped(turn_id=turn_id, skill=skill.skill, outcome=outcome, reason=reason)
+
+
+def _entered(spec: SkillSpec, name: str) -> JsonObject:
+    state = spec.states[name]
+    if state.terminal:
+        return {"skill": spec.name, "state": name, "ended": True}
+    return {"skill": spec.name, "state": name, "objective": state.objective}

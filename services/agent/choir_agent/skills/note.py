@@ -1,0 +1,45 @@
+"""Put the present step of a skill into words for the end of a prompt: pure (spec 10.2).
+
+Called by whoever makes a lane's prompt. It tells of this one state; the model never sees the others.
+"""
+
+import orjson
+
+from choir_agent.log.state import SkillState
+from choir_agent.skills.allow import Shown, present, ways_on
+from choir_agent.skills.spec import TRANSITION_TOOL, SkillSpec
+from choir_common.wire.json import JsonObject
+
+
+def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
+    """Return what the model is to do now, what it was handed, and how it may go on."""
+    state = present(spec, skill)
+    tools = ", ".join(shown(name) for name in state.allowed_tools) or "none"
+    left = spec.max_steps - skill.steps
+    lines = [
+        f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
+        f"Objective: {state.objective}",
+        f"Input of the skill: {_json(skill.input)}",
+        f"Handed on by the step before: {_json(skill.context)}",
+        f"Tools for this step: {tools}. No other tool will run.",
+        f"When it is done, leave it with {shown(TRANSITION_TOOL)}, alone in your answer, and hand on as "
+        "`context` what the next step needs to know. These are its ways on:",
+        *(f"- {on}: {to}" for on, to in ways_on(spec, skill)),
+        *_ending(spec, skill),
+        f"You may also ask the user and stay in this step. Answers left in this skill: {left}.",
+    ]
+    return "\n".join(lines)
+
+
+def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:
+    ends = [t.on for t in present(spec, skill).transitions if spec.states[t.to].terminal]
+    if not ends or spec.output_schema is None:
+        return []
+    return [
+        f"With {', '.join(ends)} the skill ends; give its `output`, which must fit this JSON Schema: "
+        f"{_json(spec.output_schema)}"
+    ]
+
+
+def _json(value: JsonObject) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,100 @@
+"""All skills of this agent, loaded once at start-up and immutable afterwards (spec 8.8).
+
+Built by `toolset`; read by the skill tools, the arbiter's policy and whoever makes the prompt. A file that
+does not fit stops the start: an agent never runs with half of its skills.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+
+import orjson
+
+from choir_agent.log.state import SkillState
+from choir_agent.skills.read import BadSkill, parse_skill
+from choir_agent.skills.spec import SkillSpec
+from choir_common.errors import StartupError
+
+PLACES = ("skills/global", "skills", "skills/agent")
+"""Below /choir; a later place overrides an earlier one, and each the built-in skills."""
+MAX_SKILLS = 500
+Source = tuple[str, Callable[[], bytes]]
+
+
+class Skills:
+    """The skills by name."""
+
+    def __init__(self, specs: Collection[SkillSpec]) -> None:
+        self._specs = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
+        self.manifest_hash = hashlib.sha256(
+            orjson.dumps(
+                [asdict(spec) for spec in self._specs.values()], option=orjson.OPT_SORT_KEYS
+            )
+        ).hexdigest()
+        """Changes with every change of any skill; control is told it at the greeting."""
+
+    def find(self, name: str) -> SkillSpec | None:
+        """Return the skill of that name."""
+        return self._specs.get(name)
+
+    def of(self, skill: SkillState) -> SkillSpec | None:
+        """Return the skill a lane is in; none if this agent no longer has it."""
+        return self._specs.get(skill.skill)
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return [*self._specs]
+
+    def summaries(self) -> list[tuple[str, str]]:
+        """Return name and description of each skill, for the system prompt."""
+        return [(spec.name, spec.description) for spec in self._specs.values()]
+
+
+def load_skills(choir_dir: Path, known_tools: Collection[str]) -> Skills:
+    """Load the built-in skills and those of /choir; blocks, for a start-up only.
+
+    Raises StartupError naming the file, the field and the reason when one does not fit.
+    """
+    loaded = _read_all(_built_in(), known_tools)
+    for place in PLACES:
+        loaded |= _read_all(_on_disk(choir_dir / place), known_tools)
+    return Skills(loaded.values())
+
+
+def _read_all(sources: Iterator[Source], known_tools: Collection[str]) -> dict[str, SkillSpec]:
+    found: dict[str, SkillSpec] = {}
+    named: dict[str, str] = {}
+    for source, read in sources:
+        try:
+            spec = parse_skill(read(), known_tools)
+        except BadSkill as error:
+            raise StartupError(f"The skill {source} does not fit. {error.message}.") from error
+        except OSError as error:
+            raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
+        if spec.name in found:
+            raise StartupError(
+                f"The skills {named[spec.name]} and {source} have the same name {spec.name!r}."
+            )
+        found[spec.name], named[spec.name] = spec, source
+        if len(found) > MAX_SKILLS:
+            raise StartupError(f"There are more than {MAX_SKILLS} skills beside {source}.")
+    return found
+
+
+def _built_in() -> Iterator[Source]:
+    shipped = files("choir_agent.skills").joinpath("builtin")
+    for file in sorted(shipped.iterdir(), key=lambda file: file.name):
+        yield file.name, file.read_bytes
+
+
+def _on_disk(directory: Path) -> Iterator[Source]:
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StartupError(f"Cannot list the skills in {directory}: {error.strerror}.") from error
+    for path in paths:
+        yield str(path), path.read_bytes
