@@ -99,6 +99,8 @@ class ModelOutput(Wire):
     cached_tokens: int = 0
     """Of the prompt's, those the provider had in its prefix cache."""
     duration_ms: float = 0.0
+    read_rev: int = 0
+    """The prompt held what stood in the log up to here; what was injected later is news to the model."""
 
 
 class ToolCallRequested(Wire):
@@ -222,6 +224,8 @@ class CoreReported(Wire):
     job_name: str
     kind: CoreReportKind
     body: JsonObject
+    call_id: str = ""
+    """The call of `choir.core.report` that said it."""
 
 
 CoreOutcome = Literal["completed", "error", "cancelled", "budget_exceeded", "crashed"]
@@ -253,9 +257,12 @@ class InjectedInstruction(Wire):
     turn_id: str | None
     """The open turn or job it reaches; none while the edge lane is idle."""
     text: str
-    by: Literal["user", "edge"]
+    by: Literal["user", "edge", "session"]
+    """`session`: the runtime itself, which asks for a correction or says that no answer came."""
     signal: int | None = None
     """The signal this consumes."""
+    call_id: str = ""
+    """The call of `choir.core.inject` that asked for it."""
 
 
 class Cancelled(Wire):
@@ -289,6 +296,8 @@ class ApprovalDecided(Wire):
     what: str
     """The proposal in a few words."""
     dm: str
+    signal: int | None = None
+    """The signal this consumes."""
 
 
 class SkillStarted(Wire):

@@ -8,9 +8,16 @@ from dataclasses import replace
 from typing import assert_never
 
 from choir_agent.log.committed import Committed
-from choir_agent.log.fold_jobs import after_report, after_start, after_stop, described
+from choir_agent.log.fold_jobs import (
+    after_decision,
+    after_instruction,
+    after_proposal,
+    after_report,
+    after_start,
+    after_stop,
+)
 from choir_agent.log.fold_work import WorkPayload, after_work
-from choir_agent.log.state import EDGE, Due, JobState, SessionState, SkillState, TurnState, load
+from choir_agent.log.state import EDGE, JobState, SessionState, SkillState, TurnState, load
 from choir_common.wire.events import (
     ApprovalDecided,
     BudgetExhausted,
@@ -71,8 +78,7 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case Cancelled() as p:
             return _after_cancel(_signal(state, p.signal), p)
         case ApprovalDecided() as p:
-            due = Due(p.approval_id, described(p), p.dm)
-            return replace(state, due=(*state.due, due))
+            return after_decision(_signal(state, p.signal), p)
         case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
             return _after_skill(state, event.lane, p)
         case MemoryCompacted() as p:
@@ -102,7 +108,7 @@ def _after_life(
         case SessionStopped():
             return replace(state, stopped=True)
         case SessionAbandoned():
-            return replace(state, turn=None)
+            return replace(state, turn=None, jobs=(), due=(), skills=())
         case _:
             assert_never(payload)
 
@@ -172,6 +178,8 @@ def _spend(state: SessionState, lane: str, payload: WorkPayload) -> SessionState
             state = replace(state, spent=replace(state.spent, tool_calls=calls))
         case ToolResultCommitted(status="refused") if skill is not None:
             state = _with_skill(state, lane, replace(skill, refusals=skill.refusals + 1))
+        case ToolResultCommitted(status="success"):
+            state = after_proposal(state, payload)
     return state
 
 
@@ -180,11 +188,9 @@ def _after_injection(state: SessionState, injected: InjectedInstruction) -> Sess
     if injected.target == EDGE:
         if turn is None or turn.turn_id != injected.turn_id:
             return state
-        return replace(state, turn=replace(turn, news=True))
+        return replace(state, turn=replace(turn, news_rev=state.rev))
     jobs = tuple(
-        replace(job, news=True, needs=None, injections=job.injections + 1)
-        if job.turn_id == injected.turn_id
-        else job
+        after_instruction(job, injected, state.rev) if job.turn_id == injected.turn_id else job
         for job in state.jobs
     )
     return replace(state, jobs=jobs)

@@ -8,11 +8,19 @@ from dataclasses import replace
 
 import orjson
 
-from choir_agent.log.state import Due, JobState, SessionState
-from choir_common.wire.events import ApprovalDecided, CoreReported, CoreStarted, CoreStopped
+from choir_agent.log.state import Due, JobState, Proposal, SessionState
+from choir_common.wire.events import (
+    ApprovalDecided,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    InjectedInstruction,
+    ToolResultCommitted,
+)
 from choir_common.wire.json import JsonObject
 
 MAX_BRIEF = 6_000
+PROPOSES = "choir.propose."
 
 _OUTCOMES = {
     "completed": "is done",
@@ -35,17 +43,26 @@ def after_report(state: SessionState, report: CoreReported) -> SessionState:
     job = next((job for job in state.jobs if job.turn_id == report.job_id), None)
     if job is None:
         return state
+    noted = replace(job, latest_by=report.call_id)
     if report.kind == "need_info":
         needs = _text(report.body)
-        noted = replace(job, needs=needs)
+        noted = replace(noted, needs=needs)
         brief = f"The core job {report.job_name!r} needs something to go on: {needs}"
         due = Due(f"{report.job_id}:needs:{state.rev}", _short(brief), job.dm)
         state = replace(state, due=(*state.due, due))
     elif report.kind in ("progress", "plan"):
-        noted = replace(job, latest={"kind": report.kind, **report.body})
-    else:
-        return state
+        noted = replace(noted, latest={"kind": report.kind, **report.body})
     return replace(state, jobs=tuple(noted if other is job else other for other in state.jobs))
+
+
+def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
+    """Give a job something new to read; the runtime's own words are no injection of the edge's."""
+    told = replace(job, news_rev=rev, needs=None)
+    if injected.by != "session":
+        return replace(told, injections=job.injections + 1, injected_by=injected.call_id)
+    if job.output is None or job.output.tool_calls:
+        return told
+    return replace(told, corrections=job.corrections + 1)
 
 
 def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
@@ -73,9 +90,23 @@ def outcome_in_words(stopped: CoreStopped) -> str:
     return _short("\n\n".join(parts))
 
 
-def described(decided: ApprovalDecided) -> str:
-    """Return a decision in words."""
-    return f"Your decision on my proposal ({decided.what}): {decided.status}."
+def after_proposal(state: SessionState, result: ToolResultCommitted) -> SessionState:
+    """Remember a proposal that waits for a human (spec 8.10)."""
+    approval_id = result.output.get("approval_id")
+    work = state.work(result.turn_id)
+    if work is None or not result.tool.startswith(PROPOSES) or not isinstance(approval_id, str):
+        return state
+    what = str(result.output.get("what") or result.tool)
+    proposal = Proposal(approval_id, what, work.dm)
+    return replace(state, proposals=(*state.proposals, proposal))
+
+
+def after_decision(state: SessionState, decided: ApprovalDecided) -> SessionState:
+    """Close a proposal; the decision is to be told to the user."""
+    brief = f"Your decision on my proposal ({decided.what}): {decided.status}."
+    due = Due(decided.approval_id, brief, decided.dm)
+    others = tuple(p for p in state.proposals if p.approval_id != decided.approval_id)
+    return replace(state, proposals=others, due=(*state.due, due))
 
 
 def _text(body: JsonObject) -> str:

@@ -38,7 +38,6 @@ def _after_output(work: W, output: ModelOutput) -> W:
         tokens=work.tokens + output.prompt_tokens + output.completion_tokens,
         output=output,
         calls=tuple(CallState(call) for call in output.tool_calls),
-        news=False,
     )
     # a step forward: whatever killed us before does not sit at this place
     return replace(fresh, resumes=0) if isinstance(fresh, JobState) else fresh

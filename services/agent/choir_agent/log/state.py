@@ -57,11 +57,16 @@ class Work:
     """The newest model output."""
     calls: tuple[CallState, ...] = ()
     """The calls of that output."""
-    news: bool = False
-    """Something was injected since that output, so the model has to be asked again."""
+    news_rev: int = 0
+    """Where the newest injection stands."""
     noticed: bool = False
     """The user was already told to wait."""
     cancelled: bool = False
+
+    @property
+    def news(self) -> bool:
+        """Whether something was injected that the newest output had not read."""
+        return self.output is not None and self.news_rev > self.output.read_rev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,12 @@ class JobState(Work):
     injections: int = 0
     latest: JsonObject | None = None
     """Its newest progress or plan."""
+    injected_by: str = ""
+    """The newest call that injected something: a call that a crash cut off knows its own effect."""
+    corrections: int = 0
+    """How often its result did not fit the asked shape."""
+    latest_by: str = ""
+    """The newest call that reported something."""
     needs: str | None = None
     """What it has asked for and not yet got."""
 
@@ -108,6 +119,15 @@ class Due:
 
     subject: str
     brief: str
+    dm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of what this agent can do, on which a human has not decided yet (spec 8.10)."""
+
+    approval_id: str
+    what: str
     dm: str
 
 
@@ -156,6 +176,8 @@ class SessionState:
     """Open jobs, oldest first."""
     due: tuple[Due, ...] = ()
     """What is to be reported, oldest first."""
+    proposals: tuple[Proposal, ...] = ()
+    """Undecided ones, oldest first."""
     skills: tuple[SkillState, ...] = ()
     """At most one for each lane."""
     summaries: tuple[LaneSummary, ...] = ()
@@ -164,7 +186,7 @@ class SessionState:
     exhausted: str | None = None
     """The budget whose end the user was told of and has not answered."""
     last_signal: int = 0
-    """The newest inject, cancel or compact signal that stands in the log."""
+    """The newest inject, cancel, compact or decision signal that stands in the log."""
 
     def job(self, name: str) -> JobState | None:
         """Return the open job of that name."""
