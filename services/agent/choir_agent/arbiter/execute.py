@@ -10,7 +10,7 @@ import structlog
 
 from choir_agent.arbiter.rulings import Permit
 from choir_agent.tools.caps import capped
-from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.wire.events import EventPayload, ToolStatus
 from choir_common.wire.json import JsonObject
@@ -39,6 +39,8 @@ async def execute(permit: Permit, context: CallContext) -> Outcome:
         return Outcome("success", capped(result.output), result.events)
     except (Fenced, Unauthorized):
         raise
+    except ToolRefused as error:
+        return Outcome("refused", capped(error.output()))
     except ToolFailed as error:
         # the host may have done it although its answer was lost
         status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"

@@ -29,6 +29,10 @@ class ToolFailed(ChoirError):
         return {"code": self.kind, "message": self.message, **self.details}
 
 
+class ToolRefused(ToolFailed):
+    """What was asked is not allowed as things stand; the call counts as refused, not as failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """What a call gave back."""

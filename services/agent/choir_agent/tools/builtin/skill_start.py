@@ -1,0 +1,71 @@
+"""`choir.skill.start`: enter a skill (spec 10.2).
+
+Called by the arbiter without locks; what it makes happen is one event, by which the lane's state changes.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from choir_agent.log.state import SessionState
+from choir_agent.skills.engine import Caller, Refused, Ruling, start
+from choir_agent.skills.registry import Skills
+from choir_agent.skills.spec import START_TOOL
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
+from choir_common.wire.json import JsonObject
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name=START_TOOL,
+        description=(
+            "Begin a skill: a workflow that leads you step by step, with the tools of each step only. "
+            "Call it alone; your next answer is the first step. One skill at a time."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "skill": {"type": "string", "description": "its name"},
+                "input": {"type": "object", "description": "what the skill works on"},
+            },
+            "required": ["skill"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=5_000, side_effect="none", idempotent=True, during_jobs=True),
+)
+
+
+class SkillStart:
+    """Enters skills."""
+
+    manifest = MANIFEST
+
+    def __init__(self, skills: Skills, state: Callable[[], SessionState]) -> None:
+        self._skills = skills
+        self._state = state
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Rule on the start, without a pause: nothing may change between the ruling and its event.
+
+        Raises ToolRefused for an unknown skill, an unfit input, or while a skill is active.
+        """
+        name = str(arguments["skill"])
+        spec = self._skills.find(name)
+        if spec is None:
+            known: JsonObject = {"available_skills": [*self._skills.names()]}
+            raise ToolRefused("unknown_skill", f"There is no skill {name!r}.", known)
+        given = cast(JsonObject, arguments.get("input", {}))
+        caller = Caller(context.turn_id, context.call_id)
+        return told(start(spec, self._state().skill(context.lane), given, caller))
+
+
+def told(ruling: Ruling) -> ToolOutput:
+    """Return a ruling as a tool's output.
+
+    Raises ToolRefused with what the model may do instead.
+    """
+    if isinstance(ruling, Refused):
+        details = dict(ruling.error)
+        kind, message = str(details.pop("code")), str(details.pop("message"))
+        raise ToolRefused(kind, message, details)
+    return ToolOutput(ruling.output, ruling.events)

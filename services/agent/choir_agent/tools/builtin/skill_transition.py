@@ -1,0 +1,71 @@
+"""`choir.skill.transition`: leave a step of the active skill for the next one (spec 10.2).
+
+Called by the arbiter without locks; what it makes happen is one event, by which the lane's state changes.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from choir_agent.log.state import SessionState
+from choir_agent.skills.engine import Caller, Proposal, transition
+from choir_agent.skills.registry import Skills
+from choir_agent.skills.spec import CANCEL, TRANSITION_TOOL
+from choir_agent.tools.builtin.skill_start import told
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.registry import model_name_of
+from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
+from choir_common.wire.json import JsonObject
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name=TRANSITION_TOOL,
+        description=(
+            "Leave the present step of the active skill. `on`: one of the ways on that the step names; "
+            "`context`: what the next step needs to know, as structured facts, for it replaces what you "
+            "were handed; `output`: the skill's result, when this ends it. Call it alone."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "on": {"type": "string"},
+                "context": {"type": "object"},
+                "output": {"type": "object"},
+            },
+            "required": ["on", "context"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=5_000, side_effect="none", idempotent=True, during_jobs=True, in_skills=True
+    ),
+)
+
+
+class SkillTransition:
+    """Moves the active skill of a lane."""
+
+    manifest = MANIFEST
+
+    def __init__(self, skills: Skills, state: Callable[[], SessionState]) -> None:
+        self._skills = skills
+        self._state = state
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Rule on the transition, without a pause: nothing may change between ruling and event.
+
+        Raises ToolRefused for what the present state does not allow, and outside of a skill.
+        """
+        skill = self._state().skill(context.lane)
+        spec = None if skill is None else self._skills.of(skill)
+        if skill is None or spec is None:
+            if arguments["on"] == CANCEL:
+                # so that a cancel which a crash cut off after its event can run again
+                return ToolOutput({"ended": True})
+            raise ToolRefused("no_skill", "No skill is active, so there is no step to leave.")
+        proposal = Proposal(
+            on=str(arguments["on"]),
+            context=cast(JsonObject, arguments["context"]),
+            output=cast(JsonObject | None, arguments.get("output")),
+        )
+        caller = Caller(context.turn_id, context.call_id)
+        return told(transition(spec, skill, proposal, caller, model_name_of))
