@@ -35,6 +35,8 @@ class ModelConfig(Wire):
     context_window: int = Field(default=128_000, ge=1_000)
     """Tokens; decides when working memory is compacted."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    """The longest answer; the provider's own limit unless given. Also what a call reserves of the budget."""
 
 
 class TtsConfig(Wire):
@@ -252,3 +254,16 @@ class AgentSettings(Wire):
     notion: NotionConfig | None = None
     email: EmailConfig | None = None
     search: SearchConfig | None = None
+
+    def secret_names(self) -> frozenset[str]:
+        """Return the names of the secrets these resources need (spec 14.2)."""
+        named = (
+            self.model.secret,
+            self.core_model and self.core_model.secret,
+            self.voice and self.voice.tts.secret,
+            self.git_identity and self.git_identity.secret,
+            self.notion and self.notion.secret,
+            self.email and self.email.secret,
+            self.search and self.search.secret,
+        )
+        return frozenset(name for name in named if name)

@@ -1,16 +1,19 @@
 """Make one model call for a turn, with the one retry that spec 7.7 allows.
 
-Called by `turn`; what comes next is `models`, and the arbiter, which records the output.
+Called by `turn`; what comes next is `models/metered`, and the arbiter, which records the output.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import exhausted
+from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.log.state import EDGE, JobState, TurnState
-from choir_agent.models.model import Model, ModelFailed, Thought
+from choir_agent.models.metered import MeteredModel
+from choir_agent.models.model import ContextOverflow, ModelFailed, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_agent.settings import CurrentSettings
 from choir_common.errors import RateLimited
@@ -21,6 +24,10 @@ from choir_common.wire.events import ModelOutput, Reply, ToolCall
 log = structlog.get_logger("choir.agent.think")
 
 LONGEST_WAIT_S = 120.0
+
+
+async def _cannot_shrink() -> bool:
+    return False
 
 
 def model_of(settings: AgentSettings, lane: str) -> ModelConfig:
@@ -35,38 +42,51 @@ class Thinker:
         self,
         lane: str,
         arbiter: Arbiter,
-        model: Model,
+        model: MeteredModel,
         make_prompt: Callable[[], Prompt],
         canonical: Callable[[str], str | None],
         current: Callable[[], CurrentSettings],
+        shrink: Callable[[], Awaitable[bool]] = _cannot_shrink,
     ) -> None:
+        """Wire a lane to its model; `shrink` compacts the lane and tells whether it is shorter now."""
         self._lane = lane
         self._arbiter = arbiter
         self._model = model
         self._make_prompt = make_prompt
         self._canonical = canonical
         self._current = current
+        self._shrink = shrink
 
     async def think(self, work: TurnState | JobState) -> None:
         """Ask the model and record what it says.
 
-        Raises ModelFailed with a message for the user when there is no usable answer.
+        One wait for a rate limit and one compaction of a prompt that is too long are allowed for; any
+        other failure is final. Raises ModelFailed or BudgetSpent, whose messages are for the user.
         """
-        try:
-            thought = await self._ask()
-        except RateLimited as error:
-            await self._wait(work, error)
+        waited = shrunk = False
+        while True:
             try:
-                thought = await self._ask()
-            except RateLimited as again:
-                raise ModelFailed(f"{again.message}, also after waiting") from again
-        self._record(work, thought)
+                return await self._ask(work)
+            except RateLimited as error:
+                if waited:
+                    raise ModelFailed(f"{error.message}, also after waiting") from error
+                waited = True
+                await self._wait(work, error)
+            except ContextOverflow as error:
+                log.info("the prompt is too long", lane=self._lane, reason=error.message)
+                if shrunk or not await self._shrink():
+                    raise
+                shrunk = True
+            except BudgetSpent as error:
+                self._tell_exhausted(work, error)
+                raise
 
-    async def _ask(self) -> Thought:
+    async def _ask(self, work: TurnState | JobState) -> None:
         now = self._current()
         prompt = self._make_prompt()
         model = model_of(now.settings, self._lane)
-        return await self._model.think(model, now.secret(model.secret), prompt)
+        async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
+            self._record(work, thought)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
         wait_s = error.retry_after_s
@@ -74,14 +94,22 @@ class Thinker:
             wait_s = self._current().settings.rate_limit_retry_ms / 1000
         if wait_s > LONGEST_WAIT_S:
             raise ModelFailed(f"{error.message} and asks to wait {wait_s:.0f} s") from error
-        log.info("rate limited; waiting", wait_s=wait_s)
-        if not work.noticed:
+        log.info("rate limited; waiting", lane=self._lane, wait_s=wait_s)
+        # as it is now: another wait of the same work may have told the user already
+        if not (self._arbiter.state.work(work.turn_id) or work).noticed:
             text = (
                 f"The model provider limits my requests; I try again in {max(1, round(wait_s))} s."
             )
             notice = Reply(turn_id=work.turn_id, dm=work.dm, text=text, kind="notice")
             self._arbiter.commit(self._lane, notice)
         await asyncio.sleep(wait_s)
+
+    def _tell_exhausted(self, work: TurnState | JobState, error: BudgetSpent) -> None:
+        """Note once that the budget is used up; the lane's closing words carry the question."""
+        budgets = self._current().settings.budgets
+        event = exhausted(error.budget, self._arbiter.state, budgets, work.dm)
+        if event is not None:
+            self._arbiter.commit(self._lane, event)
 
     def _record(self, work: TurnState | JobState, thought: Thought) -> None:
         calls = tuple(
@@ -101,6 +129,7 @@ class Thinker:
             finish_reason=thought.finish_reason,
             prompt_tokens=thought.prompt_tokens,
             completion_tokens=thought.completion_tokens,
+            cached_tokens=thought.cached_tokens,
             duration_ms=thought.duration_ms,
         )
         # its calls are requested, or its words said, in the next moment: one heartbeat for both

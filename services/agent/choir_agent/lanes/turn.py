@@ -10,6 +10,7 @@ from typing import assert_never
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.lanes.edge_states import EdgeTrigger
 from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
 from choir_agent.lanes.think import Thinker
@@ -87,6 +88,8 @@ class Turns:
             log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
             text = f"I could not get an answer from the model: {error.message}. Please try again."
             self._close(turn, EdgeTrigger.MODEL_ERROR, "error", text)
+        except BudgetSpent as error:
+            self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
 
     def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
         self._move(trigger)

@@ -1,12 +1,16 @@
 """Write a chat completion request and read its response: pure.
 
-Called by `openai_model`. The reader takes what compatible providers really send: unknown fields,
-missing usage, content in parts.
+Called by `openai_model`. The reader takes what compatible providers really send: unknown fields, missing
+usage, content in parts, tool calls with anything in them. What of a call is malformed stays as it is: the
+arbiter refuses it and the model is told, so that it never breaks a session (spec 7.7).
 """
+
+from datetime import UTC, datetime
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from choir_agent.models.failures import disguised
 from choir_agent.models.model import ModelFailed, ProposedCall, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
@@ -14,6 +18,11 @@ from choir_common.wire.config import ModelConfig
 MAX_TEXT = 200_000
 # longer arguments are cut, so that the arbiter finds them malformed and says so
 MAX_ARGUMENTS = 200_000
+MAX_CALLS = 100
+"""Tool calls in one output; more are no plan but a loop."""
+MAX_TOKENS = 10_000_000
+"""No call uses more; a provider that says so is not believed."""
+CUT = "[cut off here: the model reached the limit of its output]"
 
 
 def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
@@ -23,6 +32,8 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
         head["temperature"] = settings.temperature
     if settings.reasoning_effort is not None:
         head["reasoning_effort"] = settings.reasoning_effort
+    if settings.max_completion_tokens is not None:
+        head["max_completion_tokens"] = settings.max_completion_tokens
     body = [orjson.dumps(head)[:-1], b',"messages":[', b",".join(prompt.messages), b"]"]
     if prompt.tools != b"[]":
         body += [b',"tools":', prompt.tools]
@@ -33,63 +44,70 @@ class _Lenient(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class _Function(_Lenient):
-    name: str
-    arguments: JsonValue = "{}"
-
-
-class _Call(_Lenient):
-    function: _Function
-
-
 class _Message(_Lenient):
     content: JsonValue = None
-    tool_calls: list[_Call] | None = None
-    refusal: str | None = None
+    tool_calls: JsonValue = None
+    refusal: JsonValue = None
 
 
 class _Choice(_Lenient):
     message: _Message
-    finish_reason: str | None = None
-
-
-class _Usage(_Lenient):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    finish_reason: JsonValue = None
+    error: JsonValue = None
 
 
 class _Completion(_Lenient):
-    choices: list[_Choice] = Field(min_length=1)
-    model: str | None = None
-    usage: _Usage | None = None
+    choices: list[_Choice] = Field(default_factory=list)
+    model: JsonValue = None
+    usage: JsonValue = None
+    error: JsonValue = None
 
 
 def read_response(body: bytes, asked_model: str, duration_ms: float) -> Thought:
     """Return the model's thought.
 
-    Raises ModelFailed when the body is not a chat completion, or a filter held it back.
+    Raises ModelFailed when the body is not a chat completion, or a filter held it back; whatever
+    `failures` finds when it is an error with status 200.
     """
+    completion = _parse(body)
+    choice = completion.choices[0] if completion.choices else None
+    error = completion.error or (choice and choice.error)
+    if error and (choice is None or not choice.message.content):
+        raise disguised(error, datetime.now(UTC))
+    if choice is None:
+        raise ModelFailed("the provider's answer holds no choice")
+    finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
+    if finish == "content_filter":
+        raise ModelFailed("the provider's content filter held the answer back")
+    text = (_text(choice.message.content) or _text(choice.message.refusal))[:MAX_TEXT]
+    calls, dropped = _calls(choice.message.tool_calls)
+    notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"] * bool(
+        dropped
+    )
+    if finish == "length" and not calls:
+        notes.append(CUT)
+    usage = completion.usage if isinstance(completion.usage, dict) else {}
+    return Thought(
+        text="\n\n".join([text, *notes] if text else notes),
+        calls=calls,
+        model=completion.model if isinstance(completion.model, str) else asked_model,
+        finish_reason=finish,
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        duration_ms=round(duration_ms, 3),
+        cached_tokens=_cached(usage),
+    )
+
+
+def _parse(body: bytes) -> _Completion:
     try:
-        completion = _Completion.model_validate_json(body)
+        return _Completion.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
         raise ModelFailed(
             f"the provider's answer is not a chat completion ({where}: {fault['msg']})"
         ) from error
-    choice = completion.choices[0]
-    if choice.finish_reason == "content_filter":
-        raise ModelFailed("the provider's content filter held the answer back")
-    usage = completion.usage or _Usage()
-    return Thought(
-        text=(_text(choice.message.content) or choice.message.refusal or "")[:MAX_TEXT],
-        calls=tuple(_proposed(call) for call in choice.message.tool_calls or ()),
-        model=completion.model or asked_model,
-        finish_reason=choice.finish_reason or "stop",
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        duration_ms=round(duration_ms, 3),
-    )
 
 
 def _text(content: JsonValue) -> str:
@@ -102,8 +120,28 @@ def _text(content: JsonValue) -> str:
     return ""
 
 
-def _proposed(call: _Call) -> ProposedCall:
-    arguments = call.function.arguments
-    # some servers send an object where the interface says text
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-    return ProposedCall(call.function.name[:200], (text or "{}")[:MAX_ARGUMENTS])
+def _calls(proposed: JsonValue) -> tuple[tuple[ProposedCall, ...], int]:
+    """Return the calls that are taken, and how many were too many."""
+    found = proposed if isinstance(proposed, list) else [proposed] if proposed else []
+    return tuple(map(_proposed, found[:MAX_CALLS])), max(0, len(found) - MAX_CALLS)
+
+
+def _proposed(call: JsonValue) -> ProposedCall:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return ProposedCall("", "{}")
+    name, arguments = function.get("name"), function.get("arguments")
+    # some servers send an object where the interface says text, and nothing where there are none
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
+    return ProposedCall(name[:200] if isinstance(name, str) else "", (text or "{}")[:MAX_ARGUMENTS])
+
+
+def _count(tokens: JsonValue) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, int | float):
+        return 0
+    return int(min(max(tokens, 0), MAX_TOKENS))
+
+
+def _cached(usage: dict[str, JsonValue]) -> int:
+    details = usage.get("prompt_tokens_details")
+    return _count(details.get("cached_tokens")) if isinstance(details, dict) else 0

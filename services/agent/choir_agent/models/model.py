@@ -17,6 +17,12 @@ class ModelFailed(ChoirError):
     code, status = "model_failed", 502
 
 
+class ContextOverflow(ModelFailed):
+    """The prompt is longer than the model takes."""
+
+    code = "context_overflow"
+
+
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
     """A tool call as the model wrote it: its name for the tool, and JSON text that may be malformed."""
@@ -36,6 +42,8 @@ class Thought:
     prompt_tokens: int
     completion_tokens: int
     duration_ms: float
+    cached_tokens: int = 0
+    """Of the prompt's, those the provider had in its prefix cache."""
 
 
 class Model(Protocol):
@@ -44,8 +52,8 @@ class Model(Protocol):
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
         """Return what the model says.
 
-        Raises RateLimited (with the seconds to wait, if the provider said them) or ModelFailed,
-        whose message can be shown to the user.
+        Raises RateLimited (with the seconds to wait, if the provider said them), ContextOverflow or
+        another ModelFailed; their messages can be shown to the user.
         """
         ...
 

@@ -5,33 +5,72 @@ time and memory (see `sdk_import`). `post` is used instead of `chat.completions.
 0.25 ms per message.
 """
 
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
 import httpx2
 import openai
 
+from choir_agent.models.failures import failure_of, short
 from choir_agent.models.model import ModelFailed
-from choir_common.errors import RateLimited
 
-MAX_DETAIL = 300
+MAX_BODY = 16 << 20
+"""Bytes of an answer; a completion has thousands, an endless answer would take the agent's memory."""
+LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
+CONNECT_S = 10.0
+
+
+class _TooLong(httpx2.TransportError):
+    """The answer has more bytes than any completion."""
+
+
+class _Capped(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise _TooLong(f"its answer is longer than {MAX_BODY >> 20} MB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Transport(httpx2.AsyncHTTPTransport):
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Capped(response.stream)
+        return response
 
 
 class SdkClient:
     """One endpoint with one key; built once and kept."""
 
     def __init__(self, endpoint: str, api_key: str | None) -> None:
+        self._api_key = api_key
         # a local endpoint needs no certificates, whose bundle takes 3 MB
-        plain = endpoint.startswith("http://")
+        verify = not endpoint.startswith("http://")
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
             api_key=api_key or "none",
             # retries are ours (spec 7.7): one, after the user was told
             max_retries=0,
-            http_client=httpx2.AsyncClient(verify=False) if plain else None,
+            http_client=httpx2.AsyncClient(
+                transport=_Transport(verify=verify, limits=LIMITS),
+                # a key goes to the configured endpoint and nowhere else
+                follow_redirects=False,
+            ),
         )
 
     async def complete(self, body: bytes, timeout_s: float) -> bytes:
         """Post a chat completion request and return the response's body.
 
-        Raises RateLimited or ModelFailed.
+        Raises RateLimited, ContextOverflow or another ModelFailed.
         """
         try:
             response = await self._client.post(
@@ -40,34 +79,25 @@ class SdkClient:
                 content=body,
                 options={
                     "headers": {"Content-Type": "application/json"},
-                    "timeout": httpx2.Timeout(timeout_s, connect=10.0),
+                    "timeout": httpx2.Timeout(timeout_s, connect=CONNECT_S),
                 },
             )
-        except openai.RateLimitError as error:
-            raise RateLimited(
-                "the provider limits the rate of requests",
-                retry_after_s=_retry_after(error.response.headers.get("retry-after")),
-            ) from error
         except openai.APIStatusError as error:
-            detail = f"the provider answered {error.status_code}: {error.message}"
-            raise ModelFailed(detail[:MAX_DETAIL]) from error
+            answer = error.response
+            now = datetime.now(UTC)
+            raise failure_of(
+                answer.status_code, answer.content, answer.headers, now, self._api_key
+            ) from error
         except openai.APITimeoutError as error:
             raise ModelFailed(f"the provider did not answer within {timeout_s:g} s") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error)
-            raise ModelFailed(f"the provider cannot be reached: {reason}"[:MAX_DETAIL]) from error
+            said = short(f"the connection to the provider failed: {reason}", self._api_key)
+            raise ModelFailed(said) from error
         except openai.OpenAIError as error:
-            raise ModelFailed(f"the model call failed: {error}"[:MAX_DETAIL]) from error
+            raise ModelFailed(short(f"the model call failed: {error}", self._api_key)) from error
         return response.content
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def _retry_after(value: str | None) -> float | None:
-    try:
-        seconds = float(value or "")
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None

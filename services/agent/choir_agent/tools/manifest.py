@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from choir_agent.credentials.scope import SecretResource
 from choir_common.wire.events import Exposure
 from choir_common.wire.json import JsonObject
 
 SideEffect = Literal["none", "read", "write", "external"]
 """`none` changes nothing anywhere; anything else waits until its commitment is durable."""
 Lanes = Literal["edge", "core", "both"]
-SecretResource = Literal["git_identity", "notion", "email", "search", "voice_profile"]
-"""A resource the agent is bound to; its secret reaches only the tools that name it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,69 @@
+"""What a session's budgets still leave, from the log's state alone: pure (spec 7.6).
+
+Called by `reserve`, the arbiter's policy and the tool that starts core jobs. Injections never change any of
+it: only the user's grant does.
+"""
+
+from typing import Literal
+
+from choir_agent.log.state import SessionState
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import BudgetExhausted
+from choir_common.wire.json import JsonObject
+
+BudgetName = Literal["total_session_tokens", "max_tool_calls_per_session"]
+TOKENS: BudgetName = "total_session_tokens"
+CALLS: BudgetName = "max_tool_calls_per_session"
+
+
+def limit_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
+    """Return the limit in force: the configured one, and what the user granted beyond it."""
+    if budget == TOKENS:
+        return budgets.total_session_tokens + state.spent.granted_tokens
+    return budgets.max_tool_calls_per_session + state.spent.granted_tool_calls
+
+
+def spent_of(budget: BudgetName, state: SessionState) -> int:
+    """Return what the session has used of a budget."""
+    return state.spent.tokens if budget == TOKENS else state.spent.tool_calls
+
+
+def left_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
+    """Return what is left of a budget, zero when more than all of it was used."""
+    return max(0, limit_of(budget, state, budgets) - spent_of(budget, state))
+
+
+def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
+    """Return the structured refusal of one more tool call, None while there is room.
+
+    Exact if nothing is awaited between this and the call's `tool_call_committed`.
+    """
+    if left_of(CALLS, state, budgets) > 0:
+        return None
+    return {
+        "code": "budget_exhausted",
+        "message": "The session's tool calls are used up; only the user can allow more. "
+        "Tell the user what you have so far.",
+        "limit": limit_of(CALLS, state, budgets),
+    }
+
+
+def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
+    """Return the structured refusal of one more core job, None while there is room."""
+    if len(state.jobs) < budgets.max_core_jobs:
+        return None
+    running = ", ".join(job.name for job in state.jobs) or "none"
+    return {
+        "code": "too_many_jobs",
+        "message": f"At most {budgets.max_core_jobs} core jobs run at the same time "
+        f"(max_core_jobs); running: {running}. Wait for one to end, or cancel one.",
+    }
+
+
+def exhausted(
+    budget: BudgetName, state: SessionState, budgets: Budgets, dm: str
+) -> BudgetExhausted | None:
+    """Return the event that says a budget is used up, None when the log already says it."""
+    if state.exhausted == budget:
+        return None
+    return BudgetExhausted(budget=budget, limit=limit_of(budget, state, budgets), dm=dm)

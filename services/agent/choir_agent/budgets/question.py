@@ -1,0 +1,52 @@
+"""Ask the user whether a session may use more than its budget, and read the answer: pure (spec 7.6).
+
+Called by `reserve` and the lanes for the words, and by the edge lane with each message that comes while a
+budget is used up.
+"""
+
+from dataclasses import dataclass
+
+from choir_agent.budgets.limits import CALLS, TOKENS, BudgetName, limit_of, spent_of
+from choir_agent.log.state import SessionState
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import BudgetGranted
+
+COMMAND = "/continue"
+YES = frozenset({COMMAND, "continue", "yes", "y", "ok", "okay", "go on", "go ahead", "ja"})
+_WHAT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The user allows `amount` more of a budget."""
+
+    budget: BudgetName
+    amount: int
+
+    def event(self, inbox_id: str) -> BudgetGranted:
+        """Return the event that makes it so, naming the message that said it."""
+        return BudgetGranted(budget=self.budget, amount=self.amount, inbox_id=inbox_id)
+
+
+def question_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> str:
+    """Return the words that say what was used, what the limit is, and how to go on."""
+    limit, used = limit_of(budget, state, budgets), spent_of(budget, state)
+    return (
+        f"This session has reached its budget: {used:,} of {limit:,} {_WHAT[budget]} are used "
+        f"({budget}). Answer {COMMAND} to allow {_more(budget, budgets):,} more; until then I do not "
+        "call the model."
+    )
+
+
+def answer_to(text: str, state: SessionState, budgets: Budgets) -> Grant | None:
+    """Return what a user's message grants: as much again, if a question is open and this says yes."""
+    if state.exhausted is None or text.strip().rstrip(".!").lower() not in YES:
+        return None
+    budget: BudgetName = CALLS if state.exhausted == CALLS else TOKENS
+    return Grant(budget, _more(budget, budgets))
+
+
+def _more(budget: BudgetName, budgets: Budgets) -> int:
+    if budget == TOKENS:
+        return budgets.total_session_tokens
+    return budgets.max_tool_calls_per_session

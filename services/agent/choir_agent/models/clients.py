@@ -1,0 +1,74 @@
+"""Keep one client for each endpoint and key: the few used last, built once each (spec 16.3).
+
+Called by `openai_model`. The edge lane and core jobs alternate between models, and a key may change while a
+call is under way: a client in use is never closed, a changed key takes the next call.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+KEPT = 4
+
+
+class Client(Protocol):
+    """Posts to one endpoint with one key."""
+
+    async def complete(self, body: bytes, timeout_s: float) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    client: Client
+    users: int = 0
+
+
+class Clients:
+    """The clients of this process."""
+
+    def __init__(
+        self, make: Callable[[str, str | None], Awaitable[Client]], kept: int = KEPT
+    ) -> None:
+        self._make = make
+        self._kept = kept
+        # in the order of their last use
+        self._clients: dict[tuple[str, str | None], _Kept] = {}
+        self._making = asyncio.Lock()
+
+    @asynccontextmanager
+    async def borrow(self, endpoint: str, api_key: str | None) -> AsyncIterator[Client]:
+        """Yield the client for an endpoint and key; it stays open while the block runs."""
+        kept = await self._find(endpoint, api_key)
+        kept.users += 1
+        try:
+            yield kept.client
+        finally:
+            kept.users -= 1
+            await self._close_surplus()
+
+    async def close(self) -> None:
+        """Close all of them."""
+        clients, self._clients = self._clients, {}
+        for kept in clients.values():
+            await kept.client.close()
+
+    async def _find(self, endpoint: str, api_key: str | None) -> _Kept:
+        wanted = (endpoint, api_key)
+        async with self._making:
+            kept = self._clients.pop(wanted, None)
+            if kept is None:
+                kept = _Kept(await self._make(endpoint, api_key))
+            self._clients[wanted] = kept
+        return kept
+
+    async def _close_surplus(self) -> None:
+        surplus = len(self._clients) - self._kept
+        idle = [wanted for wanted, kept in self._clients.items() if kept.users == 0]
+        # taken out before the first await: whoever asks meanwhile gets a new one, never a closing one
+        closing = [self._clients.pop(wanted) for wanted in idle[: max(0, surplus)]]
+        for kept in closing:
+            await kept.client.close()

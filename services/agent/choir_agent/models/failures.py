@@ -1,0 +1,139 @@
+"""Say what a provider's error means, in words a user can read: pure (spec 7.7).
+
+Called by `openai_sdk` with an error status, and by `completion` with an answer that is an error in disguise:
+OpenRouter reports upstream failures with HTTP 200.
+"""
+
+import email.utils
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+import orjson
+from pydantic import JsonValue
+
+from choir_agent.models.model import ContextOverflow, ModelFailed
+from choir_common.errors import ChoirError, RateLimited
+
+MAX_DETAIL = 300
+
+BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
+TOO_LARGE, TOO_MANY = 413, 429
+
+# Of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|string_above_max_length|maximum context length"
+    r"|context (length|window|size)|prompt is too long|input is too long|too many (input )?tokens"
+    r"|(input )?token count.{0,40}exceeds|reduce the length|request too large for",
+    re.IGNORECASE,
+)
+_FILTER = re.compile(
+    r"content_filter|content_policy|content management policy|content policy|responsible ?ai"
+    r"|input was flagged|requires moderation|safety system|data_inspection_failed",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(
+    r"insufficient_quota|exceeded your current quota|insufficient credits|billing", re.IGNORECASE
+)
+
+
+def failure_of(
+    status: int, body: bytes, headers: Mapping[str, str], now: datetime, api_key: str | None = None
+) -> ChoirError:
+    """Return the error that an HTTP answer with an error status means."""
+    return _classify(status, _whole_text(body), _said(body), headers, now, api_key)
+
+
+def disguised(error: JsonValue, now: datetime) -> ChoirError:
+    """Return the error that stands in an answer with status 200."""
+    body = orjson.dumps({"error": error})
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and not isinstance(code, bool) else 0
+    return _classify(status, _whole_text(body), _said(body), _retry_headers(error), now, None)
+
+
+def _classify(
+    status: int,
+    whole: str,
+    said: str,
+    headers: Mapping[str, str],
+    now: datetime,
+    api_key: str | None,
+) -> ChoirError:
+    answered = f"the provider answered {status}" if status else "the provider reports an error"
+    detail = short(f"{answered}: {said}" if said else answered, api_key)
+    if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(whole)) or status == TOO_LARGE:
+        return ContextOverflow(f"the conversation is longer than the model takes ({detail})")
+    if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(whole):
+        return ModelFailed(f"the provider's content filter refused the request ({detail})")
+    if status == UNAUTHORIZED:
+        # its words may quote the key, also in part
+        return ModelFailed("the provider refused the API key (401)")
+    if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(whole)):
+        return ModelFailed(f"the provider account has no credit left ({detail})")
+    if status == TOO_MANY:
+        wait_s = retry_after_s(headers, now)
+        return RateLimited("the provider limits the rate of requests", retry_after_s=wait_s)
+    return ModelFailed(detail)
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds a provider asks to wait: milliseconds, seconds or a date; None if it does not."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    exact = _number(lower.get("retry-after-ms"))
+    if exact is not None:
+        return exact / 1000
+    value = lower.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or not value:
+        return seconds
+    try:
+        at = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    # a date without a zone is UTC by RFC 9110
+    at = at if at.tzinfo else at.replace(tzinfo=now.tzinfo)
+    return max(0.0, (at - now).total_seconds())
+
+
+def short(text: str, api_key: str | None = None) -> str:
+    """Return a text short enough for a message; the key is taken out before a cut could halve it."""
+    if api_key:
+        text = text.replace(api_key, "[redacted]")
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _whole_text(body: bytes) -> str:
+    return body[:20_000].decode("utf-8", "replace")
+
+
+def _said(body: bytes) -> str:
+    """Return the message of an error body, with what OpenRouter adds of the provider behind it."""
+    try:
+        parsed: JsonValue = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "" if body.lstrip()[:1] == b"<" else _whole_text(body)
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
+    if not isinstance(error, dict):
+        return str(error)
+    message = error.get("message") or error.get("detail") or error.get("code") or ""
+    metadata = error.get("metadata")
+    behind: list[str] = []
+    if isinstance(metadata, dict):
+        behind = [str(metadata[key]) for key in ("provider_name", "raw") if metadata.get(key)]
+    return " | ".join([str(message), *behind])
+
+
+def _retry_headers(error: JsonValue) -> dict[str, str]:
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    headers = metadata.get("headers") if isinstance(metadata, dict) else None
+    return {k: str(v) for k, v in headers.items()} if isinstance(headers, dict) else {}
