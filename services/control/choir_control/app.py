@@ -31,6 +31,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.doors import AgentDoor, make_agent_app, make_host_app
 from choir_control.eventlog.append import Appender
+from choir_control.eventlog.recovery_store import RecoveryStore
 from choir_control.eventlog.store import EventStore
 from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
@@ -135,7 +136,9 @@ class Control:
     def _verbs(self) -> Verbs:
         sessions, tools = self._household, MemoryTools(self._memory)
         return Verbs(
-            greeting=Greeting(sessions.store, self._events, self.configuration),
+            greeting=Greeting(
+                sessions.store, RecoveryStore(self.database, self._events), self.configuration
+            ),
             configuration=self.configuration,
             vault=Vault(self._secrets.secrets),
             appender=Appender(self._events, self._outbox.offer, self._outbox.rescan),

@@ -49,7 +49,7 @@ async def ask(agent: AgentHand, verb: str, **body: object) -> dict[str, object]:
 async def test_init_hello_tells_where_the_log_ends(world: World, agent: AgentHand) -> None:
     answer = await agent.hello()
     assert (answer.status, answer.epoch, answer.continues) == ("fresh", 1, None)
-    assert answer.resource_bindings.model_dump() == {
+    assert answer.resource_bindings.model_dump(exclude_none=True) == {
         "workspace": "main",
         "llm": "default",
         "dm": "console",

@@ -192,26 +192,6 @@ async def test_an_event_cut_off_the_end_is_found(world: World, agent: AgentHand)
     assert not found["ok"] and found["broken_at"] == 3
 
 
-async def test_hello_brings_the_newest_events_and_the_whole_open_turn(
-    world: World, agent: AgentHand
-) -> None:
-    await world.say("long work", "1")
-    message = await agent.next_message()
-    await agent.take_up(message)
-    opened = agent.head.rev
-    for number in range(3):
-        for _ in range(200):
-            agent.say(f"step {number}", kind="notice")
-        await agent.flush()
-    answer = await agent.hello()
-    assert answer.status == "resumed" and answer.head_rev == agent.head.rev
-    assert answer.tail_events[0].rev == opened
-
-    await agent.reply("done", answers=message.inbox_id)
-    answer = await agent.hello()
-    assert len(answer.tail_events) == 400 and answer.tail_events[-1].rev == agent.head.rev
-
-
 async def test_a_heartbeat_without_events_is_a_sign_of_life(world: World, agent: AgentHand) -> None:
     async def last() -> object:
         return (await world.get("/v1/agents/main")).json()["last_heartbeat_at"]

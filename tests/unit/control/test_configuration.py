@@ -15,8 +15,9 @@ from choir_control.configuration.identity import lay_out_identity
 from choir_control.configuration.read import read_config
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
+DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
 BASE: dict[str, Any] = {
-    "agents": {"main": {"defaults": {"workspace": "w", "llm": "default", "dm": "d"}}},
+    "agents": {"main": {"defaults": DEFAULTS}},
     "workspaces": {"w": {"path": "/tmp/w"}},
     "models": {"default": {"model": "m", "endpoint": "http://m/v1", "secret": "k"}},
     "gateways": {"g": {"type": "console"}},
@@ -46,6 +47,19 @@ def test_a_sound_configuration_has_no_faults() -> None:
         ),
         ({"crash_detection_threshold_ms": 9_999}, "crash_detection_threshold_ms"),
         ({"voice_profiles": {"v": {"tts": "t", "voice_id": "x"}}}, "voice_profiles.v.tts"),
+        (
+            {"agents": {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}},
+            "agents.main.defaults.core_llm",
+        ),
+        (
+            {"agents": {"main": {"defaults": {**DEFAULTS, "search": "brave"}}}},
+            "agents.main.defaults.search",
+        ),
+        ({"agents": {"control": {"defaults": DEFAULTS}}}, "agents.control"),
+        ({"agents": {"memory": {"defaults": DEFAULTS}}}, "agents.memory"),
+        ({"budgets": {"total_session_tokens": 10}}, "budgets.total_session_tokens"),
+        ({"budgets": {"max_core_jobs": 65}}, "budgets.max_core_jobs"),
+        ({"summary_timeout_ms": 300_001}, "summary_timeout_ms"),
     ],
 )
 def test_a_fault_is_named_with_its_place(changes: dict[str, Any], place: str) -> None:
@@ -76,6 +90,87 @@ def test_only_the_secrets_of_bound_resources_are_named() -> None:
     bound = ResourceBindings(workspace="w", llm="default", dm="d")
     assert snapshot.secret_names("main", bound) == {"k"}
     assert snapshot.secret_names("main", bound.model_copy(update={"llm": "gone"})) == set()
+
+
+FULL: dict[str, Any] = {
+    "agents": {
+        "main": {
+            "defaults": {
+                **DEFAULTS,
+                "core_llm": "deep",
+                "voice_profile": "v",
+                "git_identity": "dev",
+                "notion": "wiki",
+                "email": "post",
+            }
+        },
+        "plain": {"defaults": {**DEFAULTS, "search": "second"}},
+    },
+    "models": {
+        **BASE["models"],
+        "deep": {"model": "d", "endpoint": "http://d/v1", "secret": "deep-key"},
+    },
+    "tts": {"t": {"model_id": "m", "endpoint": "http://t", "secret": "tts-key"}},
+    "voice_profiles": {"v": {"tts": "t", "voice_id": "x"}},
+    "git_identities": {"dev": {"name": "Dev", "email": "d@e", "secret": "git-token"}},
+    "notion_integrations": {"wiki": {"secret": "notion-key"}},
+    "email_accounts": {
+        "post": {
+            "smtp_host": "s",
+            "smtp_port": 587,
+            "imap_host": "i",
+            "imap_port": 993,
+            "sharing": "shared",
+            "secret": "mail-login",
+        }
+    },
+    "search": {"second": {"secret": "search-2"}, "first": {"secret": "search-1"}},
+    "summary_timeout_ms": 4_000,
+    "compaction_threshold": 0.5,
+}
+BOUND = ResourceBindings(workspace="w", llm="default", dm="d")
+
+
+def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
+    settings = Snapshot(1, config(**FULL)).settings_for("main", BOUND)
+    assert settings.core_model_name == "deep" and settings.core_model is not None
+    assert settings.voice is not None and settings.voice.tts.secret == "tts-key"
+    assert settings.git_identity is not None and settings.git_identity.name == "Dev"
+    assert settings.notion is not None and settings.email is not None
+    assert settings.search is not None and settings.search.secret == "search-1"
+    assert (settings.summary_timeout_ms, settings.compaction_threshold) == (4_000, 0.5)
+    assert settings.secret_names() == {
+        "k",
+        "deep-key",
+        "tts-key",
+        "git-token",
+        "notion-key",
+        "mail-login",
+        "search-1",
+    }
+
+
+def test_an_agent_is_given_no_resource_of_another() -> None:
+    snapshot = Snapshot(1, config(**FULL))
+    settings = snapshot.settings_for("plain", BOUND)
+    assert settings.core_model is None and settings.git_identity is None and settings.email is None
+    assert snapshot.secret_names("plain", BOUND) == {"k", "search-2"}
+    assert snapshot.secret_names("gone", BOUND) == {"k"}
+
+
+def test_bindings_name_what_the_defaults_add() -> None:
+    bound = Snapshot(1, config(**FULL)).bound("main", BOUND)
+    assert bound == ResourceBindings(
+        workspace="w",
+        llm="default",
+        dm="d",
+        core_llm="deep",
+        search="first",
+        voice_profile="v",
+        git_identity="dev",
+        notion="wiki",
+        email="post",
+    )
 
 
 def test_identity_is_merged_from_repositories_and_defaults(tmp_path: Path) -> None:

@@ -6,8 +6,19 @@ import pytest
 
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, head_of, link
-from choir_common.wire.events import Event, EventPayload, Reply, SessionAbandoned, UserMsg
-from choir_control.eventlog.intake import InboxMark, make_batch, rest_of
+from choir_common.wire.events import (
+    ApprovalDecided,
+    Cancelled,
+    CompactionRequested,
+    CoreStopped,
+    Event,
+    EventPayload,
+    InjectedInstruction,
+    Reply,
+    SessionAbandoned,
+    UserMsg,
+)
+from choir_control.eventlog.intake import InboxMark, Obeyed, make_batch, rest_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -43,6 +54,26 @@ def test_a_notice_is_said_but_answers_nothing() -> None:
 def test_an_error_completes_its_turn() -> None:
     batch = make_batch(Head(), chain(said("no", "in_1", "error")), "d")
     assert batch.completes_turn and batch.marks == (InboxMark("in_1", None, 1),)
+
+
+def test_a_report_and_the_end_of_a_job_count_as_progress_and_answer_nothing() -> None:
+    report = make_batch(Head(), chain(said("it is done", None, "report")), "d")
+    assert report.completes_turn and report.marks == () and report.words[0].kind == "report"
+    ended = CoreStopped(job_id="j", job_name="read", outcome="crashed")
+    assert make_batch(Head(), chain(ended), "d").completes_turn
+
+
+def test_a_signal_is_done_by_the_event_that_names_it() -> None:
+    events = chain(
+        InjectedInstruction(target="edge", turn_id=None, text="x", by="user", signal=7),
+        InjectedInstruction(target="core:a", turn_id="j", text="x", by="edge"),
+        Cancelled(target="core:a", turn_id="j", by="user", signal=8),
+        CompactionRequested(target="edge", signal=9),
+        ApprovalDecided(approval_id="appr_1", status="approved", what="w", dm="d"),
+    )
+    batch = make_batch(Head(), events, "d")
+    assert batch.obeyed == Obeyed((7, 8, 9), ("appr_1",))
+    assert rest_of(batch, head_of(events[2]), "d").obeyed == Obeyed((9,), ("appr_1",))
 
 
 def test_the_rest_of_a_batch_begins_after_the_durable_head() -> None:

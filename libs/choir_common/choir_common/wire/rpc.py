@@ -41,6 +41,12 @@ class ResourceBindings(Wire):
     workspace: str
     llm: str
     dm: str
+    core_llm: str | None = None
+    search: str | None = None
+    voice_profile: str | None = None
+    git_identity: str | None = None
+    notion: str | None = None
+    email: str | None = None
 
 
 class HelloResponse(Wire):
@@ -51,10 +57,12 @@ class HelloResponse(Wire):
     continues: str | None
     resource_bindings: ResourceBindings
     snapshot: JsonObject | None = None
+    """For a fresh session that continues another: its `summary` and the `summaries` of its edge lane."""
     head_rev: int
     head_hash: str
     tail_events: tuple[Event, ...]
-    """The newest events up to the head, oldest first; bounded, never cut inside an open turn."""
+    """The newest events up to the head, oldest first: from `window_from` of the newest snapshot if there
+    is one; bounded, never cut inside an open turn."""
     config_version: int
     config: AgentSettings
 
@@ -92,10 +100,14 @@ class HeartbeatResponse(Wire):
     config_version_latest: int
 
 
-class ApprovalRequest(Wire):
-    """REQUEST_APPROVAL: ask a human for something that changes what the agent can do."""
+ApprovalKind = Literal["call", "tool", "skill", "config_change", "repo_change"]
+"""`call` is the use of one tool, once; the others are proposals (spec 8.10)."""
 
-    request_type: Literal["tool", "skill", "config_change", "repo_change"]
+
+class ApprovalRequest(Wire):
+    """REQUEST_APPROVAL: ask a human for something that changes what the agent can do, or for one call."""
+
+    request_type: ApprovalKind
     call_id: str
     payload: JsonObject
 

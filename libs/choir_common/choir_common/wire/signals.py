@@ -38,6 +38,8 @@ class CompactSignal(Wire):
     """Fold old events into the reference summary now."""
 
     kind: Literal["compact"] = "compact"
+    lane: str | None = None
+    """`edge` or `core:<job>`; the edge lane unless given."""
 
 
 class ConfigChangedSignal(Wire):

@@ -4,6 +4,7 @@ Built by `app`; read at the start of each model call. Told of a new version by a
 """
 
 import asyncio
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import structlog
@@ -85,7 +86,7 @@ class DynamicSettings:
             if value is not None:
                 values[name] = value
         # learned before anything can use them: no log line may ever hold one
-        self._redactor.learn(values.values())
+        self._redactor.learn([*values.values(), *_in_use(settings, values)])
         return CurrentSettings(settings, MappingProxyType(values))
 
     async def _fetch(self, name: str) -> str | None:
@@ -99,15 +100,12 @@ class DynamicSettings:
         return answer.secrets.get(name)
 
 
+def _in_use(settings: AgentSettings, values: Mapping[str, str]) -> list[str]:
+    """Return secrets joined with what they are sent with: a header holds the two as one base64 word."""
+    git = settings.git_identity
+    return [f"{git.username}:{values[git.secret]}"] if git and git.secret in values else []
+
+
 def secret_names(settings: AgentSettings) -> tuple[str, ...]:
     """Return the names of the secrets that the settings' resources need (spec 14.2)."""
-    named = (
-        settings.model.secret,
-        settings.core_model and settings.core_model.secret,
-        settings.voice and settings.voice.tts.secret,
-        settings.git_identity and settings.git_identity.secret,
-        settings.notion and settings.notion.secret,
-        settings.email and settings.email.secret,
-        settings.search and settings.search.secret,
-    )
-    return tuple(sorted({name for name in named if name}))
+    return tuple(sorted(settings.secret_names()))

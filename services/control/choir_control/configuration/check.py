@@ -7,6 +7,15 @@ from collections.abc import Collection, Iterator
 
 from choir_common.wire.config import AgentDefaults, Config
 
+# each agent has a database schema of its own, choir_<agent>; these are Choir's
+RESERVED_AGENTS = ("control", "memory")
+# a model call with the tools and the identity of an agent takes a few thousand
+LEAST_TOKENS = 1_000
+# each is a conversation with a model of its own, in one process
+MOST_CORE_JOBS = 64
+# a stop waits for it, and people wait for a stop
+LONGEST_SUMMARY_MS = 300_000
+
 
 def faults(config: Config) -> list[str]:
     """Return every fault of a config, in the order of the file's sections."""
@@ -15,11 +24,14 @@ def faults(config: Config) -> list[str]:
         *_channels(config),
         *_voices(config),
         *_timing(config),
+        *_limits(config),
     ]
 
 
 def _agents(config: Config) -> Iterator[str]:
     for agent_id, agent in config.agents.items():
+        if agent_id in RESERVED_AGENTS:
+            yield f"agents.{agent_id}: the name is taken by Choir itself; choose another"
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
 
 
@@ -28,6 +40,8 @@ def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str
         ("workspace", chosen.workspace, "workspaces", config.workspaces),
         ("llm", chosen.llm, "models", config.models),
         ("dm", chosen.dm, "dms", config.dms),
+        ("core_llm", chosen.core_llm, "models", config.models),
+        ("search", chosen.search, "search", config.search),
         ("voice_profile", chosen.voice_profile, "voice_profiles", config.voice_profiles),
         ("git_identity", chosen.git_identity, "git_identities", config.git_identities),
         ("notion", chosen.notion, "notion_integrations", config.notion_integrations),
@@ -70,6 +84,25 @@ def _timing(config: Config) -> Iterator[str]:
             f"crash_detection_threshold_ms: {config.crash_detection_threshold_ms} is less than "
             f"twice heartbeat_interval_ms; set it to {needed} or more, or agents that are merely "
             "busy count as crashed"
+        )
+
+
+def _limits(config: Config) -> Iterator[str]:
+    budgets = config.budgets
+    if budgets.total_session_tokens < LEAST_TOKENS:
+        yield (
+            f"budgets.total_session_tokens: {budgets.total_session_tokens} is less than one model call "
+            f"takes; set it to {LEAST_TOKENS} or more"
+        )
+    if budgets.max_core_jobs > MOST_CORE_JOBS:
+        yield (
+            f"budgets.max_core_jobs: {budgets.max_core_jobs} is more than one agent can run; set it to "
+            f"{MOST_CORE_JOBS} or less"
+        )
+    if config.summary_timeout_ms > LONGEST_SUMMARY_MS:
+        yield (
+            f"summary_timeout_ms: {config.summary_timeout_ms} would make every stop wait for minutes; "
+            f"set it to {LONGEST_SUMMARY_MS} or less"
         )
 
 

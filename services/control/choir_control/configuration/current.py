@@ -4,15 +4,25 @@ Called by nearly every room of control; swapped whole, never patched (spec 16.3)
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from choir_common.errors import NotFound
-from choir_common.wire.config import AgentConfig, AgentSettings, Config, ModelConfig
+from choir_common.wire.config import (
+    AgentConfig,
+    AgentSettings,
+    Config,
+    ModelConfig,
+    VoiceBinding,
+)
 from choir_common.wire.messages import ChannelTable, DmBinding, GatewayBinding
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.read import read_config
 from choir_control.configuration.version_store import ConfigVersionStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +49,60 @@ class Snapshot:
         owners = [name for name, a in self.config.agents.items() if a.defaults.dm == dm]
         return min(owners, default=None)
 
-    def settings_for(self, model_name: str) -> AgentSettings:
-        """Return what an agent bound to `model_name` needs; raises NotFound."""
-        config = self.config
-        if model_name not in config.models:
-            raise NotFound(f"The model {model_name!r} is no longer in config.json.")
+    def bound(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
+        """Return what a session is bound to, with what only its agent's defaults say.
+
+        Those resources are not leased: two agents may share one for now (spec 6.4 asks for more).
+        """
+        if agent_id not in self.config.agents:
+            return bindings
+        chosen = self.config.agents[agent_id].defaults
+        return bindings.model_copy(
+            update={
+                "core_llm": chosen.core_llm,
+                "search": chosen.search or min(self.config.search, default=None),
+                "voice_profile": chosen.voice_profile,
+                "git_identity": chosen.git_identity,
+                "notion": chosen.notion,
+                "email": chosen.email,
+            }
+        )
+
+    def settings_for(self, agent_id: str, bindings: ResourceBindings) -> AgentSettings:
+        """Return what a session of an agent needs; raises NotFound when its model is gone."""
+        config, bound = self.config, self.bound(agent_id, bindings)
+        if bound.llm not in config.models:
+            raise NotFound(f"The model {bound.llm!r} is no longer in config.json.")
         return AgentSettings(
-            model_name=model_name,
-            model=config.models[model_name],
+            model_name=bound.llm,
+            model=config.models[bound.llm],
+            core_model_name=bound.core_llm,
+            core_model=_named(config.models, bound.core_llm),
             budgets=config.budgets,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
             event_window=config.event_window,
+            compaction_threshold=config.compaction_threshold,
+            summary_timeout_ms=config.summary_timeout_ms,
+            voice=self._voice(bound.voice_profile),
+            git_identity=_named(config.git_identities, bound.git_identity),
+            notion=_named(config.notion_integrations, bound.notion),
+            email=_named(config.email_accounts, bound.email),
+            search=_named(config.search, bound.search),
         )
 
-    def secret_names(self, agent_id: str, bindings: ResourceBindings) -> set[str]:
+    def _voice(self, name: str | None) -> VoiceBinding | None:
+        profile = _named(self.config.voice_profiles, name)
+        if profile is None:
+            return None
+        return VoiceBinding(profile=profile, tts=self.config.tts[profile.tts])
+
+    def secret_names(self, agent_id: str, bindings: ResourceBindings) -> frozenset[str]:
         """Return the names of the secrets a session's resources need (spec 14.2)."""
-        config, named = self.config, set[str | None]()
-        if bindings.llm in config.models:
-            named.add(config.models[bindings.llm].secret)
-        if agent_id in config.agents:
-            chosen = config.agents[agent_id].defaults
-            if chosen.git_identity:
-                named.add(config.git_identities[chosen.git_identity].secret)
-            if chosen.notion:
-                named.add(config.notion_integrations[chosen.notion].secret)
-            if chosen.email:
-                named.add(config.email_accounts[chosen.email].secret)
-            if chosen.voice_profile:
-                named.add(config.tts[config.voice_profiles[chosen.voice_profile].tts].secret)
-        return {name for name in named if name}
+        try:
+            return self.settings_for(agent_id, bindings).secret_names()
+        except NotFound:
+            return frozenset()
 
     def channels(self) -> ChannelTable:
         """Return all that the gateway service needs."""
@@ -112,3 +146,7 @@ class Configuration:
         digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
         self._current = Snapshot(await self._versions.version_of(digest), config)
         return self._current
+
+
+def _named(section: Mapping[str, T], name: str | None) -> T | None:
+    return None if name is None else section[name]

@@ -12,8 +12,13 @@ from pydantic import ValidationError
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, canonical, first_break
 from choir_common.wire.events import (
+    ApprovalDecided,
+    Cancelled,
+    CompactionRequested,
+    CoreStopped,
     Event,
     EventPayload,
+    InjectedInstruction,
     Reply,
     ReplyKind,
     SessionAbandoned,
@@ -23,6 +28,7 @@ from choir_common.wire.events import (
 from choir_common.wire.rpc import HeartbeatRequest
 
 MAX_REV = 2**53
+MAX_SIGNAL = 2**62
 CONTROL_LANE = "control"
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -48,6 +54,14 @@ class InboxMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Obeyed:
+    """The signals a batch does away with: by their number, or by the approval they tell of."""
+
+    signals: tuple[int, ...] = ()
+    approvals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Events that follow `base`, and their effects."""
 
@@ -56,7 +70,9 @@ class Batch:
     payloads: tuple[str, ...]
     marks: tuple[InboxMark, ...]
     words: tuple[Words, ...]
+    obeyed: Obeyed
     completes_turn: bool
+    """A turn, a report or a core job came to its end, so the session is no poison."""
 
     @property
     def head(self) -> Head:
@@ -96,6 +112,8 @@ def make_batch(base: Head, events: tuple[Event, ...], dm: str) -> Batch:
     """
     marks: dict[str, InboxMark] = {}
     words: list[Words] = []
+    signals: list[int] = []
+    approvals: list[str] = []
     completes = False
     for event in events:
         match _payload(event):
@@ -106,12 +124,20 @@ def make_batch(base: Head, events: tuple[Event, ...], dm: str) -> Batch:
                 completes = completes or reply.kind != "notice"
                 if reply.answers is not None and reply.kind != "notice":
                     _mark(marks, reply.answers, answered=event.rev)
+            case InjectedInstruction() | Cancelled() | CompactionRequested() as obeys:
+                if obeys.signal is not None and 0 < obeys.signal <= MAX_SIGNAL:
+                    signals.append(obeys.signal)
+            case ApprovalDecided(approval_id=approval_id):
+                approvals.append(approval_id.replace("\x00", ""))
+            case CoreStopped():
+                completes = True
             case SessionAbandoned():
                 raise BadInput(f"Event {event.rev}: only control abandons a session.")
             case _:
                 pass
     payloads = tuple(canonical(event.payload).decode() for event in events)
-    return Batch(base, events, payloads, tuple(marks.values()), tuple(words), completes)
+    obeyed = Obeyed(tuple(signals), tuple(approvals))
+    return Batch(base, events, payloads, tuple(marks.values()), tuple(words), obeyed, completes)
 
 
 def rest_of(batch: Batch, durable: Head, dm: str) -> Batch:

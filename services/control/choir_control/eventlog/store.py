@@ -44,6 +44,10 @@ WITH head AS (
     FROM head, unnest($16::text[], $17::bigint[]) AS m(inbox_id, consumed)
     WHERE s.inbox_id = m.inbox_id AND s.dm = head.dm AND m.consumed IS NOT NULL
       AND s.done_at IS NULL
+), obeyed AS (
+    UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
+    FROM head WHERE s.session_id = head.session_id AND s.done_at IS NULL
+      AND (s.seq = ANY($24::bigint[]) OR s.body ->> 'approval_id' = ANY($25::text[]))
 ), said AS (
     INSERT INTO choir_control.outbox
         (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
@@ -107,6 +111,8 @@ class EventStore:
             [w.text for w in words],
             [w.answers for w in words],
             [w.at for w in words],
+            list(batch.obeyed.signals),
+            list(batch.obeyed.approvals),
         )
         if not rows:
             return None
@@ -189,17 +195,3 @@ class EventStore:
             )
             for row in rows
         ]
-
-    async def tail(self, session_id: str, head_rev: int, newest: int) -> list[Event]:
-        """Return the newest events, and as many more as the whole open turn needs."""
-        opened = await self._database.fetchval(
-            """
-            SELECT min(consumed_rev) FROM choir_control.inbox
-            WHERE session_id = $1 AND answered_rev IS NULL AND closed_at IS NULL
-            """,
-            session_id,
-        )
-        after = max(0, head_rev - newest)
-        if opened is not None:
-            after = min(after, int(opened) - 1)
-        return await self.read(session_id, after, max(1, head_rev - after))

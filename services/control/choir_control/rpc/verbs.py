@@ -70,8 +70,7 @@ class Verbs:
 
     async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
         """Answer the secrets of the session's own resources, and no others."""
-        bindings = ResourceBindings(workspace=lease.workspace, llm=lease.llm, dm=lease.dm)
-        allowed = self.configuration.current.secret_names(lease.agent_id, bindings)
+        allowed = self.configuration.current.secret_names(lease.agent_id, _bindings(lease))
         return SecretsResponse(secrets=self.vault.hand_out(request.resources, allowed))
 
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -97,5 +96,9 @@ class Verbs:
         """Answer the whole settings if the caller's are older."""
         snapshot = self.configuration.current
         newest = request.current_config_version == snapshot.version
-        settings = None if newest else snapshot.settings_for(lease.llm)
+        settings = None if newest else snapshot.settings_for(lease.agent_id, _bindings(lease))
         return ConfigResponse(config_version=snapshot.version, config=settings)
+
+
+def _bindings(lease: Lease) -> ResourceBindings:
+    return ResourceBindings(workspace=lease.workspace, llm=lease.llm, dm=lease.dm)

@@ -4,23 +4,23 @@ Called by the rpc door.
 """
 
 from choir_common.errors import Fenced
+from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import HelloRequest, HelloResponse
 from choir_control.configuration.current import Configuration
-from choir_control.eventlog.store import EventStore
+from choir_control.eventlog.recovery_store import RecoveryStore
 from choir_control.leases.store import Lease
+from choir_control.sessions.record import SessionRow
 from choir_control.sessions.store import SessionStore
-
-NEWEST_EVENTS = 400
 
 
 class Greeting:
     """The recovery handshake."""
 
     def __init__(
-        self, sessions: SessionStore, events: EventStore, configuration: Configuration
+        self, sessions: SessionStore, logs: RecoveryStore, configuration: Configuration
     ) -> None:
         self._sessions = sessions
-        self._events = events
+        self._logs = logs
         self._configuration = configuration
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
@@ -36,15 +36,22 @@ class Greeting:
             raise Fenced("This epoch is over.")
         snapshot = self._configuration.current
         head = session.head
-        tail = await self._events.tail(session.session_id, head.rev, NEWEST_EVENTS)
+        tail = await self._logs.tail(session.session_id, head.rev)
         return HelloResponse(
             status="resumed" if head.rev else "fresh",
             epoch=session.epoch,
             continues=session.continues,
-            resource_bindings=session.bindings,
+            resource_bindings=snapshot.bound(session.agent_id, session.bindings),
+            snapshot=await self._legacy(session),
             head_rev=head.rev,
             head_hash=head.hash,
             tail_events=tuple(event for event in tail if event.rev <= head.rev),
             config_version=snapshot.version,
-            config=snapshot.settings_for(session.bindings.llm),
+            config=snapshot.settings_for(session.agent_id, session.bindings),
         )
+
+    async def _legacy(self, session: SessionRow) -> JsonObject | None:
+        """Return what the session before this one hands on, to a fresh session only."""
+        if session.head.rev or session.continues is None:
+            return None
+        return await self._logs.legacy(session.continues)

@@ -78,7 +78,7 @@ class Roster:
             state=_STATES[row.status] if row else "stopped",
             session_id=row.session_id if row and not over else None,
             epoch=row.epoch if row and not over else None,
-            bindings=row.bindings if row and not over else None,
+            bindings=snapshot.bound(agent_id, row.bindings) if row and not over else None,
             model=model.model if model else None,
             pid=process.pid if process else None,
             started_at=row.started_at if row and not over else None,

@@ -1,0 +1,188 @@
+"""What a starting agent is told: enough of its own log, or what the session before it left."""
+
+from pydantic import TypeAdapter
+
+from choir_common.wire.events import (
+    Cancelled,
+    CompactionRequested,
+    CoreStopped,
+    Fact,
+    InjectedInstruction,
+    LaneSummary,
+    MemoryCompacted,
+    ReferenceSummary,
+    SessionStarted,
+    SessionStopped,
+    Snapshot,
+)
+from choir_common.wire.rpc import TerminateRequest
+from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.signals.store import SignalStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World
+
+SUMMARIES = TypeAdapter(list[LaneSummary])
+
+
+def summed_up(text: str) -> ReferenceSummary:
+    return ReferenceSummary(summary=text, facts=(Fact(key="colour", value="blue"),))
+
+
+async def test_a_resumed_agent_is_given_its_log_from_the_newest_snapshots_window(
+    world: World, agent: AgentHand
+) -> None:
+    for number in range(5):
+        agent.say(f"{number}")
+    agent.add(Snapshot(state={"rev": 6}, window_from=2), "session")
+    agent.say("between")
+    agent.add(Snapshot(state={"rev": 8}, window_from=5), "session")
+    agent.say("newest")
+    await agent.flush()
+    world.runtime.die("main")
+    hello = await (await world.agent(starts=2)).hello()
+    assert [event.rev for event in hello.tail_events] == [5, 6, 7, 8, 9, 10]
+    assert hello.status == "resumed" and hello.snapshot is None
+
+
+async def test_a_snapshot_never_cuts_an_open_turn(world: World, agent: AgentHand) -> None:
+    await world.say("a long question", "u1")
+    await agent.take_up(await agent.next_message())
+    agent.add(Snapshot(state={}, window_from=3), "session")
+    await agent.flush()
+    world.runtime.die("main")
+    hello = await (await world.agent(starts=2)).hello()
+    assert [event.type for event in hello.tail_events] == ["user_msg", "snapshot"]
+
+
+async def test_a_log_without_a_snapshot_is_given_whole(world: World, agent: AgentHand) -> None:
+    for number in range(600):
+        agent.say(f"{number}", kind="notice")
+    await agent.flush()
+    world.runtime.die("main")
+    hello = await (await world.agent(starts=2)).hello()
+    assert [event.rev for event in hello.tail_events] == list(range(1, 602))
+
+
+async def test_a_window_out_of_bounds_is_answered_with_the_newest_events_and_the_snapshot(
+    world: World, agent: AgentHand
+) -> None:
+    for _ in range(5):
+        for number in range(900):
+            agent.say(f"{number}", kind="notice")
+        await agent.flush()
+    agent.add(Snapshot(state={}, window_from=0), "session")
+    await agent.flush()
+    world.runtime.die("main")
+    hello = await (await world.agent(starts=2)).hello()
+    assert len(hello.tail_events) == 4_000 and hello.tail_events[-1].type == "snapshot"
+
+
+async def stop_and_start(world: World, agent: AgentHand, last_words: str | None) -> AgentHand:
+    """End the agent's session in good order and return the agent of the next one."""
+    starts = len(world.runtime.specs)
+    agent.add(SessionStopped(reason="asked", summary=last_words), "session")
+    await agent.flush()
+    await world.database.execute(
+        "UPDATE choir_control.sessions SET status = 'stopping' WHERE session_id = $1",
+        agent.spec.session_id,
+    )
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+    answer = await world.post("/v1/agents/main/start", json={})
+    assert answer.status_code == 200, answer.text
+    return await world.agent(starts=starts + 1)
+
+
+async def test_a_fresh_session_is_told_what_the_one_before_it_summed_up(
+    world: World, agent: AgentHand
+) -> None:
+    for target, text in (("edge", "old"), ("core:a", "a job's"), ("edge", "liked blue")):
+        agent.add(
+            MemoryCompacted(target=target, through_rev=1, delta={}, summary=summed_up(text)), target
+        )
+    await agent.flush()
+    fresh = await stop_and_start(world, agent, "We chose a colour.")
+    hello = await fresh.hello()
+    assert hello.status == "fresh" and hello.continues == agent.spec.session_id
+    assert hello.snapshot is not None and hello.snapshot["summary"] == "We chose a colour."
+    assert SUMMARIES.validate_python(hello.snapshot["summaries"], strict=False) == [
+        LaneSummary(lane="edge", summary=summed_up("liked blue"))
+    ]
+
+
+async def test_a_seed_goes_on_through_a_session_that_summed_up_nothing(
+    world: World, agent: AgentHand
+) -> None:
+    agent.add(MemoryCompacted(target="edge", through_rev=1, delta={}, summary=summed_up("blue")))
+    await agent.flush()
+    second = await stop_and_start(world, agent, None)
+    hello = await second.hello()
+    assert hello.snapshot is not None
+    seed = SUMMARIES.validate_python(hello.snapshot["summaries"], strict=False)
+    second.add(SessionStarted(agent_id="main", epoch=1, seed=tuple(seed)), "session")
+    third = await stop_and_start(world, second, None)
+    again = await third.hello()
+    assert again.snapshot == {"summaries": hello.snapshot["summaries"], "summary": None}
+
+
+async def test_a_session_that_left_nothing_hands_nothing_on(world: World, agent: AgentHand) -> None:
+    fresh = await stop_and_start(world, agent, None)
+    assert (await fresh.hello()).snapshot is None
+
+
+async def test_a_signal_that_a_durable_event_names_is_never_offered_again(
+    world: World, agent: AgentHand
+) -> None:
+    signals = SignalStore(world.database)
+    session = agent.spec.session_id
+    first = await signals.tell(session, InjectSignal(text="in French, please"))
+    second = await signals.tell(session, CancelSignal(job="read"))
+    third = await signals.tell(session, CompactSignal())
+    assert (await agent.next_signal()).seq == first
+    agent.add(InjectedInstruction(target="edge", turn_id=None, text="x", by="user", signal=first))
+    agent.add(Cancelled(target="core:read", turn_id=None, by="user", signal=second))
+    await agent.flush()
+    world.runtime.die("main")
+    resumed = await world.agent(starts=2)
+    await resumed.hello()
+    assert (await resumed.next_signal()).seq == third
+    resumed.add(CompactionRequested(target="edge", signal=third))
+    await resumed.flush()
+    assert await signals.open(session, "console", 0, 10) == []
+
+
+async def test_an_event_does_away_with_no_other_sessions_signals(
+    world: World, agent: AgentHand
+) -> None:
+    await world.post("/v1/agents/never/start", json={"dm": "second"})
+    other = await world.agent(starts=2)
+    await other.begin()
+    signals = SignalStore(world.database)
+    seq = await signals.tell(agent.spec.session_id, InjectSignal(text="x"))
+    message = await world.say("hello", "u1")
+    [waiting] = [s for s in await signals.open("", "console", 0, 10) if message.inbox_id in s.body]
+    for number in (seq, waiting.seq):
+        other.add(CompactionRequested(target="edge", signal=number))
+    await other.flush()
+    still = await signals.open(agent.spec.session_id, "console", 0, 10)
+    assert {s.seq for s in still} == {seq, waiting.seq}
+
+
+async def test_a_job_that_ended_gives_a_session_its_resumes_back(
+    world: World, agent: AgentHand
+) -> None:
+    world.runtime.die("main")
+    resumed = await world.agent(starts=2)
+    await resumed.hello()
+
+    async def resumes() -> int:
+        found = await world.database.fetchval(
+            "SELECT resumes FROM choir_control.sessions WHERE session_id = $1",
+            agent.spec.session_id,
+        )
+        return int(found)
+
+    assert await resumes() == 1
+    resumed.add(CoreStopped(job_id="j", job_name="read", outcome="completed"), "core:read")
+    await resumed.flush()
+    assert await resumes() == 0
