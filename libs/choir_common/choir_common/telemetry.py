@@ -5,6 +5,7 @@ Secrets registered with the `Redactor` never reach a line, whether in a field, a
 """
 
 import base64
+import json
 import logging
 import sys
 from collections.abc import Iterable
@@ -16,21 +17,28 @@ from structlog.typing import EventDict, WrappedLogger
 MASK = "[redacted]"
 # Shorter values would blank out ordinary words.
 SHORTEST_SECRET = 6
+# A part is a guess at what is secret in a value, so it has to look less like an ordinary word.
+SHORTEST_PASSWORD = 8
+SHORTEST_KEY_LINE = 16
 
 
 class Redactor:
-    """Replaces known secret values, also base64 and URL-encoded, by a mask."""
+    """Replaces known secret values by a mask: whole, encoded, and in the parts they are used in."""
 
     def __init__(self) -> None:
         self._values: tuple[str, ...] = ()
 
     def learn(self, values: Iterable[str]) -> None:
-        """Add secret values; those under six characters are ignored."""
+        """Add secret values; those under six characters are ignored.
+
+        Of `user:password` the password is learned as well, of a private key each line.
+        """
         known = set(self._values)
         for value in values:
             if len(value) >= SHORTEST_SECRET:
-                plain = base64.b64encode(value.encode()).decode().rstrip("=")
-                known |= {value, quote(value, safe=""), plain}
+                known |= _forms(value)
+                for part in _parts(value):
+                    known |= _forms(part)
         # longest first, so that a secret inside another leaves no tail
         self._values = tuple(sorted(known, key=len, reverse=True))
 
@@ -57,6 +65,27 @@ class Redactor:
                 return value
             case _:
                 return self.clean(str(value))
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value as it stands in texts, addresses, headers and JSON."""
+    encoded = base64.b64encode(value.encode()).decode().rstrip("=")
+    escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {value, quote(value, safe=""), encoded} | escaped
+
+
+def _parts(value: str) -> list[str]:
+    """Return what would still be a secret if it stood alone."""
+    lines = value.splitlines()
+    if len(lines) > 1:
+        # the first and last line of a key only say that it is one
+        return [
+            line
+            for line in map(str.strip, lines)
+            if len(line) >= SHORTEST_KEY_LINE and not line.startswith("-----")
+        ]
+    password = value.partition(":")[2]
+    return [password] if len(password) >= SHORTEST_PASSWORD else []
 
 
 def configure_logging(source: str, level: str, redactor: Redactor) -> None:

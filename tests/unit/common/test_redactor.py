@@ -25,6 +25,35 @@ def test_a_learned_secret_is_masked_in_every_costume(costume: str) -> None:
     assert MASK in cleaned
 
 
+def test_the_password_of_a_pair_is_masked_alone_and_its_user_is_not() -> None:
+    redactor = Redactor()
+    redactor.learn(["someone@example.org:correct-horse"])
+    assert redactor.clean("LOGIN someone@example.org correct-horse") == (
+        f"LOGIN someone@example.org {MASK}"
+    )
+    redactor.learn(["other:word"])
+    assert redactor.clean("a word is no password") == "a word is no password"
+
+
+def test_each_line_of_a_private_key_is_masked() -> None:
+    lines = ["b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ", "QyNTUxOQAAACDf9Zt1Yl0r0zvVtJ8FkJm1xYwQ"]
+    key = "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines, "-----END KEY-----"])
+    redactor = Redactor()
+    redactor.learn([key])
+    assert redactor.clean(f"line: {lines[1]}") == f"line: {MASK}"
+    assert redactor.clean("-----BEGIN OPENSSH PRIVATE KEY-----").startswith("-----BEGIN")
+
+
+def test_a_secret_with_quotes_is_masked_in_json_too() -> None:
+    redactor = Redactor()
+    redactor.learn(['pa"ss\\wörd'])
+    for text in (
+        json.dumps({"said": 'pa"ss\\wörd'}),
+        json.dumps('pa"ss\\wörd', ensure_ascii=False),
+    ):
+        assert MASK in redactor.clean(text)
+
+
 def test_a_secret_inside_a_longer_secret_leaves_no_tail() -> None:
     redactor = Redactor()
     redactor.learn(["abcdef", "abcdefghij"])
