@@ -14,6 +14,7 @@ import structlog
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.reserve import Purse
 from choir_agent.control.backoff import Backoff
 from choir_agent.control.client import Control, says_stop
 from choir_agent.control.dynamic_settings import DynamicSettings
@@ -24,13 +25,15 @@ from choir_agent.lanes.edge import EdgeLane
 from choir_agent.lanes.think import Thinker
 from choir_agent.locks.locks import Locks
 from choir_agent.log.session_log import SessionLog
-from choir_agent.memory.window import EventWindow
+from choir_agent.memory.working import WorkingMemory
+from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.prompt.assemble import Assembler, Prompt
-from choir_agent.prompt.identity import read_static_prompt
+from choir_agent.prompt.identity import read_static_prompts
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
 from choir_agent.tools.registry import Registry
+from choir_agent.tools.staging import make_staging
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import make_registry
 from choir_common.clock import SystemClock
@@ -66,9 +69,10 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     Raises StartupError when the workspace or control cannot be had.
     """
     workspace = Workspace(Path(boot.workspace))
+    make_staging(workspace)
     control = Control(boot)
-    window = EventWindow()
-    session_log = SessionLog(boot.session_id, SystemClock(), window.take_in, redactor.clean)
+    memory = WorkingMemory()
+    session_log = SessionLog(boot.session_id, SystemClock(), memory.take_in, redactor.clean)
     registry = make_registry(control, workspace, session_log, settings.tmp_dir)
     model = OpenAiModel()
     try:
@@ -81,7 +85,7 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
             hello,
             control,
             session_log,
-            window,
+            memory,
             workspace,
             registry,
             model,
@@ -149,7 +153,7 @@ class Agent:
         hello: HelloResponse,
         control: Control,
         session_log: SessionLog,
-        window: EventWindow,
+        memory: WorkingMemory,
         workspace: Workspace,
         registry: Registry,
         model: OpenAiModel,
@@ -171,14 +175,17 @@ class Agent:
         self._arbiter = Arbiter(
             session_log, self._replication, registry, workspace, Locks(), self._approvals
         )
-        assembler = Assembler(read_static_prompt(Path(boot.choir_dir)), registry.model_name)
+        assembler = Assembler(
+            memory, read_static_prompts(Path(boot.choir_dir)), registry.model_name
+        )
 
         def edge_prompt() -> Prompt:
-            turns = window.turns(self._dynamic.current().settings.event_window)
-            return assembler.assemble(turns, registry.view(EDGE))
+            return assembler.edge(self._arbiter.state, registry.view(EDGE))
 
+        purse = Purse(lambda: session_log.state, lambda: self._dynamic.current().settings.budgets)
+        metered = MeteredModel(model, purse)
         thinker = Thinker(
-            EDGE, self._arbiter, model, edge_prompt, registry.canonical, self._dynamic.current
+            EDGE, self._arbiter, metered, edge_prompt, registry.canonical, self._dynamic.current
         )
         self._status = StatusReporter(control)
         self._edge = EdgeLane(

@@ -1,58 +1,238 @@
-"""Choose the newest events for the prompt, cut only where one turn ends and the next begins.
+"""Keep the events of one lane that its prompts are made of, in turns and steps that roll off whole.
 
-Fed by `log` with every event; read by the turn, whose next stop is `prompt`. When there are more
-events than the window takes, it drops old turns down to half at once: the prompt's beginning then stays
-the same for many turns, which is what a provider's prefix cache lives on.
+Fed by `working`; read by `prompt`. It only ever shrinks by a `memory_compacted` event, so the prompt's
+beginning keeps its bytes, which is what a provider's prefix cache lives on.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import orjson
+
 from choir_agent.log.committed import Committed
+from choir_agent.log.state import EDGE
 from choir_common.wire.events import (
+    CoreStarted,
+    InjectedInstruction,
     ModelOutput,
     Reply,
+    ReportBegun,
     ToolResultCommitted,
     UserMsg,
 )
 
-Spoken = UserMsg | ModelOutput | ToolResultCommitted | Reply
+PER_MESSAGE = 60
+"""Bytes that a message has around its words."""
+MASKED = 300
 
 
 @dataclass(slots=True)
-class WindowTurn:
-    """The events of one turn that a prompt is made of, oldest first."""
+class Step:
+    """A model output with the results of its calls and what else came until the next one."""
+
+    events: list[Committed] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def last_rev(self) -> int:
+        """The newest of its events."""
+        return max(event.rev for event in self.events)
+
+    def append(self, event: Committed) -> None:
+        """Add one more event."""
+        self.events.append(event)
+        self.size += size_of(event)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a lane is to do, and its steps towards that; a core job is one turn."""
 
     turn_id: str
-    events: list[Spoken] = field(default_factory=list)
+    head: Committed
+    steps: list[Step] = field(default_factory=list)
+    answered: bool = False
+
+    @property
+    def size(self) -> int:
+        """Its bytes in a prompt, about."""
+        return size_of(self.head) + sum(step.size for step in self.steps)
+
+    @property
+    def count(self) -> int:
+        """Its events."""
+        return 1 + sum(len(step.events) for step in self.steps)
+
+    @property
+    def last_rev(self) -> int:
+        """The newest of its events."""
+        return self.steps[-1].last_rev if self.steps else self.head.rev
 
 
-class EventWindow:
-    """The last turns of the log, whole."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something that can roll off, with everything before it."""
 
-    def __init__(self) -> None:
-        self._turns: deque[WindowTurn] = deque()
-        self._size = 0
+    last_rev: int
+    count: int
+    size: int
 
-    def take_in(self, event: Committed) -> None:
-        """Add the next event of the log; those a prompt has no use for are passed over."""
+
+class LaneWindow:
+    """The newest turns of a lane, oldest first."""
+
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
+        self.turns: deque[Turn] = deque()
+        self.through_rev = 0
+        """What rolled off reaches up to here."""
+
+    def begin(self, turn_id: str, head: Committed) -> None:
+        """Start a turn with what asks for it."""
+        self.turns.append(Turn(turn_id, head))
+
+    def add(self, turn_id: str | None, event: Committed) -> None:
+        """Add an event to its turn; one of no turn of ours (a tail may begin inside one) is left out."""
+        turn = next((turn for turn in reversed(self.turns) if turn.turn_id == turn_id), None)
+        if turn is None:
+            return
         payload = event.payload
-        match payload:
-            case UserMsg():
-                self._turns.append(WindowTurn(payload.turn_id, [payload]))
-                self._size += 1
-            case ModelOutput() | ToolResultCommitted() | Reply():
-                # what belongs to no turn of ours (a tail may begin inside one) is left out
-                turn = self._turns[-1] if self._turns else None
-                if turn is not None and turn.turn_id == payload.turn_id:
-                    turn.events.append(payload)
-                    self._size += 1
-            case _:
-                pass
+        if isinstance(payload, Reply):
+            turn.answered = turn.answered or payload.kind == "answer"
+            if payload.kind == "notice" or _repeats(turn, payload):
+                return
+        unread: list[Committed] = []
+        if isinstance(payload, ModelOutput):
+            unread = _take_unread(turn, payload.read_rev)
+            turn.steps.append(Step())
+        elif not turn.steps:
+            turn.steps.append(Step())
+        for follows in (event, *unread):
+            turn.steps[-1].append(follows)
 
-    def turns(self, limit: int) -> tuple[WindowTurn, ...]:
-        """Return the turns that fit into `limit` events, the newest always among them."""
-        if self._size > limit:
-            while len(self._turns) > 1 and self._size > limit // 2:
-                self._size -= len(self._turns.popleft().events)
-        return tuple(self._turns)
+    def roll_off(self, through_rev: int) -> None:
+        """Let everything up to `through_rev` go, apart from what is never touched."""
+        if through_rev <= self.through_rev:
+            return
+        self.through_rev = through_rev
+        kept = self._kept()
+        left: deque[Turn] = deque()
+        for turn in self.turns:
+            is_kept = turn.turn_id in kept
+            last = turn.steps[-1] if turn.steps and is_kept else None
+            turn.steps = [
+                step for step in turn.steps if step is last or step.last_rev > through_rev
+            ]
+            if is_kept or turn.steps or turn.head.rev > through_rev:
+                left.append(turn)
+        self.turns = left
+
+    def usual_pieces(self) -> Iterator[Piece]:
+        """Yield what may roll off at any time: whole old turns, or old steps of a core job."""
+        if self.lane != EDGE:
+            yield from self._steps_of(self.turns)
+            return
+        kept = self._kept()
+        for turn in self.turns:
+            if turn.turn_id in kept:
+                return
+            yield Piece(turn.last_rev, turn.count, turn.size)
+
+    def further_pieces(self) -> Iterator[Piece]:
+        """Yield what rolls off only when space would run out: steps of the newest turns."""
+        if self.lane == EDGE:
+            kept = self._kept()
+            turns = list(self.turns)
+            first = next((n for n, turn in enumerate(turns) if turn.turn_id in kept), len(turns))
+            yield from self._steps_of(turns[first:])
+
+    def events(self, through_rev: int) -> Iterator[Committed]:
+        """Yield the events up to `through_rev`, in the order they stand in prompts."""
+        for turn in self.turns:
+            if turn.head.rev <= through_rev and not isinstance(turn.head.payload, CoreStarted):
+                yield turn.head
+            for step in turn.steps:
+                yield from (event for event in step.events if event.rev <= through_rev)
+
+    @property
+    def count(self) -> int:
+        """How many events it holds."""
+        return sum(turn.count for turn in self.turns)
+
+    @property
+    def size(self) -> int:
+        """The bytes of what can ever be compacted, about."""
+        total = sum(turn.size for turn in self.turns)
+        return total - sum(size_of(turn.head) for turn in self.turns if self._is_fixed(turn))
+
+    @property
+    def first_rev(self) -> int | None:
+        """The oldest event that is needed to build this window again."""
+        # a job's briefing stands in the state, so only its steps are needed
+        revs = (
+            turn.head.rev if self.lane == EDGE else turn.steps[0].events[0].rev
+            for turn in self.turns
+            if self.lane == EDGE or turn.steps
+        )
+        return min(revs, default=None)
+
+    def _kept(self) -> frozenset[str]:
+        """Return the turns of which the head and the last step never roll off (spec 11.3)."""
+        newest = self.turns[-1].turn_id if self.turns else ""
+        asked = next((t for t in reversed(self.turns) if isinstance(t.head.payload, UserMsg)), None)
+        answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
+        return frozenset({newest, *(turn.turn_id for turn in (asked, answered) if turn)})
+
+    def _is_fixed(self, turn: Turn) -> bool:
+        return self.lane != EDGE or turn is self.turns[-1]
+
+    def _steps_of(self, turns: "deque[Turn] | list[Turn]") -> Iterator[Piece]:
+        kept = self._kept()
+        for turn in turns:
+            steps = turn.steps[:-1] if turn.turn_id in kept else turn.steps
+            for step in steps:
+                yield Piece(step.last_rev, len(step.events), step.size)
+
+
+def _take_unread(turn: Turn, read_rev: int) -> list[Committed]:
+    """Take out what was injected while the model was thinking: it stands after the output, as news."""
+    if not read_rev or not turn.steps:
+        return []
+    step = turn.steps[-1]
+    unread = [
+        event
+        for event in step.events
+        if event.rev > read_rev and isinstance(event.payload, InjectedInstruction)
+    ]
+    if unread:
+        step.events = [event for event in step.events if event not in unread]
+        step.size -= sum(map(size_of, unread))
+    if not step.events:
+        turn.steps.pop()
+    return unread
+
+
+def _repeats(turn: Turn, reply: Reply) -> bool:
+    """Tell whether the reply is only what the model said last."""
+    outputs = [event.payload for event in turn.steps[-1].events] if turn.steps else []
+    return any(isinstance(p, ModelOutput) and p.text == reply.text for p in outputs)
+
+
+def size_of(event: Committed) -> int:
+    """Return the bytes an event takes in a prompt, about."""
+    match event.payload:
+        case UserMsg(text=text) | InjectedInstruction(text=text) | Reply(text=text):
+            words = len(text.encode())
+        case ReportBegun(brief=text):
+            words = len(text.encode())
+        case ModelOutput(text=text, tool_calls=calls):
+            inputs = sum(PER_MESSAGE + len(call.arguments.encode()) for call in calls)
+            words = len(text.encode()) + inputs
+        case ToolResultCommitted(masked=True):
+            words = MASKED
+        case ToolResultCommitted(output=output):
+            words = len(orjson.dumps(output))
+        case _:
+            words = 0
+    return words + PER_MESSAGE

@@ -1,13 +1,19 @@
-"""Put the prompt together in the order of spec 11.3.
+"""Put the prompts together in the order of spec 11.3, for the edge lane and for core jobs.
 
-Called by the turn before each model call; what comes next is `models`. Closed turns are rendered once and
+Called by the lanes before each model call; what comes next is `models`. Every step is rendered once and
 kept, so a call costs a join, however long the history.
 """
 
 from dataclasses import dataclass
 
-from choir_agent.memory.window import WindowTurn
-from choir_agent.prompt.render import ModelName, system_message, turn_messages
+from choir_agent.log.state import EDGE, SessionState, core_lane
+from choir_agent.memory.tokens import bytes_of
+from choir_agent.memory.window import LaneWindow, Step
+from choir_agent.memory.working import WorkingMemory
+from choir_agent.prompt.identity import StaticPrompts
+from choir_agent.prompt.notes import end_notes, summary_message
+from choir_agent.prompt.render import ModelName, head_messages, step_messages, system_message
+from choir_common.wire.events import LaneSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,29 +25,90 @@ class Prompt:
     """The tools the model may propose, as a JSON list."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    events: int
+    messages: list[bytes]
+
+
 class Assembler:
-    """Instructions and identity first, then the window; the newest turn is the user's message."""
+    """Instructions and identity, the reference summary, the window, and last what is of the moment."""
 
-    def __init__(self, static_text: str, model_name: ModelName) -> None:
-        self._system = system_message(static_text)
+    def __init__(self, memory: WorkingMemory, static: StaticPrompts, model_name: ModelName) -> None:
+        self._memory = memory
+        self._edge = system_message(static.edge)
+        self._core = system_message(static.core)
         self._model_name = model_name
-        self._rendered: dict[str, list[bytes]] = {}
+        self._rendered: dict[str, dict[int, _Rendered]] = {}
+        self._summaries: dict[str, tuple[LaneSummary, bytes]] = {}
+        self._tools: dict[str, int] = {}
 
-    def assemble(
-        self, turns: tuple[WindowTurn, ...], tools: bytes, summary: str | None = None
+    def edge(self, state: SessionState, tools: bytes, skill_note: str = "") -> Prompt:
+        """Return the edge lane's prompt; its open turn is the last one of the window."""
+        notes = end_notes(state, jobs=True, skill=skill_note)
+        return self._assemble(EDGE, self._edge, state, tools, notes)
+
+    def core(
+        self, state: SessionState, job_name: str, tools: bytes, skill_note: str = ""
     ) -> Prompt:
-        """Return the prompt for `turns`, of which the last one is open."""
-        messages = [self._system]
-        if summary:
-            messages.append(system_message(summary))
-        kept: dict[str, list[bytes]] = {}
-        for turn in turns[:-1]:
-            rendered = self._rendered.get(turn.turn_id)
-            if rendered is None:
-                rendered = turn_messages(turn.events, self._model_name)
-            kept[turn.turn_id] = rendered
-            messages += rendered
-        self._rendered = kept
-        if turns:
-            messages += turn_messages(turns[-1].events, self._model_name)
-        return Prompt(tuple(messages), tools)
+        """Return the prompt of an open core job: its briefing stands before its steps."""
+        notes = end_notes(state, jobs=False, skill=skill_note)
+        return self._assemble(core_lane(job_name), self._core, state, tools, notes)
+
+    def fixed_size(self, state: SessionState, lane: str) -> int:
+        """Return the bytes of what is never compacted but for the newest message (spec 11.3)."""
+        first = self._edge if lane == EDGE else self._core
+        window = self._memory.window(lane)
+        heads = sum(map(len, self._fixed_head(window))) if window is not None else 0
+        summary = sum(map(len, self._summary(state, lane)))
+        return len(first) + summary + self._tools.get(lane, 0) + heads
+
+    def _assemble(
+        self, lane: str, first: bytes, state: SessionState, tools: bytes, notes: list[bytes]
+    ) -> Prompt:
+        messages = [first, *self._summary(state, lane)]
+        window = self._memory.window(lane)
+        if window is not None:
+            messages += self._history(window)
+        prompt = Prompt((*messages, *notes), tools)
+        self._forget_ended()
+        self._tools[lane] = len(tools)
+        self._memory.meter.asked(lane, bytes_of(prompt))
+        return prompt
+
+    def _forget_ended(self) -> None:
+        for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
+            for kept in (self._rendered, self._summaries, self._tools):
+                kept.pop(lane, None)
+
+    def _summary(self, state: SessionState, lane: str) -> list[bytes]:
+        summary = state.summary(lane)
+        if summary is None:
+            return []
+        known = self._summaries.get(lane)
+        if known is None or known[0] is not summary:
+            known = (summary, summary_message(summary))
+            self._summaries[lane] = known
+        return [known[1]]
+
+    def _history(self, window: LaneWindow) -> list[bytes]:
+        before = self._rendered.get(window.lane, {})
+        kept: dict[int, _Rendered] = {}
+        messages: list[bytes] = []
+        for turn in window.turns:
+            messages += head_messages(turn.head)
+            for step in turn.steps:
+                rendered = self._step(window.lane, step, before.get(step.events[0].rev))
+                kept[step.events[0].rev] = rendered
+                messages += rendered.messages
+        self._rendered[window.lane] = kept
+        return messages
+
+    def _step(self, lane: str, step: Step, known: _Rendered | None) -> _Rendered:
+        # a step only grows, and what was sent of it stays as it was
+        if known is not None and known.events == len(step.events):
+            return known
+        return _Rendered(len(step.events), step_messages(step.events, lane, self._model_name))
+
+    def _fixed_head(self, window: LaneWindow) -> list[bytes]:
+        return head_messages(window.turns[-1].head) if window.turns else []

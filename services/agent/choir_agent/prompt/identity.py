@@ -1,8 +1,10 @@
-"""Read the edge lane's instructions and the identity files from /choir (spec 11.3, 15.1).
+"""Read the lanes' instructions and the identity files from /choir (spec 11.3, 15.1).
 
 Called once by `app`; identity changes only with a restart (spec 16.2).
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,16 +13,44 @@ import structlog
 log = structlog.get_logger("choir.agent.prompt")
 
 MAX_IDENTITY_CHARS = 100_000
+EDGE_FILES = (("USER.md", "The user"), ("SOUL.md", "Your personality"))
+CORE_FILES = (("SOUL-CORE.md", "Your personality"),)
 
 
-def read_static_prompt(choir_dir: Path) -> str:
-    """Return instructions, USER.md and SOUL.md as one text; a missing identity file is left out."""
-    parts = [files("choir_agent.prompt").joinpath("edge.md").read_text("utf-8").strip()]
-    for name, heading in (("USER.md", "The user"), ("SOUL.md", "Your personality")):
+@dataclass(frozen=True, slots=True)
+class StaticPrompts:
+    """What stands first in the prompts of each lane and never changes while we run."""
+
+    edge: str
+    core: str
+
+
+def read_static_prompts(choir_dir: Path, skills: Iterable[tuple[str, str]] = ()) -> StaticPrompts:
+    """Return instructions, the names and descriptions of skills, and identity, for each lane.
+
+    A missing identity file is left out.
+    """
+    listed = _list_skills(skills)
+    return StaticPrompts(
+        edge=_together("edge.md", listed, choir_dir, EDGE_FILES),
+        core=_together("core.md", listed, choir_dir, CORE_FILES),
+    )
+
+
+def _together(
+    instructions: str, skills: str, choir_dir: Path, identity: tuple[tuple[str, str], ...]
+) -> str:
+    parts = [files("choir_agent.prompt").joinpath(instructions).read_text("utf-8").strip(), skills]
+    for name, heading in identity:
         text = _read(choir_dir / name)
         if text:
             parts.append(f"# {heading} ({name})\n\n{text}")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _list_skills(skills: Iterable[tuple[str, str]]) -> str:
+    lines = [f"- {name}: {' '.join(description.split())}" for name, description in skills]
+    return "\n".join(["# Skills", "", *lines]) if lines else ""
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,106 @@
+"""Route the log's events to the windows of the lanes (spec 11.3).
+
+Told of each committed event by the session's log, also while a log is restored; read by `prompt` and
+`compaction`.
+"""
+
+from choir_agent.log.committed import Committed
+from choir_agent.log.state import EDGE, core_lane, load
+from choir_agent.memory.tokens import TokenMeter
+from choir_agent.memory.window import LaneWindow
+from choir_common.wire.events import (
+    CoreStarted,
+    CoreStopped,
+    InjectedInstruction,
+    MemoryCompacted,
+    ModelOutput,
+    Reply,
+    ReportBegun,
+    Snapshot,
+    ToolResultCommitted,
+    UserMsg,
+)
+
+
+class WorkingMemory:
+    """One window for the edge lane and one for each open core job."""
+
+    def __init__(self) -> None:
+        self._windows = {EDGE: LaneWindow(EDGE)}
+        self.meter = TokenMeter()
+
+    def take_in(self, event: Committed) -> None:
+        """Add the next event of the log; those a prompt has no use for are passed over."""
+        payload = event.payload
+        match payload:
+            case UserMsg() | ReportBegun():
+                self._windows[EDGE].begin(payload.turn_id, event)
+            case CoreStarted():
+                self._begin_job(payload, event)
+            case CoreStopped():
+                self._windows.pop(core_lane(payload.job_name), None)
+                self.meter.forget(core_lane(payload.job_name))
+            case ModelOutput():
+                self._add(event.lane, payload.turn_id, event)
+                self.meter.counted(event.lane, payload.prompt_tokens)
+            case ToolResultCommitted() | Reply():
+                self._add(event.lane, payload.turn_id, event)
+            case InjectedInstruction(target=target):
+                self._inject(payload, event)
+            case MemoryCompacted(target=target, through_rev=through_rev):
+                if target in self._windows:
+                    self._windows[target].roll_off(through_rev)
+            case Snapshot():
+                self._restore_jobs(payload)
+            case _:
+                pass
+
+    def window(self, lane: str) -> LaneWindow | None:
+        """Return a lane's window; none when there is no such lane."""
+        return self._windows.get(lane)
+
+    def lanes(self) -> tuple[str, ...]:
+        """Return the lanes that have a window."""
+        return tuple(self._windows)
+
+    def needed_from(self, next_rev: int) -> int:
+        """Return the first event that is needed to build all windows again."""
+        firsts = (window.first_rev for window in self._windows.values())
+        return min((rev for rev in firsts if rev is not None), default=next_rev)
+
+    def _begin_job(self, started: CoreStarted, event: Committed) -> None:
+        lane = core_lane(started.job_name)
+        window = LaneWindow(lane)
+        window.begin(started.job_id, event)
+        self._windows[lane] = window
+
+    def _add(self, lane: str, turn_id: str | None, event: Committed) -> None:
+        if lane in self._windows:
+            self._windows[lane].add(turn_id, event)
+        elif turn_id is not None:
+            # the job began before the tail we were given: the snapshot brings its briefing
+            window = LaneWindow(lane)
+            window.begin(turn_id, Committed(0, "", lane, event.at, event.payload))
+            window.add(turn_id, event)
+            self._windows[lane] = window
+
+    def _inject(self, injected: InjectedInstruction, event: Committed) -> None:
+        if injected.target != EDGE or injected.turn_id is not None:
+            self._add(injected.target, injected.turn_id, event)
+            return
+        # the edge lane is idle: the words stand for themselves until the next turn reads them
+        self._windows[EDGE].begin(f"injected:{event.rev}", event)
+
+    def _restore_jobs(self, snapshot: Snapshot) -> None:
+        jobs = load(snapshot.state).jobs
+        for lane in self._windows.keys() - {EDGE, *(job.lane for job in jobs)}:
+            del self._windows[lane]
+        for job in jobs:
+            window = self._windows.setdefault(job.lane, LaneWindow(job.lane))
+            if window.turns and isinstance(window.turns[0].head.payload, CoreStarted):
+                continue
+            head = Committed(0, "", job.lane, job.started_at, job.briefing)
+            if window.turns:
+                window.turns[0].head = head
+            else:
+                window.begin(job.turn_id, head)
