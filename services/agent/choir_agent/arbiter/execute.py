@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import structlog
 
 from choir_agent.arbiter.rulings import Permit
-from choir_agent.tools.caps import capped
+from choir_agent.log.storable import scrub
+from choir_agent.tools.artifacts import Artifacts
+from choir_agent.tools.caps import capped, fits
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
 from choir_common.errors import ChoirError, Fenced, Unauthorized
-from choir_common.wire.events import EventPayload, ToolStatus
+from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.json import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
@@ -25,9 +27,12 @@ class Outcome:
     status: ToolStatus
     output: JsonObject
     events: tuple[EventPayload, ...] = ()
+    exposure: Exposure = "both"
+    masked: bool = False
+    artifact_ref: str | None = None
 
 
-async def execute(permit: Permit, context: CallContext) -> Outcome:
+async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) -> Outcome:
     """Run the tool within its timeout.
 
     Raises Fenced or Unauthorized when control told us to stop; everything else is an outcome.
@@ -36,7 +41,7 @@ async def execute(permit: Permit, context: CallContext) -> Outcome:
     try:
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
-        return Outcome("success", capped(result.output), result.events)
+        return await _kept(permit, artifacts, "success", result.output, result.events)
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:
@@ -44,7 +49,7 @@ async def execute(permit: Permit, context: CallContext) -> Outcome:
     except ToolFailed as error:
         # the host may have done it although its answer was lost
         status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"
-        return Outcome(status, capped(error.output()))
+        return await _kept(permit, artifacts, status, error.output())
     except TimeoutError:
         return Outcome("error", {"code": "timeout", "message": f"No end after {timeout_s:g} s."})
     except ChoirError as error:
@@ -53,3 +58,21 @@ async def execute(permit: Permit, context: CallContext) -> Outcome:
         # the outermost frame of a tool: its bug must not end the session
         log.exception("a tool broke", call_id=context.call_id, tool=permit.tool.manifest.name)
         return Outcome("error", {"code": "internal", "message": "The tool broke; see the log."})
+
+
+async def _kept(
+    permit: Permit,
+    artifacts: Artifacts,
+    status: ToolStatus,
+    output: JsonObject,
+    events: tuple[EventPayload, ...] = (),
+) -> Outcome:
+    """Return the outcome as prompt and log can carry it; the rest of it becomes an artifact."""
+    runtime = permit.tool.manifest.runtime
+    output = scrub(output)
+    reference = None
+    if not fits(output, runtime.max_output) or (runtime.prompt_mask and status == "success"):
+        reference = await asyncio.to_thread(artifacts.keep, output)
+        output = capped(output, runtime.max_output)
+    masked = runtime.prompt_mask and status == "success"
+    return Outcome(status, output, events, runtime.exposure, masked, reference)

@@ -9,6 +9,7 @@ import orjson
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Ruling, Run, Wait
 from choir_agent.locks.locks import Locks
 from choir_agent.locks.table import Lockset
+from choir_agent.tools import staging
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import ToolFailed
@@ -69,7 +70,14 @@ def _locks(
     if any(PATH_SLOT in template.resource for template in manifest.runtime.locks):
         path = workspace.canonical(str(arguments.get("path", "")))
     holds = tuple(
-        LockHold(resource=template.resource.replace(PATH_SLOT, path), mode=template.mode)
+        LockHold(resource=_resource(template.resource, path), mode=template.mode)
         for template in manifest.runtime.locks
     )
     return path, holds
+
+
+def _resource(template: str, path: str) -> str:
+    # the staging area has one lock for all that is in it (spec 9.2)
+    if PATH_SLOT in template and staging.holds(path):
+        return staging.LOCK
+    return template.replace(PATH_SLOT, path)

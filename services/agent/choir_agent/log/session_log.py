@@ -51,7 +51,7 @@ class SessionLog:
         self._session_id = session_id
         self._clock = clock
         self._tell = tell
-        self._clean = clean
+        self.clean = clean
         self.entries: list[Entry] = []
         self.head = Head()
         self.state = SessionState()
@@ -80,7 +80,7 @@ class SessionLog:
         `more_follows` lets it travel with the next one instead of at once. Raises BadInput for a
         payload that is no JSON, even scrubbed.
         """
-        payload = _storable(payload, self._clean)
+        payload = _storable(payload, self.clean)
         event = link(self.head, self._session_id, lane, payload, self._clock.now())
         self._keep(event, payload)
         if not more_follows:

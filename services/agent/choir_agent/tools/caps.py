@@ -1,36 +1,62 @@
-"""Cut a tool's output to a size that a prompt and the log can carry: pure (spec 8.5)."""
+"""Cut a tool's output to a size that a prompt and the log can carry: pure (spec 8.5).
+
+Called by `arbiter.execute`; what is cut off stands whole in an artifact (`artifacts`).
+"""
 
 import orjson
 from pydantic import JsonValue
 
 from choir_common.wire.json import JsonObject
 
-MAX_BYTES = 120_000
 _SHORTEST = 200
 
 
-def capped(output: JsonObject) -> JsonObject:
-    """Return `output`, with its longest texts cut until it fits into MAX_BYTES of JSON."""
-    limit = MAX_BYTES
+def fits(output: JsonObject, max_bytes: int) -> bool:
+    """Tell whether `output` needs no cutting."""
+    return len(orjson.dumps(output)) <= max_bytes
+
+
+def capped(output: JsonObject, max_bytes: int) -> JsonObject:
+    """Return `output`, with its longest texts and lists cut until it fits into that much JSON."""
+    limit = max_bytes
     fitting = output
-    while len(orjson.dumps(fitting)) > MAX_BYTES:
+    while not fits(fitting, max_bytes):
         limit //= 2
         if limit < _SHORTEST:
-            return {
-                "truncated": True,
-                "text": orjson.dumps(output)[:MAX_BYTES].decode("utf-8", "replace"),
-            }
+            start = orjson.dumps(output)[: max_bytes // 2].decode("utf-8", "replace")
+            return {"truncated": True, "text": start}
         fitting = {key: _cut(value, limit) for key, value in output.items()}
         fitting["truncated"] = True
     return fitting
 
 
+def middle_cut(text: str, limit: int) -> str:
+    """Return a text's beginning and end: what went wrong mostly stands in one of them."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
 def _cut(value: JsonValue, limit: int) -> JsonValue:
     match value:
         case str():
-            return value if len(value) <= limit else value[:limit] + "…"
+            return middle_cut(value, limit)
         case list():
-            return [_cut(item, limit) for item in value]
+            return _cut_list(value, limit)
         case dict():
             return {key: _cut(item, limit) for key, item in value.items()}
     return value
+
+
+def _cut_list(items: list[JsonValue], limit: int) -> list[JsonValue]:
+    """Keep the first items, which a tool puts first because they matter most."""
+    kept: list[JsonValue] = []
+    room = limit
+    for item in items:
+        shorter = _cut(item, limit)
+        room -= len(orjson.dumps(shorter))
+        if kept and room < 0:
+            break
+        kept.append(shorter)
+    return kept

@@ -53,6 +53,8 @@ class RuntimeView:
     prompt_mask: bool = False
     """Whether prompts show only the output's summary and artifact reference."""
     secret_resources: tuple[SecretResource, ...] = ()
+    max_output: int = 120_000
+    """Bytes of JSON; what is longer stands whole in an artifact, and its beginning in the result."""
     network: bool = True
     """Whether an external tool may open connections."""
     version: str = "1.0"

@@ -63,6 +63,20 @@ class Workspace:
         os.close(descriptor)
         raise _not_a_file(canonical, mode)
 
+    def open_directory(self, canonical: str) -> int:
+        """Open a directory; returns its descriptor. Raises ToolFailed when it is none."""
+        return self._open(canonical, os.O_RDONLY | os.O_DIRECTORY)
+
+    def make_directories(self, canonical: str) -> int:
+        """Make a directory and those above it, where they are missing; returns its descriptor.
+
+        Raises ToolFailed when something else stands in the way.
+        """
+        try:
+            return self._make_directories(canonical)
+        except OSError as error:
+            raise _failed(canonical, error) from error
+
     def replace_file(self, canonical: str, content: bytes) -> bool:
         """Put `content` in the place of the file, all or nothing; returns whether it is new.
 
@@ -71,10 +85,7 @@ class Workspace:
         parent, name = os.path.split(canonical)
         if name in ("", ".", ".."):
             raise ToolFailed("not_a_file", "The workspace itself is not a file.")
-        try:
-            directory = self._make_directories(parent)
-        except OSError as error:
-            raise _failed(canonical, error) from error
+        directory = self.make_directories(parent)
         try:
             mode = self._present_mode(directory, canonical, name)
             self._swap(directory, name, content, mode or NEW_FILE_MODE)

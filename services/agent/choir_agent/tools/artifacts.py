@@ -1,0 +1,101 @@
+"""Keep outputs that are too large for a prompt as files of the workspace (spec 8.5).
+
+Called by `arbiter.execute`. An artifact is named by its content, so keeping one twice is keeping it once;
+`choir.fs.read` reads it again by its reference. What is oldest goes when there is too much.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+import structlog
+from pydantic import JsonValue
+
+from choir_agent.log.storable import scrub
+from choir_agent.tools.staging import ARTIFACTS
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+log = structlog.get_logger("choir.agent.tools")
+
+MAX_TOTAL_BYTES = 64_000_000
+MAX_FILES = 1_000
+_NAME = re.compile(r"[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file among the artifacts."""
+
+    age_key: int
+    name: str
+    size: int
+
+
+class Artifacts:
+    """The artifacts of one workspace; `clean` takes secret values out of a text."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        clean: Callable[[str], str],
+        max_total_bytes: int = MAX_TOTAL_BYTES,
+    ) -> None:
+        self._workspace = workspace
+        self._clean = clean
+        self._max_total_bytes = max_total_bytes
+
+    def keep(self, output: JsonObject) -> str | None:
+        """Store `output` whole and return its reference; None where it cannot be stored."""
+        # indented, so that it can be read by lines
+        content = orjson.dumps(self._cleaned(scrub(output)), option=orjson.OPT_INDENT_2)
+        reference = f"{ARTIFACTS}/{hashlib.sha256(content).hexdigest()[:16]}.json"
+        if len(content) > self._max_total_bytes:
+            return None
+        try:
+            self._workspace.replace_file(reference, content)
+            self._make_room()
+        except (ToolFailed, OSError) as error:
+            log.warning("an artifact could not be kept", reason=str(error))
+            return None
+        return reference
+
+    def _cleaned(self, value: JsonValue) -> JsonValue:
+        match value:
+            case str():
+                return self._clean(value)
+            case dict():
+                return {self._clean(key): self._cleaned(item) for key, item in value.items()}
+            case list():
+                return [self._cleaned(item) for item in value]
+        return value
+
+    def _make_room(self) -> None:
+        directory = self._workspace.open_directory(ARTIFACTS)
+        try:
+            kept = sorted(_artifacts_in(directory), key=lambda file: file.age_key, reverse=True)
+            total = 0
+            for count, file in enumerate(kept, 1):
+                total += file.size
+                # the newest one stays: it is the one just made
+                if count > 1 and (count > MAX_FILES or total > self._max_total_bytes):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(file.name, dir_fd=directory)
+        finally:
+            os.close(directory)
+
+
+def _artifacts_in(directory: int) -> list[_Kept]:
+    found: list[_Kept] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            about = entry.stat(follow_symlinks=False)
+            if _NAME.fullmatch(entry.name) and stat.S_ISREG(about.st_mode):
+                found.append(_Kept(about.st_mtime_ns, entry.name, about.st_size))
+    return found

@@ -1,0 +1,51 @@
+"""The staging area `.choirtmp/` of a workspace (spec 9.2, 15.1): files on their way to or from the user.
+
+Made ready by `app` at the start. It stands outside of the workspace's lock and has its own: the host puts
+files into `recv` and takes them from `send` while a command runs.
+"""
+
+import contextlib
+import os
+import stat
+
+import structlog
+
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+
+log = structlog.get_logger("choir.agent.tools")
+
+STAGING = ".choirtmp"
+SEND = f"{STAGING}/send"
+RECEIVE = f"{STAGING}/recv"
+ARTIFACTS = f"{STAGING}/artifacts"
+LOCK = "choirtmp"
+
+
+def holds(canonical: str) -> bool:
+    """Tell whether a canonical path lies in the staging area."""
+    return canonical == STAGING or canonical.startswith(f"{STAGING}/")
+
+
+def make_staging(workspace: Workspace) -> None:
+    """Make the directories; whatever stands in their way is put aside, never followed or lost."""
+    for place in (STAGING, SEND, RECEIVE, ARTIFACTS):
+        try:
+            _put_aside(workspace, place)
+            os.close(workspace.make_directories(place))
+        except (ToolFailed, OSError) as error:
+            # the session can go on without; the tools that need it will say so
+            log.warning("the staging area is not usable", place=place, reason=str(error))
+
+
+def _put_aside(workspace: Workspace, place: str) -> None:
+    parent, name = os.path.split(place)
+    directory = workspace.open_directory(parent or ".")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISDIR(found.st_mode):
+                aside = f"{name}.aside-{os.urandom(4).hex()}"
+                os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        os.close(directory)
