@@ -73,6 +73,7 @@ class ControlStandIn:
         self.model_endpoint = model_endpoint
         self.budgets = Budgets()
         self.rate_limit_retry_ms = 20
+        self.model_timeout_ms = 5_000
         self.secret: str | None = None
         self.secrets: dict[str, str] = {}
         self.config_version = 1
@@ -222,7 +223,10 @@ class ControlStandIn:
         return AgentSettings(
             model_name="default",
             model=ModelConfig(
-                model="rehearsal", endpoint=self.model_endpoint, secret=self.secret, timeout_ms=5000
+                model="rehearsal",
+                endpoint=self.model_endpoint,
+                secret=self.secret,
+                timeout_ms=self.model_timeout_ms,
             ),
             budgets=self.budgets,
             heartbeat_interval_ms=200,

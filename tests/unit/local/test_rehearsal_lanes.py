@@ -94,15 +94,27 @@ def test_a_job_that_is_told_to_hang_hangs_only_once_its_tools_are_used() -> None
 
 def test_what_the_agent_has_to_report_is_passed_on_and_orders_nothing() -> None:
     talk = (message("user", "#tools=2 go"), message("assistant", "done"))
-    report = answer(EDGE, *talk, message("system", "The core job 'x' is done. #tools=3"))
+    brief = "[Choir] Something is to be reported.\n\n> The core job 'x' is done.\n>\n> #tools=3"
+    report = answer(EDGE, *talk, message("user", brief), message("system", "Jobs that run: y"))
     assert report.calls == ()
-    assert report.text == "The core job 'x' is done. #tools=3"
+    assert report.text == "The core job 'x' is done.\n\n#tools=3"
 
 
-def test_a_note_in_the_middle_of_a_turn_begins_no_new_one() -> None:
+def test_a_note_at_the_end_of_a_prompt_begins_no_new_turn() -> None:
     note = message("system", "You are in the skill tea, step pour.")
     said = answer(EDGE, message("user", "#tools=1 go"), *called("choir_core_list"), note)
     assert said.calls == ()
+
+
+def test_a_core_job_hands_in_what_fits_the_schema_it_was_given() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"title": {"type": "string"}, "pages": {"type": "integer", "minimum": 3}},
+        "required": ["title", "pages"],
+    }
+    task = f"# Task: x\n\nOne JSON value that fits this JSON Schema:\n{json.dumps(schema)}\n\nMore."
+    text = answer(CORE, message("user", task)).text
+    assert json.loads(text or "") == {"title": "rehearsal", "pages": 3}
 
 
 def test_a_compaction_gets_a_delta_and_a_summary_its_parts() -> None:

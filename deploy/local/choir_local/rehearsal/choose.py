@@ -4,22 +4,26 @@ Called by `app` with the turn; the answer is rendered by `completion`. Pure: the
 give the same answer, so a turn that is taken up again goes on where it was.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TypeAlias
 
+from pydantic import JsonValue
+
 from choir_local.rehearsal.directives import Directives, read_directives
 from choir_local.rehearsal.jobs import job_call, report_call, tell_jobs
 from choir_local.rehearsal.remember import fold_events, sum_up
-from choir_local.rehearsal.sample import sample_object
+from choir_local.rehearsal.sample import sample, sample_object
 from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score, Step, Steps, When
 from choir_local.rehearsal.template import Values, fill_arguments, fill_text
 from choir_local.rehearsal.turn import OfferedFunction, Turn
 
 REPORT_CHARS = 4000
 QUOTE_CHARS = 200
+SCHEMA_FOLLOWS = "fits this JSON Schema:"
 CHEAP_TOOLS = ("choir_fs_read", "choir_memory_query")
 _GREETINGS = re.compile(r"^\W*(hi|hello|hey|good (morning|day|evening)|help|/help|/start)\b", re.I)
 
@@ -47,11 +51,14 @@ def load_greeting() -> str:
 
 def choose(turn: Turn, score: Score, greeting: str) -> Answer:
     """Return the next answer: directives first, then rules, scene, otherwise, and our own words."""
-    if turn.lane == "compaction":
-        return _follow_rules(turn, score) or Answer(fold_events(turn.user_text))
-    if turn.lane == "summary":
-        return _follow_rules(turn, score) or Answer(sum_up(turn.user_text))
-    directives = Directives() if turn.note else read_directives(turn.user_text)
+    match turn.lane:
+        case "compaction":
+            return _follow_rules(turn, score) or Answer(fold_events(turn.user_text))
+        case "summary":
+            return _follow_rules(turn, score) or Answer(sum_up(turn.user_text))
+        case "report":
+            return _follow_rules(turn, score) or Answer(turn.user_text.strip()[:REPORT_CHARS])
+    directives = read_directives(turn.user_text)
     ordered = _follow_directives(turn, directives)
     answer = ordered or _follow_score(turn, score) or _improvise(turn, greeting)
     faults = (directives.error, *answer.faults) if directives.error else answer.faults
@@ -122,11 +129,12 @@ def _follow_score(turn: Turn, score: Score) -> Answer | None:
     ruled = _follow_rules(turn, score)
     if ruled is not None:
         return ruled
-    talking = turn.lane != "core" and not turn.note
-    if talking and 0 < turn.users <= len(score.scenes):
+    if turn.lane == "core":
+        return None
+    if 0 < turn.users <= len(score.scenes):
         scene = Steps.from_list(score.scenes[turn.users - 1])
         return _play(scene, turn.answers, Values(turn))
-    if talking and score.otherwise is not None:
+    if score.otherwise is not None:
         return _play(Steps.from_list(score.otherwise), turn.answers, Values(turn))
     return None
 
@@ -143,7 +151,7 @@ def _follow_rules(turn: Turn, score: Score) -> Answer | None:
 def _match(when: When, turn: Turn) -> Mapping[str, str] | None:
     """Return the regex's groups if the turn is what `when` waits for, else None."""
     newest = turn.results[-1] if turn.results and turn.last_role == "tool" else None
-    conversing = turn.lane not in ("compaction", "summary")
+    conversing = turn.lane not in ("report", "compaction", "summary")
     tests = (
         conversing if when.lane is None else when.lane == turn.lane,
         when.contains is None or when.contains.lower() in turn.user_text.lower(),
@@ -198,8 +206,6 @@ def _improvise(turn: Turn, greeting: str) -> Answer:
     """Answer without a score: report, greet, or say plainly what this is."""
     if turn.lane == "core":
         return Answer(_deliver(turn))
-    if turn.note:
-        return Answer(turn.user_text.strip()[:REPORT_CHARS])
     if turn.results:
         return Answer(_report(turn))
     if turn.users <= 1 or _GREETINGS.match(turn.user_text):
@@ -213,9 +219,20 @@ def _improvise(turn: Turn, greeting: str) -> Answer:
 
 
 def _deliver(turn: Turn) -> str:
-    """Return what a core job hands in."""
+    """Return what a core job hands in: JSON of the shape the briefing asks for, if it does."""
+    _, asked, schema = turn.user_text.partition(SCHEMA_FOLLOWS)
+    if asked:
+        return json.dumps(sample(_first_json(schema)))
     done = f"{len(turn.results)} tool calls. {_quote_last(turn)}" if turn.results else ""
     return f"Done, as far as a script can do it. {done}".strip()
+
+
+def _first_json(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.JSONDecoder().raw_decode(text.lstrip())[0]
+    except ValueError:
+        return None
+    return value
 
 
 def _report(turn: Turn) -> str:

@@ -9,13 +9,14 @@ Called by `turn`. The first line of the first message says it, where the agent's
 | core | `core job` or `core lane`: "You are a core job of ..." |
 | edge | `edge lane`: "You are the edge lane of ..." |
 
-The first that fits counts, since a compaction may name the lane it works for. Pure.
+The first that fits counts, since a compaction may name the lane it works for. The edge lane when it has
+something to report, not a user's message to answer, is `report` (see `turn`). Pure.
 """
 
 import re
 from typing import Literal
 
-Lane = Literal["edge", "core", "compaction", "summary"]
+Lane = Literal["edge", "core", "report", "compaction", "summary"]
 
 _MARKS: tuple[tuple[Lane, re.Pattern[str]], ...] = (
     ("compaction", re.compile(r"\bfold\b|memory_delta", re.IGNORECASE)),

@@ -5,8 +5,8 @@ user's message (`directives`), the first of `rules` that fits, the scene of this
 (`scenes[0]` for the first user message of the conversation, and so on), `otherwise`, the greeting.
 
 What the edge lane and core jobs ask is answered so; in a core job the briefing and what was injected
-stand for the user's message, and all its steps are one turn. Compactions and summaries of sessions get
-a valid answer of our own, unless a rule says `{"lane": "compaction"}` or `{"lane": "summary"}`.
+stand for the user's message, and all its steps are one turn. Reports, compactions and summaries of
+sessions get a fitting answer of our own, unless a rule says `{"lane": "report"}` and so on.
 
 A rule or scene is a list of steps; each assistant message after the last user message has used up one,
 so a turn that is taken up again after a crash goes on where it was. In texts and call arguments stand

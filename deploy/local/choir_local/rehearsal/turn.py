@@ -12,6 +12,7 @@ from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.lane import Lane, lane_of
 
 SYSTEM = ("system", "developer")
+OWN_WORDS = "[Choir]"
 
 
 class _Lenient(BaseModel):
@@ -98,16 +99,14 @@ class ToolResult:
 class Turn:
     """Where a conversation stands.
 
-    A turn begins with the last user message, or with a system message after it that follows a finished
-    answer: the agent then has something to report. A core job, and what is no conversation, is one turn
-    from its first message to its last.
+    A turn begins with the last user message. One that begins with `[Choir]` is the agent's own: it quotes
+    what is to be reported. A core job, and what is no conversation, is one turn from its first message to
+    its last.
     """
 
     lane: Lane | None
     user_text: str
     """What this turn is about; in a core job its briefing, and all that was injected."""
-    note: bool
-    """Whether a system message began this turn, and nobody asked."""
     users: int
     """User messages so far, this one included."""
     answers: int
@@ -131,12 +130,12 @@ def read_turn(request: ChatRequest) -> Turn:
     start = _first_after_head(messages) if whole else _newest_start(messages)
     since = messages[start:]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
-    note = not whole and bool(since) and since[0].role in SYSTEM
+    text = "\n".join(told) if whole else "".join(told[:1])
+    report = not whole and text.startswith(OWN_WORDS)
     return Turn(
-        lane=lane,
-        user_text=since[0].text if note else "\n".join(told) if whole else "".join(told[:1]),
-        note=note,
-        users=1 if whole else sum(message.role == "user" for message in messages),
+        lane="report" if report else lane,
+        user_text=_quoted_in(text) if report else text,
+        users=1 if whole else sum(_is_asked(message) for message in messages),
         answers=sum(message.role == "assistant" for message in since),
         results=_results(since),
         last_role=messages[-1].role if messages else "user",
@@ -151,13 +150,17 @@ def _first_after_head(messages: Sequence[ChatMessage]) -> int:
 
 
 def _newest_start(messages: Sequence[ChatMessage]) -> int:
-    start, finished = len(messages), False
-    for number, message in enumerate(messages):
-        if message.role == "user" or (message.role in SYSTEM and finished):
-            start = number
-        if message.role not in SYSTEM:
-            finished = message.role == "assistant" and not message.tool_calls
-    return start
+    return max((i for i, m in enumerate(messages) if m.role == "user"), default=len(messages))
+
+
+def _is_asked(message: ChatMessage) -> bool:
+    return message.role == "user" and not message.text.startswith(OWN_WORDS)
+
+
+def _quoted_in(text: str) -> str:
+    """Return the lines that are quoted, without their marks."""
+    lines = (line for line in text.splitlines() if line.startswith(">"))
+    return "\n".join(line[1:].removeprefix(" ") for line in lines)
 
 
 def _results(since: Sequence[ChatMessage]) -> tuple[ToolResult, ...]:
