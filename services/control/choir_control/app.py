@@ -37,14 +37,20 @@ from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
 from choir_control.inbox.accept import Inbox
+from choir_control.inbox.obey import Obedience
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.operator.admission import Admission
-from choir_control.operator.agents import agent_routes
+from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.sessions import session_routes
-from choir_control.operator.system import approval_routes, dm_routes, status_routes
+from choir_control.operator.system import (
+    approval_routes,
+    command_routes,
+    dm_routes,
+    status_routes,
+)
 from choir_control.outbox.deliver import Outbox
 from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
@@ -58,6 +64,8 @@ from choir_control.sessions.roster import Roster
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.signals.bell import Bell
 from choir_control.signals.follow import Followers
+from choir_control.signals.order import SignalOrder
+from choir_control.signals.prune import Pruner
 from choir_control.signals.store import SignalStore
 
 log = structlog.get_logger("choir.control")
@@ -100,10 +108,17 @@ class Control:
         self._outbox_store = OutboxStore(self.database)
         self._outbox = Outbox(self._outbox_store, BusGateway(self._bus), self._is_idempotent)
         self._inbox_store = InboxStore(self.database)
-        self._inbox = Inbox(self._inbox_store, self.configuration, bell.ring)
+        self._board, order = StatusBoard(SystemClock()), SignalOrder()
+        self._inbox = Inbox(
+            self._inbox_store,
+            self.configuration,
+            Obedience(self._inbox_store, self._board.of, bell.ring),
+            bell.ring,
+            order.of,
+        )
+        self._pruner = Pruner(signals)
         self._events = EventStore(self.database)
         self._approvals = ApprovalStore(self.database)
-        self._board = StatusBoard()
         self._memory = BusMemory(self._bus)
         self._browse = BrowseTool(BusBrowser(self._bus))
         self._household = Household(
@@ -114,6 +129,7 @@ class Control:
                 runtime=self._runtime,
                 guard=self._guard,
                 signals=signals,
+                order=order,
                 bell=bell,
                 clock=SystemClock(),
                 rescan=self._outbox.rescan,
@@ -159,7 +175,9 @@ class Control:
             ),
             approval_routes(self._approvals),
             dm_routes(self.configuration, sessions.store),
+            command_routes(),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
+            signal_routes(self.configuration, sessions.messenger),
             session_routes(sessions.store, self._events),
         )
 
@@ -223,6 +241,7 @@ class Control:
             tasks.create_task(self._outbox.run(), name="outbox")
             tasks.create_task(self._followers.poll(), name="signal poll")
             tasks.create_task(self._household.mender.run(), name="mender")
+            tasks.create_task(self._pruner.run(), name="pruner")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
             self._started = True

@@ -1,6 +1,7 @@
 """Small rooms by themselves: the outbox's lane, the vault, the status board, lease tokens, the bell."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,10 +13,23 @@ from choir_control.leases.store import Lease
 from choir_control.leases.token import digest_of, mint, same
 from choir_control.outbox.lane import Lane
 from choir_control.secrets.vault import Vault
-from choir_control.sessions.reports import MAX_LANES, StatusBoard
+from choir_control.sessions.reports import KEEP_ENDED_S, MAX_LANES, StatusBoard
 from choir_control.signals.bell import Bell
 
 LEASE = Lease("ses_1", "main", 1, b"", "w", "m", "d")
+
+
+class SteppedClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 2, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 def message(outbox_id: int) -> OutboundMessage:
@@ -64,7 +78,7 @@ def test_the_vault_hands_out_all_or_nothing() -> None:
 
 
 def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None:
-    board = StatusBoard()
+    board = StatusBoard(SteppedClock())
     for state in ("IDLE", "THINKING"):
         board.post(LEASE, StatusReport(lane="edge", state=state))
     assert [report.state for report in board.of("main", "ses_1")] == ["THINKING"]
@@ -72,6 +86,34 @@ def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None
         board.post(LEASE, StatusReport(lane=f"core:{number}", state="x"))
     assert len(board.of("main", "ses_1")) == MAX_LANES
     assert board.of("main", "ses_2") == ()
+
+
+def test_a_job_that_ended_stays_on_the_board_for_a_while() -> None:
+    clock = SteppedClock()
+    board = StatusBoard(clock)
+    board.post(LEASE, StatusReport(lane="edge", state="EDGE_IDLE"))
+    for lane, state in (("core:a", "CORE_COMPLETED"), ("core:b", "CORE_REASONING")):
+        board.post(LEASE, StatusReport(lane=lane, state=state))
+    clock.seconds += KEEP_ENDED_S - 1
+    assert [report.lane for report in board.of("main", "ses_1")] == ["edge", "core:a", "core:b"]
+    clock.seconds += 2
+    assert [report.lane for report in board.of("main", "ses_1")] == ["edge", "core:b"]
+
+
+def test_a_job_of_the_name_of_one_that_ended_stays() -> None:
+    clock = SteppedClock()
+    board = StatusBoard(clock)
+    for state in ("CORE_TERMINATED", "CORE_REASONING"):
+        board.post(LEASE, StatusReport(lane="core:a", state=state))
+    clock.seconds += KEEP_ENDED_S + 1
+    assert [report.state for report in board.of("main", "ses_1")] == ["CORE_REASONING"]
+
+
+def test_a_new_epoch_begins_with_an_empty_board() -> None:
+    board = StatusBoard(SteppedClock())
+    board.post(LEASE, StatusReport(lane="core:a", state="CORE_REASONING"))
+    board.post(replace(LEASE, epoch=2), StatusReport(lane="edge", state="EDGE_IDLE"))
+    assert [report.lane for report in board.of("main", "ses_1")] == ["edge"]
 
 
 def test_tokens_differ_hide_themselves_and_compare_by_digest() -> None:

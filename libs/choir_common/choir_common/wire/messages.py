@@ -21,14 +21,16 @@ class InboundMessage(Wire):
 
 
 class Accepted(Wire):
-    """The message is durable (now, or since the first time it came)."""
+    """The message is durable (now, or since the first time it came), or was a command and is obeyed."""
 
     inbox_id: str
     duplicate: bool
     agent_id: str | None
     agent_state: AgentState
     note: str | None = None
-    """A sentence for the user when nobody will answer soon."""
+    """A sentence for the user: nobody will answer soon, or what a command did."""
+    command: str | None = None
+    """The command the message was: no agent answers it. `inbox_id` is empty if nothing was stored."""
 
 
 class OutboundMessage(Wire):

@@ -49,6 +49,43 @@ class StartAgent(Wire):
     dm: str | None = None
 
 
+class InjectText(Wire):
+    """Words for an agent's edge lane at its next safe point."""
+
+    text: str = Field(min_length=1, max_length=100_000)
+
+
+class CancelWork(Wire):
+    """Cancel a core job by name, or the edge lane's turn without one."""
+
+    job: str | None = Field(default=None, min_length=1, max_length=64)
+
+
+class CompactMemory(Wire):
+    """Sum up a lane's older events; the edge lane's unless one is named."""
+
+    lane: str | None = Field(default=None, min_length=1, max_length=64)
+    session_id: str | None = None
+    """Only if this is the session that runs now."""
+
+
+class Told(Wire):
+    """A session was told something; `note` says what will happen."""
+
+    agent_id: str
+    session_id: str
+    signal: int
+    note: str
+
+
+class CommandView(Wire):
+    """A command people may type in a conversation."""
+
+    name: str
+    usage: str
+    summary: str
+
+
 class SessionView(Wire):
     """A session and where its log stands."""
 

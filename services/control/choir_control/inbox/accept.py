@@ -4,13 +4,14 @@ Called by bus_doors; the agent's follower (signals.follow) comes next.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 
 from choir_common.errors import BadInput, NotFound, Unavailable
 from choir_common.ids import new_id
 from choir_common.wire.messages import Accepted, AgentState, InboundMessage
 from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.inbox.commands import Command, read_command
+from choir_control.inbox.obey import Obedience
 from choir_control.inbox.store import InboxStore, Stored
 
 ATTEMPTS = 3
@@ -27,24 +28,36 @@ class Inbox:
     """The way in for users' messages."""
 
     def __init__(
-        self, store: InboxStore, configuration: Configuration, ring: Callable[[str], None]
+        self,
+        store: InboxStore,
+        configuration: Configuration,
+        obedience: Obedience,
+        ring: Callable[[str], None],
+        turn_of: Callable[[str], asyncio.Lock],
     ) -> None:
+        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers."""
         self._store = store
         self._configuration = configuration
+        self._obedience = obedience
         self._ring = ring
-        # one at a time per DM, so that signals become visible in the order of their numbers
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turn_of = turn_of
 
     async def accept(self, message: InboundMessage) -> Accepted:
         """Store a message durably, once per (gateway, update_id), and say who will answer.
 
+        One that is a command is obeyed instead, and no agent answers it.
         Raises NotFound for a DM that is not configured on that gateway.
         """
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _clean(message)
-        async with self._turns[message.dm]:
+        command = read_command(clean.text)
+        if command is not None:
+            async with self._turn_of(message.dm):
+                obeyed, note = await self._obedience.obey(clean, command)
+            return _obeyed(snapshot, message.dm, obeyed, command, note)
+        async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
         if not stored.duplicate:
             self._ring(message.dm)
@@ -68,15 +81,29 @@ def _clean(message: InboundMessage) -> InboundMessage:
     return message if text == message.text else message.model_copy(update={"text": text})
 
 
-def _answer(snapshot: Snapshot, dm: str, stored: Stored) -> Accepted:
+def _obeyed(snapshot: Snapshot, dm: str, stored: Stored, command: Command, note: str) -> Accepted:
+    agent_id, state = _who(snapshot, dm, stored)
+    return Accepted(
+        inbox_id=stored.inbox_id,
+        duplicate=stored.duplicate,
+        agent_id=agent_id,
+        agent_state=state,
+        note=note,
+        command=command.name,
+    )
+
+
+def _who(snapshot: Snapshot, dm: str, stored: Stored) -> tuple[str | None, AgentState]:
     agent_id = stored.agent_id or snapshot.default_agent_of(dm)
-    state: AgentState
     if agent_id is None:
-        state = "unbound"
-    elif stored.session_status is None:
-        state = "stopped"
-    else:
-        state = _STATES[stored.session_status]
+        return None, "unbound"
+    if stored.session_status is None:
+        return agent_id, "stopped"
+    return agent_id, _STATES[stored.session_status]
+
+
+def _answer(snapshot: Snapshot, dm: str, stored: Stored) -> Accepted:
+    agent_id, state = _who(snapshot, dm, stored)
     return Accepted(
         inbox_id=stored.inbox_id,
         duplicate=stored.duplicate,

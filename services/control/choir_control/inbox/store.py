@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from choir_common.postgres.pool import Database
 from choir_common.wire.messages import InboundMessage
-from choir_common.wire.signals import UserMessageSignal
+from choir_common.wire.signals import SignalBody, UserMessageSignal
 
 _ACCEPT = """
 WITH added AS (
@@ -23,6 +23,36 @@ FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
 """
+
+# A command's row is closed from the start: no agent takes it up, but a repetition is known by it.
+_OBEY = """
+WITH holder AS (
+    SELECT session_id, agent_id, status FROM choir_control.sessions
+    WHERE dm = $4 AND status IN ('starting', 'active', 'stopping', 'crashed')
+), added AS (
+    INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
+    VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+    ON CONFLICT (gateway, update_id) DO NOTHING
+    RETURNING inbox_id
+), told AS (
+    INSERT INTO choir_control.signals (session_id, body, inbox_id)
+    SELECT holder.session_id, $7::json, added.inbox_id FROM holder, added
+    WHERE holder.status <> 'stopping'
+)
+SELECT (SELECT inbox_id FROM added) AS added,
+       (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       holder.agent_id, holder.status
+FROM (SELECT 1) AS one LEFT JOIN holder ON true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The live session of a DM."""
+
+    agent_id: str
+    session_id: str
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +74,17 @@ class InboxStore:
     async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
         """Store a message once; none if a twin was being stored at this very moment: ask again."""
         signal = UserMessageSignal(inbox_id=inbox_id, dm=message.dm, text=message.text)
+        return await self._store(_ACCEPT, inbox_id, message, signal)
+
+    async def obey(self, inbox_id: str, message: InboundMessage, body: SignalBody) -> Stored | None:
+        """Store a command once and tell the session that holds the DM; none as for `accept`."""
+        return await self._store(_OBEY, inbox_id, message, body)
+
+    async def _store(
+        self, sql: str, inbox_id: str, message: InboundMessage, signal: SignalBody
+    ) -> Stored | None:
         row = await self._database.fetchrow(
-            _ACCEPT,
+            sql,
             inbox_id,
             message.gateway,
             message.update_id,
@@ -62,6 +101,17 @@ class InboxStore:
             agent_id=row["agent_id"],
             session_status=row["status"],
         )
+
+    async def holder(self, dm: str) -> Holder | None:
+        """Return the live session of a DM."""
+        row = await self._database.fetchrow(
+            """
+            SELECT agent_id, session_id, status FROM choir_control.sessions
+            WHERE dm = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+            """,
+            dm,
+        )
+        return Holder(**row) if row else None
 
     async def waiting(self) -> dict[str, int]:
         """Return how many messages wait, by DM."""

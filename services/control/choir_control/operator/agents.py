@@ -1,14 +1,28 @@
-"""`/v1/agents`: see, start and stop agents."""
+"""`/v1/agents`: see, start and stop agents, and tell them something while they work."""
+
+from typing import Any
 
 from fastapi import APIRouter, Request
 
 from choir_common.errors import Conflict
-from choir_common.wire.operator import AgentView, Page, StartAgent
+from choir_common.wire.model import Wire
+from choir_common.wire.operator import (
+    AgentView,
+    CancelWork,
+    CompactMemory,
+    InjectText,
+    Page,
+    StartAgent,
+    Told,
+)
+from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
 from choir_control.configuration.current import Configuration
+from choir_control.inbox.words import what_happens
 from choir_control.rpc.body import read_body
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
+from choir_control.sessions.tell import Messenger
 
 STOPPED_BY_OPERATOR = "an operator asked for it"
 
@@ -29,10 +43,7 @@ def agent_routes(
         """Show one agent."""
         return await roster.one(agent_id)
 
-    @router.post(
-        "/{agent_id}/start",
-        openapi_extra={"requestBody": {"content": {"application/json": {"schema": _START}}}},
-    )
+    @router.post("/{agent_id}/start", openapi_extra=_body(StartAgent))
     async def start_agent(agent_id: str, request: Request) -> AgentView:
         """Start an agent with its defaults, or with what the body says instead."""
         await starter.start(agent_id, await read_body(request, StartAgent))
@@ -49,4 +60,41 @@ def agent_routes(
     return router
 
 
-_START = StartAgent.model_json_schema()
+def signal_routes(configuration: Configuration, messenger: Messenger) -> APIRouter:
+    """Return the router of what a running agent can be told."""
+    router = APIRouter(prefix="/agents", tags=["agents"])
+
+    async def tell(agent_id: str, body: SignalBody, session_id: str | None = None) -> Told:
+        configuration.current.agent(agent_id)
+        session, seq = await messenger.tell_agent(agent_id, body, session_id)
+        return Told(
+            agent_id=agent_id,
+            session_id=session.session_id,
+            signal=seq,
+            note=what_happens(body, agent_id, session.status),
+        )
+
+    @router.post("/{agent_id}/inject", status_code=202, openapi_extra=_body(InjectText))
+    async def inject(agent_id: str, request: Request) -> Told:
+        """Give an agent's edge lane further words at its next safe point."""
+        said = await read_body(request, InjectText)
+        return await tell(agent_id, InjectSignal(text=said.text))
+
+    @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=_body(CancelWork))
+    async def cancel(agent_id: str, request: Request) -> Told:
+        """Cancel a core job by name, or the edge lane's turn."""
+        return await tell(agent_id, CancelSignal(job=(await read_body(request, CancelWork)).job))
+
+    @router.post("/{agent_id}/compact", status_code=202, openapi_extra=_body(CompactMemory))
+    async def compact(agent_id: str, request: Request) -> Told:
+        """Have a lane sum up its older events."""
+        asked = await read_body(request, CompactMemory)
+        return await tell(agent_id, CompactSignal(lane=asked.lane), asked.session_id)
+
+    return router
+
+
+def _body(shape: type[Wire]) -> dict[str, Any]:
+    """Describe a body that `read_body` reads."""
+    schema = shape.model_json_schema()
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}}}

@@ -1,4 +1,4 @@
-"""`/v1/status`, `/v1/approvals` and `/v1/dms`: the system at a glance."""
+"""`/v1/status`, `/v1/approvals`, `/v1/dms` and `/v1/commands`: the system at a glance."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -6,10 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from choir_common.wire.operator import ApprovalView, DmView, Page, PartStatus, SystemStatus
+from choir_common.wire.operator import (
+    ApprovalView,
+    CommandView,
+    DmView,
+    Page,
+    PartStatus,
+    SystemStatus,
+)
 from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.read import DEFAULT_MODEL
+from choir_control.inbox.commands import all_commands
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.store import SessionStore
 
@@ -76,6 +84,18 @@ def dm_routes(configuration: Configuration, sessions: SessionStore) -> APIRouter
                 for name, dm in sorted(snapshot.config.dms.items())
             ]
         )
+
+    return router
+
+
+def command_routes() -> APIRouter:
+    """Return the router of what people may type in a conversation."""
+    router = APIRouter(tags=["console"])
+
+    @router.get("/commands")
+    async def list_commands() -> Page[CommandView]:
+        """List the commands of conversations, for help and completion."""
+        return Page(items=list(all_commands()))
 
     return router
 

@@ -17,9 +17,11 @@ from choir_control.sessions.mend import Mender
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
 from choir_control.sessions.store import SessionStore
+from choir_control.sessions.tell import Messenger
 from choir_control.sessions.turns import AgentTurns
 from choir_control.settings import ControlSettings
 from choir_control.signals.bell import Bell
+from choir_control.signals.order import SignalOrder
 from choir_control.signals.store import SignalStore
 
 
@@ -33,6 +35,7 @@ class Surroundings:
     runtime: AgentRuntime
     guard: LeaseGuard
     signals: SignalStore
+    order: SignalOrder
     bell: Bell
     clock: Clock
     rescan: Callable[[str], None]
@@ -55,8 +58,9 @@ class Household:
         self.starter = Starter(
             self.store, around.configuration, around.guard, launcher, crashes, turns
         )
+        self.messenger = Messenger(self.store, around.signals, around.bell, around.order)
         self.stopper = Stopper(
-            self.store, around.signals, around.bell, closing, crashes, runtime, turns
+            self.store, self.messenger, around.bell, closing, crashes, runtime, turns
         )
         self.mender = Mender(
             self.store,

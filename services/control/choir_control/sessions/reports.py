@@ -1,29 +1,60 @@
 """Remember what each lane last said it does (REPORT_STATUS). In memory: it is for people, not truth."""
 
+from dataclasses import dataclass, field
+
+from choir_common.clock import Clock
 from choir_common.wire.rpc import StatusReport
 from choir_control.leases.store import Lease
 
-MAX_LANES = 64
+MAX_LANES = 200
+# the states of spec 7.3 that a core job does not leave again
+ENDED = ("CORE_COMPLETED", "CORE_TERMINATED")
+# who looks right after a job ended sees how it ended
+KEEP_ENDED_S = 60.0
+
+
+@dataclass(slots=True)
+class _Lanes:
+    """The lanes of one epoch of a session, and when those that ended did so."""
+
+    session_id: str
+    epoch: int
+    reports: dict[str, StatusReport] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
 
 
 class StatusBoard:
     """The newest report of each lane, for the sessions that run."""
 
-    def __init__(self) -> None:
-        self._reports: dict[str, tuple[str, dict[str, StatusReport]]] = {}
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._agents: dict[str, _Lanes] = {}
 
     def post(self, lease: Lease, report: StatusReport) -> None:
-        """Keep a lane's newest report; a new session of the agent starts with an empty board."""
-        session_id, lanes = self._reports.get(lease.agent_id, ("", {}))
-        if session_id != lease.session_id:
-            lanes = {}
-            self._reports[lease.agent_id] = (lease.session_id, lanes)
-        lanes.pop(report.lane, None)
-        lanes[report.lane] = report
-        while len(lanes) > MAX_LANES:
-            del lanes[next(iter(lanes))]
+        """Keep a lane's newest report; a new epoch of the agent starts with an empty board."""
+        lanes = self._agents.get(lease.agent_id)
+        if lanes is None or (lanes.session_id, lanes.epoch) != (lease.session_id, lease.epoch):
+            lanes = self._agents[lease.agent_id] = _Lanes(lease.session_id, lease.epoch)
+        lanes.reports.pop(report.lane, None)
+        lanes.ended.pop(report.lane, None)
+        lanes.reports[report.lane] = report
+        if report.state in ENDED:
+            lanes.ended[report.lane] = self._clock.monotonic()
+        self._forget_ended(lanes)
+        while len(lanes.reports) > MAX_LANES:
+            oldest = next(iter(lanes.reports))
+            del lanes.reports[oldest]
+            lanes.ended.pop(oldest, None)
 
     def of(self, agent_id: str, session_id: str) -> tuple[StatusReport, ...]:
-        """Return the reports of an agent's session."""
-        known, lanes = self._reports.get(agent_id, ("", {}))
-        return tuple(lanes.values()) if known == session_id else ()
+        """Return the reports of an agent's session; a job's vanishes some time after its end."""
+        lanes = self._agents.get(agent_id)
+        if lanes is None or lanes.session_id != session_id:
+            return ()
+        self._forget_ended(lanes)
+        return tuple(lanes.reports.values())
+
+    def _forget_ended(self, lanes: _Lanes) -> None:
+        before = self._clock.monotonic() - KEEP_ENDED_S
+        for lane in [lane for lane, at in lanes.ended.items() if at < before]:
+            del lanes.reports[lane], lanes.ended[lane]

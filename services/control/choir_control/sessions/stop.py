@@ -13,9 +13,9 @@ from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.record import LIVE, SessionRow
 from choir_control.sessions.store import SessionStore
+from choir_control.sessions.tell import Messenger
 from choir_control.sessions.turns import AgentTurns
 from choir_control.signals.bell import Bell
-from choir_control.signals.store import SignalStore
 
 log = structlog.get_logger("choir.sessions")
 
@@ -31,7 +31,7 @@ class Stopper:
     def __init__(
         self,
         store: SessionStore,
-        signals: SignalStore,
+        messenger: Messenger,
         bell: Bell,
         closing: Closing,
         crashes: Crashes,
@@ -39,7 +39,7 @@ class Stopper:
         turns: AgentTurns,
     ) -> None:
         self._store = store
-        self._signals = signals
+        self._messenger = messenger
         self._bell = bell
         self._closing = closing
         self._crashes = crashes
@@ -73,7 +73,7 @@ class Stopper:
 
     async def _ask(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id)
-        await self._signals.tell(session.session_id, ShutdownSignal(reason=reason))
+        await self._messenger.tell(session, ShutdownSignal(reason=reason))
         with self._bell.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
             self._bell.ring(session.session_id)
             async with asyncio.timeout(SAFE_POINT_S):

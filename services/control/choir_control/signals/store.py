@@ -1,6 +1,7 @@
 """Keep the table `signals`. Called by `follow`, and by `sessions` to tell a session something."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from choir_common.postgres.pool import Database
 from choir_common.wire.signals import SignalBody
@@ -21,15 +22,42 @@ class SignalStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def tell(self, session_id: str, body: SignalBody) -> int:
-        """Queue a signal for one session; return its number."""
+    async def tell(self, session_id: str, body: SignalBody) -> int | None:
+        """Queue a signal for one session; return its number, none if the session is over."""
         seq = await self._database.fetchval(
-            "INSERT INTO choir_control.signals (session_id, body) VALUES ($1, $2::json) "
-            "RETURNING seq",
+            """
+            INSERT INTO choir_control.signals (session_id, body)
+            SELECT session_id, $2::json FROM choir_control.sessions
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+            RETURNING seq
+            """,
             session_id,
             body.model_dump_json(),
         )
-        return int(seq)
+        return None if seq is None else int(seq)
+
+    async def prune(self, older_than: timedelta, limit: int) -> int:
+        """Delete up to `limit` signals that were done that long ago; return how many there were.
+
+        One that a session did not take up before it ended goes the same way.
+        """
+        done = await self._database.fetchval(
+            """
+            WITH gone AS (
+                DELETE FROM choir_control.signals WHERE seq IN (
+                    SELECT s.seq FROM choir_control.signals AS s
+                    LEFT JOIN choir_control.sessions AS x ON x.session_id = s.session_id
+                    WHERE s.done_at < clock_timestamp() - $1::interval
+                       OR (s.done_at IS NULL AND x.ended_at < clock_timestamp() - $1::interval)
+                    ORDER BY s.seq LIMIT $2
+                ) RETURNING 1
+            )
+            SELECT count(*) FROM gone
+            """,
+            older_than,
+            limit,
+        )
+        return int(done)
 
     async def open(self, session_id: str, dm: str, after: int, limit: int) -> list[StoredSignal]:
         """Return what is not done, for this session or its DM, in order."""

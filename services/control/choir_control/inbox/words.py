@@ -1,0 +1,68 @@
+"""Say to a person what a command brings about. Pure; called by `obey` and by the operator door."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from choir_common.wire.rpc import StatusReport
+from choir_common.wire.signals import (
+    ApprovalResolvedSignal,
+    CancelSignal,
+    CompactSignal,
+    ConfigChangedSignal,
+    InjectSignal,
+    ShutdownSignal,
+    SignalBody,
+    UserMessageSignal,
+)
+
+CORE = "core:"
+EDGE = "edge"
+
+
+def what_happens(body: SignalBody, agent_id: str, status: str) -> str:
+    """Say what a signal that was just queued will do."""
+    what = _effect(body, agent_id)
+    if status == "crashed":
+        return f"{agent_id} has crashed and is being started again. Then: {what}"
+    return what
+
+
+def _effect(body: SignalBody, agent_id: str) -> str:
+    match body:
+        case InjectSignal():
+            return f"{agent_id} reads it at its next step."
+        case CancelSignal(job=None):
+            return f"{agent_id} stops what it is doing for you now; its jobs go on."
+        case CancelSignal(job=job):
+            return f"The job {job} of {agent_id} ends, if it has one of that name."
+        case CompactSignal(lane=lane):
+            where = f"lane {lane}" if lane and lane != EDGE else "conversation"
+            return f"{agent_id} sums up the older part of its {where} beside its work."
+        case UserMessageSignal() | ConfigChangedSignal() | ApprovalResolvedSignal():
+            return f"{agent_id} is told."
+        case ShutdownSignal():
+            return f"{agent_id} stops at its next safe point."
+        case _:
+            assert_never(body)
+
+
+def nobody_text(agent_id: str | None, status: str | None) -> str:
+    """Say that no agent takes the command up."""
+    if agent_id is not None and status == "stopping":
+        return f"{agent_id} is about to stop; it takes nothing up any more. Nothing was done."
+    return "No agent is running in this conversation, so nothing was done."
+
+
+def lanes_text(agent_id: str, reports: Sequence[StatusReport]) -> str:
+    """Say what an agent and its jobs are doing."""
+    edge = next((report for report in reports if report.lane == EDGE), None)
+    jobs = [report for report in reports if report.lane.startswith(CORE)]
+    first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not said what it is doing."
+    if not jobs:
+        return f"{first}\nNo jobs."
+    return "\n".join([first, *(f"- {job.lane.removeprefix(CORE)}: {_doing(job)}" for job in jobs)])
+
+
+def _doing(report: StatusReport) -> str:
+    state = report.state.removeprefix("EDGE_").removeprefix("CORE_").replace("_", " ").lower()
+    return ", ".join(part for part in (state, report.skill, report.step) if part)

@@ -1,0 +1,56 @@
+"""Tell a running session something: an injection, a cancellation, a compaction, the end.
+
+Called by the operator door and by `stop`; `signals.follow` carries it to the agent.
+"""
+
+from choir_common.errors import Conflict
+from choir_common.wire.signals import SignalBody
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.store import SessionStore
+from choir_control.signals.bell import Bell
+from choir_control.signals.order import SignalOrder
+from choir_control.signals.store import SignalStore
+
+
+class Messenger:
+    """Signals for sessions."""
+
+    def __init__(
+        self, store: SessionStore, signals: SignalStore, bell: Bell, order: SignalOrder
+    ) -> None:
+        self._store = store
+        self._signals = signals
+        self._bell = bell
+        self._order = order
+
+    async def tell(self, session: SessionRow, body: SignalBody) -> int | None:
+        """Queue a signal for a session; return its number, none if the session is over."""
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.tell(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+        return seq
+
+    async def tell_agent(
+        self, agent_id: str, body: SignalBody, session_id: str | None = None
+    ) -> tuple[SessionRow, int]:
+        """Queue a signal for an agent's session; return both.
+
+        Raises Conflict when the agent has none, is about to stop, or has another than `session_id`.
+        """
+        session = await self._store.live_of(agent_id)
+        if session is not None and session_id not in (None, session.session_id):
+            raise Conflict(
+                f"{session_id} is not the session {agent_id} runs now; that is {session.session_id}."
+            )
+        if session is None:
+            raise Conflict(
+                f"{agent_id} is not running, so there is nobody to tell. Start it with "
+                f"`choirctl agent start {agent_id}`."
+            )
+        if session.status == "stopping":
+            raise Conflict(f"{agent_id} is about to stop; it takes nothing up any more.")
+        seq = await self.tell(session, body)
+        if seq is None:
+            raise Conflict(f"{agent_id} has just stopped.")
+        return session, seq

@@ -1,0 +1,53 @@
+"""Delete signals that were done long ago, a little at a time. Run by `app`.
+
+The log keeps what came of them; the table is only a queue.
+"""
+
+import asyncio
+from datetime import timedelta
+
+import structlog
+
+from choir_common.errors import Unavailable
+from choir_control.signals.store import SignalStore
+
+log = structlog.get_logger("choir.signals")
+
+# long enough to look into what went wrong yesterday
+KEEP = timedelta(days=1)
+EVERY_S = 3_600.0
+# a short statement holds no lock that an append would wait for
+BATCH = 1_000
+BATCHES = 100
+PAUSE_S = 0.2
+
+
+class Pruner:
+    """The broom of the table `signals`."""
+
+    def __init__(self, store: SignalStore) -> None:
+        self._store = store
+
+    async def run(self) -> None:
+        """Sweep every hour, for ever; what one sweep leaves the next finds."""
+        while True:
+            try:
+                await self.sweep()
+            except Unavailable as error:
+                log.info("sweep waits for the database", error=error.message)
+            except Exception:  # the outermost loop: the next sweep may fare better
+                log.exception("sweep failed")
+            await asyncio.sleep(EVERY_S)
+
+    async def sweep(self) -> int:
+        """Delete what is old in small batches; return how many signals went."""
+        gone = 0
+        for _ in range(BATCHES):
+            batch = await self._store.prune(KEEP, BATCH)
+            gone += batch
+            if batch < BATCH:
+                break
+            await asyncio.sleep(PAUSE_S)
+        if gone:
+            log.info("signals pruned", count=gone)
+        return gone

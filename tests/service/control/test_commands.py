@@ -1,0 +1,150 @@
+"""Users and operators reach an agent while it works: inject, cancel, compact, by command or by `/v1`."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from choir_common.wire.messages import Accepted
+from choir_common.wire.rpc import StatusReport
+from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.signals.store import SignalStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+
+async def inbox_rows(world: World) -> int:
+    found = await world.database.fetchval(
+        "SELECT count(*) FROM choir_control.inbox WHERE closed_at IS NULL"
+    )
+    return int(found)
+
+
+async def test_a_command_becomes_a_signal_and_no_message(world: World, agent: AgentHand) -> None:
+    async with agent.signals() as stream:
+        for text, body in (
+            ("/inject in French, please", InjectSignal(text="in French, please")),
+            ("/cancel read-a", CancelSignal(job="read-a")),
+            ("/cancel", CancelSignal()),
+            ("/compact", CompactSignal()),
+        ):
+            accepted = await world.say(text, text)
+            assert accepted.command == text.split()[0] and accepted.note
+            assert accepted.agent_state == "running"
+            assert (await asyncio.wait_for(anext(stream), 5)).body == body
+    assert await inbox_rows(world) == 0
+    view = (await world.get("/v1/agents/main")).json()
+    assert view["queued_messages"] == 0
+
+
+async def test_a_repeated_command_is_obeyed_once(world: World, agent: AgentHand) -> None:
+    first = await world.say("/inject once", "u1")
+    again = await asyncio.gather(*(world.say("/inject once", "u1") for _ in range(4)))
+    assert all(a.duplicate and a.inbox_id == first.inbox_id for a in again)
+    open_ = await SignalStore(world.database).open(agent.spec.session_id, "console", 0, 10)
+    assert len(open_) == 1
+
+
+async def test_commands_and_messages_reach_the_agent_in_the_order_they_came(
+    world: World, agent: AgentHand
+) -> None:
+    async with agent.signals() as stream:
+        said = [f"/inject {n}" if n % 2 else f"message {n}" for n in range(20)]
+        await asyncio.gather(*(world.say(text, text) for text in said))
+        seqs = [(await asyncio.wait_for(anext(stream), 5)).seq for _ in said]
+    assert seqs == sorted(seqs) and len(set(seqs)) == 20
+
+
+async def test_what_is_only_asked_is_answered_at_once(world: World, agent: AgentHand) -> None:
+    await agent.call("REPORT_STATUS", StatusReport(lane="edge", state="EDGE_IDLE"))
+    await agent.call("REPORT_STATUS", StatusReport(lane="core:read", state="CORE_REASONING"))
+    jobs = await world.say("/jobs", "u1")
+    assert jobs.note == "main: idle\n- read: reasoning" and jobs.inbox_id == ""
+    assert "/inject <text>" in ((await world.say("/help", "u2")).note or "")
+    assert "There is no command /frob" in ((await world.say("/frob", "u3")).note or "")
+    assert "Say what" in ((await world.say("/inject", "u4")).note or "")
+    assert await SignalStore(world.database).newest() == 0
+
+
+async def test_continue_is_a_message_for_the_agent(world: World, agent: AgentHand) -> None:
+    accepted = await world.say("/continue", "u1")
+    assert accepted.command is None
+    assert (await agent.next_message()).text == "/continue"
+
+
+async def test_a_command_without_a_running_agent_does_nothing_and_says_so(world: World) -> None:
+    accepted: Accepted = await world.say("/inject hello", "u1", dm="second")
+    assert accepted.command == "/inject" and "nothing was done" in (accepted.note or "")
+    assert await SignalStore(world.database).newest() == 0
+    assert "nothing was done" in ((await world.say("/jobs", "u2", dm="second")).note or "")
+
+
+async def test_a_command_waits_for_an_agent_that_is_being_started_again(
+    world: World, agent: AgentHand
+) -> None:
+    world.runtime.refuse_starts = True
+    world.runtime.die("main")
+    await world.until_status(agent.spec.session_id, "crashed")
+    assert "crashed" in ((await world.say("/cancel read", "u1")).note or "")
+    world.runtime.refuse_starts = False
+    resumed = await world.agent(starts=2)
+    await resumed.hello()
+    assert (await resumed.next_signal()).body == CancelSignal(job="read")
+
+
+async def post(world: World, path: str, **body: Any) -> tuple[int, dict[str, Any]]:
+    answer = await world.post(path, json=body)
+    return answer.status_code, answer.json()
+
+
+async def test_an_operator_tells_a_running_agent(world: World, agent: AgentHand) -> None:
+    async with agent.signals() as stream:
+        for verb, body, expected in (
+            ("inject", {"text": "hurry"}, InjectSignal(text="hurry")),
+            ("cancel", {"job": "read"}, CancelSignal(job="read")),
+            ("cancel", {}, CancelSignal()),
+            ("compact", {"lane": "core:read"}, CompactSignal(lane="core:read")),
+            ("compact", {"session_id": agent.spec.session_id}, CompactSignal()),
+        ):
+            status, told = await post(world, f"/v1/agents/main/{verb}", **body)
+            signal = await asyncio.wait_for(anext(stream), 5)
+            assert status == 202 and told["note"] and told["signal"] == signal.seq
+            assert signal.body == expected
+
+
+async def test_an_operator_is_told_why_an_agent_cannot_be_told(
+    world: World, agent: AgentHand
+) -> None:
+    status, problem = await post(world, "/v1/agents/other/inject", text="x")
+    assert status == 409 and "not running" in problem["detail"]
+    assert (await post(world, "/v1/agents/nobody/cancel"))[0] == 404
+    assert (await post(world, "/v1/agents/main/inject"))[0] == 400
+    assert (await post(world, "/v1/agents/main/inject", text=""))[0] == 400
+    status, problem = await post(world, "/v1/agents/main/compact", session_id="ses_gone")
+    assert status == 409 and agent.spec.session_id in problem["detail"]
+    assert await SignalStore(world.database).newest() == 0
+
+
+async def test_the_commands_are_listed_for_completion(world: World) -> None:
+    listed = (await world.get("/v1/commands")).json()["items"]
+    names = [command["name"] for command in listed]
+    assert names == ["/inject", "/cancel", "/compact", "/jobs", "/help", "/continue"]
+
+
+async def test_old_signals_are_pruned_and_open_ones_stay(world: World, agent: AgentHand) -> None:
+    signals = SignalStore(world.database)
+    for _ in range(5):
+        assert await signals.tell(agent.spec.session_id, CompactSignal())
+    await world.database.execute(
+        "UPDATE choir_control.signals SET done_at = now() - interval '2 days' WHERE seq % 2 = 0"
+    )
+    assert await signals.prune(timedelta(days=1), 1) == 1
+    assert await signals.prune(timedelta(days=1), 100) == 1
+    assert len(await signals.open(agent.spec.session_id, "", 0, 10)) == 3
+    await world.post("/v1/agents/main/stop")
+
+    async def over() -> bool:
+        return bool((await world.session(agent.spec.session_id))["ended_at"])
+
+    await until(over, within=40)
+    assert await signals.tell(agent.spec.session_id, CompactSignal()) is None
+    assert await signals.prune(timedelta(0), 100) == 4
