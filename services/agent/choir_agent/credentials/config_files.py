@@ -1,0 +1,74 @@
+"""Write git's and ssh's configuration: pure. Called by `git`; no secret stands in either."""
+
+import shlex
+from pathlib import Path
+
+from choir_common.wire.config import GitIdentityConfig
+
+KEY_MARK = "PRIVATE KEY-----"
+
+
+def is_private_key(secret: str) -> bool:
+    """Tell a private key from a token."""
+    return KEY_MARK in secret
+
+
+def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper: str) -> str:
+    """Return a git configuration; `own` is the user's, which stays in force below ours."""
+    return "\n".join(
+        [
+            "[include]",
+            f"\tpath = {_quoted(str(own))}",
+            "[user]",
+            f"\tname = {_quoted(identity.name)}",
+            f"\temail = {_quoted(identity.email)}",
+            "[credential]",
+            # an empty one drops those configured before it
+            "\thelper =",
+            f"\thelper = {_quoted(helper)}",
+            "[core]",
+            f"\tsshCommand = {_quoted(f'ssh -F {shlex.quote(str(ssh_config))}')}",
+            "[safe]",
+            # a bind-mounted workspace belongs to whoever owns it on the host
+            "\tdirectory = *",
+            "",
+        ]
+    )
+
+
+def ssh_config(hosts: tuple[str, ...], known_hosts: Path, agent_socket: Path | None) -> str:
+    """Return an ssh configuration that offers the key to `hosts`, and nothing to anybody else.
+
+    ssh takes the first value it finds for each option, so the last block holds what is not said above.
+    """
+    lines: list[str] = []
+    names = [name for name in map(_host_name, hosts) if name]
+    if names and agent_socket is not None:
+        lines += [f"Host {' '.join(names)}", f"    IdentityAgent {_path(agent_socket)}"]
+    lines += [
+        "Host *",
+        "    IdentityAgent none",
+        "    IdentityFile none",
+        "    ForwardAgent no",
+        "    BatchMode yes",
+        "    ConnectTimeout 30",
+        "    StrictHostKeyChecking accept-new",
+        f"    UserKnownHostsFile {_path(known_hosts)}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _host_name(host: str) -> str:
+    """Return a host as a pattern that matches itself alone; nothing for what could match more."""
+    name = host.partition(":")[0].lower()
+    plain = all(letter.isascii() and (letter.isalnum() or letter in ".-_") for letter in name)
+    return name if plain else ""
+
+
+def _path(path: Path) -> str:
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

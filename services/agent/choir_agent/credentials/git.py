@@ -1,0 +1,157 @@
+"""Give git its identity (spec 14.4): configuration in a private directory, credentials from memory.
+
+Built by `app`; told of the settings at the start and at each swap; the tools that run programs ask it for
+their environment. What comes next is `door` for tokens and `ssh_agent` for private keys.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+
+from choir_agent.credentials.answer import GitCredential
+from choir_agent.credentials.config_files import git_config, is_private_key, ssh_config
+from choir_agent.credentials.door import CredentialDoor
+from choir_agent.credentials.own_children import OwnChildren
+from choir_agent.credentials.ssh_agent import NoSshAgent, SshAgent
+from choir_agent.settings import CurrentSettings
+from choir_common.wire.config import GitIdentityConfig
+
+log = structlog.get_logger("choir.agent.git")
+
+HELPER = "git-cred-helper"
+HELPER_SCRIPT = Path(__file__).with_name("cred_helper.py")
+SHORT_TMP = Path("/tmp")  # noqa: S108 - in an agent's view it is another name of its own directory
+LONGEST_SOCKET_PATH = 100
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class GitAccess:
+    """What git may use in this agent, and for which hosts."""
+
+    def __init__(self, tmp_dir: str, home: Path, own: OwnChildren) -> None:
+        self._tmp_dir = tmp_dir
+        self._home = home
+        self._own = own
+        self._place: Path | None = None
+        self._credential: GitCredential | None = None
+        self._door = CredentialDoor(lambda: self._credential)
+        self._ssh_agent: SshAgent | None = None
+        self._key: str | None = None
+        self._generation = 0
+        self._environment = NOTHING
+        self._adopting = asyncio.Lock()
+
+    def environment(self) -> Mapping[str, str]:
+        """Return what a program's environment needs; it holds no secret."""
+        return self._environment
+
+    async def adopt(self, current: CurrentSettings) -> None:
+        """Take over an identity, another one, or none; never raises for what git can do without."""
+        async with self._adopting:
+            identity = current.settings.git_identity
+            secret = current.secret(identity.secret) if identity else None
+            try:
+                await self._adopt(identity, secret)
+            except OSError as error:
+                log.warning("git is left without its identity", reason=str(error))
+
+    async def close(self) -> None:
+        """End what was started and leave nothing behind."""
+        self._environment, self._credential = NOTHING, None
+        await self._door.close()
+        await self._end_ssh_agent()
+        if self._place is not None:
+            await asyncio.to_thread(shutil.rmtree, self._place, ignore_errors=True)
+
+    async def _adopt(self, identity: GitIdentityConfig | None, secret: str | None) -> None:
+        if identity is None:
+            self._environment, self._credential = NOTHING, None
+            await self._use_key(None)
+            return
+        if self._place is None:
+            self._place = await asyncio.to_thread(self._make_place)
+            await self._door.open(self._place / "door")
+        key = secret if secret and is_private_key(secret) else None
+        # swapped whole: a question gets the old identity with its token, or the new one
+        self._credential = GitCredential(identity, None if key else secret)
+        await self._use_key(key)
+        helper = _helper_command(self._place)
+        await asyncio.to_thread(self._write, self._place, identity, helper)
+        self._environment = _environment(self._place, helper)
+
+    def _make_place(self) -> Path:
+        place = Path(tempfile.mkdtemp(prefix="choir-git-", dir=self._tmp_dir))
+        # a link, so that it runs where temporary files must not be executed
+        (place / HELPER).symlink_to(sys.executable)
+        return _short(place)
+
+    def _write(self, place: Path, identity: GitIdentityConfig, helper: str) -> None:
+        own, ssh = self._home / ".gitconfig", place / "ssh_config"
+        socket = self._ssh_agent.socket if self._ssh_agent else None
+        _replace(ssh, ssh_config(identity.hosts, place / "known_hosts", socket))
+        _replace(place / "gitconfig", git_config(identity, own, ssh, helper))
+
+    async def _use_key(self, key: str | None) -> None:
+        if key == self._key:
+            return
+        await self._end_ssh_agent()
+        self._key = key
+        if key is None or self._place is None:
+            return
+        self._generation += 1
+        agent = SshAgent(self._place / f"ssh-{self._generation}", self._own)
+        try:
+            await agent.open(key)
+        except NoSshAgent as error:
+            log.warning("git goes without its private key", reason=error.message)
+            return
+        self._ssh_agent = agent
+
+    async def _end_ssh_agent(self) -> None:
+        agent, self._ssh_agent, self._key = self._ssh_agent, None, None
+        if agent is not None:
+            await agent.close()
+
+
+def _environment(place: Path, helper: str) -> Mapping[str, str]:
+    # A repository's own helper would store the token on disk: ours stands after it and drops it.
+    return MappingProxyType(
+        {
+            "GIT_CONFIG_GLOBAL": str(place / "gitconfig"),
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_KEY_0": "credential.helper",
+            "GIT_CONFIG_VALUE_0": "",
+            "GIT_CONFIG_KEY_1": "credential.helper",
+            "GIT_CONFIG_VALUE_1": helper,
+        }
+    )
+
+
+def _helper_command(place: Path) -> str:
+    words = (str(place / HELPER), "-I", "-S", str(HELPER_SCRIPT), str(place / "door"))
+    return "!" + " ".join(map(shlex.quote, words))
+
+
+def _short(place: Path) -> Path:
+    """Return the shorter name of a directory if sockets in it would have too long a path."""
+    other = SHORT_TMP / place.name
+    if len(str(place / "ssh-1000")) <= LONGEST_SOCKET_PATH or not other.exists():
+        return place
+    return other if other.samefile(place) else place
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    fresh.replace(path)

@@ -1,0 +1,110 @@
+"""Hold a private key in an ssh-agent of our own (spec 14.4): it gets the key on standard input.
+
+Started by `git`. The key is in no file, argument or environment, and the ssh-agent ends with us.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+
+from choir_agent.credentials.own_children import OwnChildren
+from choir_common.errors import ChoirError
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+STARTS_WITHIN_S = 5.0
+ENDS_WITHIN_S = 2.0
+LOOKS_EVERY_S = 0.01
+
+
+class NoSshAgent(ChoirError):
+    """The private key cannot be used."""
+
+
+class SshAgent:
+    """One ssh-agent with one key."""
+
+    def __init__(self, socket: Path, own: OwnChildren) -> None:
+        self.socket = socket
+        self._own = own
+        self._process: Process | None = None
+
+    async def open(self, key: str) -> None:
+        """Start it and hand it the key; raises NoSshAgent."""
+        try:
+            async with asyncio.timeout(STARTS_WITHIN_S):
+                await self._start()
+                await self._add(key)
+        except TimeoutError as error:
+            await self.close()
+            raise NoSshAgent(f"ssh-agent was not ready within {STARTS_WITHIN_S:g} s") from error
+        except (OSError, NoSshAgent) as error:
+            await self.close()
+            raise NoSshAgent(f"{error}") from error
+
+    async def close(self) -> None:
+        """End it; the key is gone with it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        self._own.pids.discard(process.pid)
+
+    async def _start(self) -> None:
+        process = self._process = await self._spawn(
+            _mortal([_program("ssh-agent"), "-D", "-a", str(self.socket)]), {}, stdin=DEVNULL
+        )
+        while not await asyncio.to_thread(self.socket.is_socket):
+            if process.returncode is not None:
+                raise NoSshAgent(f"ssh-agent ended with {process.returncode}")
+            await asyncio.sleep(LOOKS_EVERY_S)
+
+    async def _add(self, key: str) -> None:
+        environment = {"SSH_AUTH_SOCK": str(self.socket), "SSH_ASKPASS_REQUIRE": "never"}
+        process = await self._spawn([_program("ssh-add"), "-q", "-"], environment, stdin=PIPE)
+        try:
+            # a key without its last line break is none to ssh-add
+            text = "\n".join(key.strip().splitlines()) + "\n"
+            _, said = await process.communicate(text.encode())
+        finally:
+            self._own.pids.discard(process.pid)
+            if process.returncode is None:
+                process.kill()
+        if process.returncode != 0:
+            reason = " ".join(said.decode(errors="replace").split())[:200]
+            raise NoSshAgent(f"ssh-add does not take the key: {reason}")
+
+    async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
+        with self._own.start():
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=stdin,
+                stdout=DEVNULL,
+                stderr=PIPE if stdin == PIPE else DEVNULL,
+                env={"PATH": PATH, **environment},
+                cwd="/",
+                start_new_session=True,
+            )
+            self._own.pids.add(process.pid)
+        return process
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=PATH)
+    if found is None:
+        raise NoSshAgent(f"{name} is not installed")
+    return found
+
+
+def _mortal(argv: list[str]) -> list[str]:
+    """Let the kernel end it with us, however we end; without setpriv the runtime does it."""
+    setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
+    return [setpriv, "--pdeathsig", "KILL", "--", *argv] if setpriv else argv
