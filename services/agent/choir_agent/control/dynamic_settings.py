@@ -4,7 +4,7 @@ Built by `app`; read at the start of each model call. Told of a new version by a
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 import structlog
@@ -22,14 +22,25 @@ log = structlog.get_logger("choir.agent.settings")
 RETRY_S = 2.0
 
 
+async def _nobody(_: CurrentSettings) -> None:
+    """Tell nobody of new settings."""
+
+
 class DynamicSettings:
     """The newest settings this agent has."""
 
     def __init__(
-        self, control: Control, redactor: Redactor, version: int, settings: AgentSettings
+        self,
+        control: Control,
+        redactor: Redactor,
+        version: int,
+        settings: AgentSettings,
+        adopt: Callable[[CurrentSettings], Awaitable[None]] = _nobody,
     ) -> None:
+        """Start from what control said; `adopt` is told of every later state, and must not raise."""
         self._control = control
         self._redactor = redactor
+        self._adopt = adopt
         self.version = version
         self._current = CurrentSettings(settings)
         self._newer = asyncio.Event()
@@ -51,7 +62,7 @@ class DynamicSettings:
         backoff = Backoff()
         while True:
             try:
-                self._current = await self._with_secrets(self._current.settings)
+                await self._swap(self._current.settings)
                 return
             except Unavailable as error:
                 log.warning("secrets not fetched; trying again", reason=error.message)
@@ -74,9 +85,13 @@ class DynamicSettings:
             ConfigRequest(current_config_version=self.version)
         )
         # secrets may have changed although the settings did not (secret apply)
-        self._current = await self._with_secrets(answer.config or self._current.settings)
+        await self._swap(answer.config or self._current.settings)
         self.version = answer.config_version
         log.info("settings swapped", version=self.version)
+
+    async def _swap(self, settings: AgentSettings) -> None:
+        self._current = await self._with_secrets(settings)
+        await self._adopt(self._current)
 
     async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
         names = secret_names(settings)
