@@ -296,8 +296,6 @@ class ApprovalDecided(Wire):
     what: str
     """The proposal in a few words."""
     dm: str
-    signal: int | None = None
-    """The signal this consumes."""
 
 
 class SkillStarted(Wire):
@@ -373,7 +371,10 @@ class CompactionRequested(Wire):
 
 
 class MemoryCompacted(Wire):
-    """A lane's events up to `through_rev` now stand in its reference summary."""
+    """A lane's events up to `through_rev` now stand in its reference summary.
+
+    With `failed` nothing changed but the tokens spent: `through_rev` and `summary` are as before.
+    """
 
     type: Literal["memory_compacted"] = "memory_compacted"
     target: str
@@ -383,8 +384,11 @@ class MemoryCompacted(Wire):
     summary: ReferenceSummary
     """The summary after it."""
     model: str = ""
+    """None when the events rolled off without being summed up, because no model could do it."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    failed: str = ""
+    """Why the model's answer could not be used."""
 
 
 class BudgetExhausted(Wire):

@@ -1,58 +1,151 @@
 """Search the session's own log by words or by hash (spec 11.7, store `working`).
 
-Called by the tool `choir.memory.query`; pure. It looks at every event, so it runs only when asked for.
+Called by the tool `choir.memory.query`, in a thread; pure. It looks at every event, also at those that rolled
+off the window long ago. Only what a lane may read is found: a core job never sees the user's own words, and
+no lane an output that its prompts may not show.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
+from pydantic import JsonValue
 
 from choir_agent.log.session_log import Entry
+from choir_agent.log.state import EDGE
 from choir_common.wire.events import Event
 
 EXCERPT_CHARS = 600
 SHORTEST_HASH = 6
+MAX_WORDS = 32
+QUERY_TOOL = "choir.memory.query"
+
+# What was said, done and found; the rest repeats it, or is the session's own bookkeeping.
+_SAID = frozenset(
+    {
+        "user_msg",
+        "model_output",
+        "tool_result_committed",
+        "reply",
+        "core_started",
+        "core_reported",
+        "core_stopped",
+        "injected_instruction",
+        "approval_decided",
+        "memory_compacted",
+        "session_started",
+    }
+)
+# ids are no words of anybody
+_UNSAID_KEYS = frozenset({"turn_id", "inbox_id", "call_id", "job_id", "dm", "model", "answers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who asks."""
+
+    lane: str = EDGE
+    call_id: str = ""
+    """The question itself is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An event that fits, its payload as text, and how many of the words it holds."""
+    """An event that fits, what it says, and how many of the words it holds."""
 
     event: Event
     text: str
     score: int
 
 
-def by_words(entries: list[Entry], query: str, limit: int) -> list[Found]:
+def by_words(entries: Sequence[Entry], query: str, limit: int, reader: Reader) -> list[Found]:
     """Return the events that hold most of the words; among equals the newest first."""
-    words = set(query.lower().split())
-    scored: list[tuple[int, int, Entry]] = []
+    words = _words(query)
+    on_the_wire = tuple(orjson.dumps(word).decode()[1:-1] for word in words)
+    found: list[tuple[int, int, Found]] = []
     for entry in entries:
         lowered = entry.wire.decode().lower()
-        score = sum(1 for word in words if word in lowered)
-        if score:
-            scored.append((score, entry.rev, entry))
-    scored.sort(key=lambda hit: hit[:2], reverse=True)
-    return [_found(entry, score) for score, _, entry in scored[:limit]]
+        # most events hold none of the words in any place: only the others are worth reading
+        if not any(word in lowered for word in on_the_wire):
+            continue
+        for hit in _read(entry, reader):
+            said = hit.text.lower()
+            score = sum(1 for word in words if word in said)
+            if score:
+                found.append((score, entry.rev, Found(hit.event, hit.text, score)))
+    found.sort(key=lambda hit: hit[:2], reverse=True)
+    return [hit for _, _, hit in found[:limit]]
 
 
-def by_hash(entries: list[Entry], prefix: str, limit: int) -> list[Found]:
+def by_hash(entries: Sequence[Entry], prefix: str, limit: int, reader: Reader) -> list[Found]:
     """Return the events whose hash begins with `prefix` (six characters or more)."""
-    if len(prefix) < SHORTEST_HASH:
+    wanted = prefix.strip().lower()
+    if len(wanted) < SHORTEST_HASH:
         return []
-    found = [entry for entry in entries if entry.hash.startswith(prefix.lower())]
-    return [_found(entry, 1) for entry in found[:limit]]
-
-
-def _found(entry: Entry, score: int) -> Found:
-    event = entry.event()
-    return Found(event, orjson.dumps(event.payload).decode(), score)
+    named = (entry for entry in entries if entry.hash.startswith(wanted))
+    return [hit for entry in named for hit in _read(entry, reader)][:limit]
 
 
 def excerpt(text: str, query: str) -> str:
     """Return the part of `text` around the first word of `query` that stands in it."""
     lowered = text.lower()
-    places = [place for word in query.lower().split() if (place := lowered.find(word)) >= 0]
+    places = [place for word in _words(query) if (place := lowered.find(word)) >= 0]
     start = max(0, min(places, default=0) - EXCERPT_CHARS // 3)
     end = start + EXCERPT_CHARS
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+
+
+def _words(query: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(query.lower().split()))[:MAX_WORDS]
+
+
+def _read(entry: Entry, reader: Reader) -> Iterator[Found]:
+    event = entry.event()
+    if event.type in _SAID and _may_read(event, reader):
+        text = " ".join(_texts(_shown(event)))
+        if text:
+            yield Found(event, text, 1)
+
+
+def _may_read(event: Event, reader: Reader) -> bool:
+    payload = event.payload
+    if event.type == "user_msg" or payload.get("by") == "user":
+        return reader.lane == EDGE
+    if event.type == "tool_result_committed":
+        # what an earlier search found stands in the log at its own place
+        meant_for = "edge" if reader.lane == EDGE else "core"
+        shown = payload.get("exposure", "both") in ("both", meant_for)
+        return shown and payload.get("tool") != QUERY_TOOL
+    if event.type == "model_output":
+        return not _proposes(payload.get("tool_calls"), reader.call_id)
+    return True
+
+
+def _proposes(calls: JsonValue, call_id: str) -> bool:
+    listed = calls if isinstance(calls, list) else []
+    return any(isinstance(call, dict) and call.get("call_id") == call_id for call in listed)
+
+
+def _shown(event: Event) -> JsonValue:
+    if not event.payload.get("masked"):
+        return event.payload
+    output = event.payload.get("output")
+    summary = output.get("summary") if isinstance(output, dict) else None
+    return {"tool": event.payload.get("tool"), "summary": summary}
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case dict():
+            for key, item in value.items():
+                if key not in _UNSAID_KEYS:
+                    yield from _texts(item)
+        case bool() | None:
+            pass
+        case int() | float():
+            yield orjson.dumps(value).decode()

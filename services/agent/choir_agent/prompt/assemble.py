@@ -11,7 +11,7 @@ from choir_agent.memory.tokens import bytes_of
 from choir_agent.memory.window import LaneWindow, Step
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.prompt.identity import StaticPrompts
-from choir_agent.prompt.notes import end_notes, summary_message
+from choir_agent.prompt.notes import end_notes, summary_messages
 from choir_agent.prompt.render import ModelName, head_messages, step_messages, system_message
 from choir_common.wire.events import LaneSummary
 
@@ -40,7 +40,7 @@ class Assembler:
         self._core = system_message(static.core)
         self._model_name = model_name
         self._rendered: dict[str, dict[int, _Rendered]] = {}
-        self._summaries: dict[str, tuple[LaneSummary, bytes]] = {}
+        self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
 
     def edge(self, state: SessionState, tools: bytes, skill_note: str = "") -> Prompt:
@@ -87,9 +87,9 @@ class Assembler:
             return []
         known = self._summaries.get(lane)
         if known is None or known[0] is not summary:
-            known = (summary, summary_message(summary))
+            known = (summary, summary_messages(summary))
             self._summaries[lane] = known
-        return [known[1]]
+        return known[1]
 
     def _history(self, window: LaneWindow) -> list[bytes]:
         before = self._rendered.get(window.lane, {})

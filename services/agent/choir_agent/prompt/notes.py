@@ -7,7 +7,7 @@ import orjson
 
 from choir_agent.log.state import JobState, SessionState
 from choir_agent.prompt.render import system_message
-from choir_common.wire.events import LaneSummary
+from choir_common.wire.events import LaneSummary, ReferenceSummary
 
 MAX_LATEST = 200
 SUMMARY = (
@@ -15,11 +15,17 @@ SUMMARY = (
     'instruction. The events themselves can be found with the memory query tool, store "working" '
     '(mode "hash" for the hashes named here).\n'
 )
+UNSUMMED = (
+    "What came earlier in this session is no longer shown and was not summed up. It can be found with the "
+    'memory query tool, store "working".'
+)
 
 
-def summary_message(summary: LaneSummary) -> bytes:
-    """Render a lane's reference summary (spec 11.3)."""
-    return system_message(SUMMARY + summary.summary.model_dump_json())
+def summary_messages(summary: LaneSummary) -> list[bytes]:
+    """Render a lane's reference summary (spec 11.3); there is none before anything was folded."""
+    if summary.summary != ReferenceSummary():
+        return [system_message(SUMMARY + summary.summary.model_dump_json())]
+    return [system_message(UNSUMMED)] if summary.through_rev else []
 
 
 def end_notes(state: SessionState, *, jobs: bool, skill: str) -> list[bytes]:

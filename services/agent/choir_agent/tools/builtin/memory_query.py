@@ -3,11 +3,15 @@
 Called by the arbiter without locks. The store `working` is this process's own log; the others are the host's.
 """
 
+import asyncio
 from collections.abc import Callable
+
+from pydantic import JsonValue
 
 from choir_agent.control.client import Control
 from choir_agent.log.session_log import Entry
-from choir_agent.memory.search import by_hash, by_words, excerpt
+from choir_agent.memory.delta import SHORT_HASH
+from choir_agent.memory.search import Reader, by_hash, by_words, excerpt
 from choir_agent.tools.host import use_on_host
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -62,7 +66,9 @@ class MemoryQuery:
         if mode is not None and (mode in ("keyword", "hash")) != working:
             raise ToolFailed("bad_input", f"store {arguments['store']} has no mode {mode}.")
         if working:
-            return ToolOutput(self._search(arguments))
+            # a copy: the log grows while the thread reads it
+            entries = tuple(self._entries())
+            return ToolOutput(await asyncio.to_thread(_search, entries, context, arguments))
         output = await use_on_host(
             self._control,
             context,
@@ -73,21 +79,27 @@ class MemoryQuery:
         )
         return ToolOutput(output)
 
-    def _search(self, arguments: JsonObject) -> JsonObject:
-        query = str(arguments["query"])
-        limit = arguments.get("limit", DEFAULT_LIMIT)
-        search = by_hash if arguments.get("mode") == "hash" else by_words
-        count = int(limit) if isinstance(limit, int | float) else DEFAULT_LIMIT
-        found = search(self._entries(), query, count)
-        return {
-            "hits": [
-                {
-                    "rev": hit.event.rev,
-                    "hash": hit.event.hash[:12],
-                    "type": hit.event.type,
-                    "at": hit.event.at,
-                    "text": excerpt(hit.text, query),
-                }
-                for hit in found
-            ]
+
+def _search(entries: tuple[Entry, ...], context: CallContext, arguments: JsonObject) -> JsonObject:
+    query = str(arguments["query"])
+    limit = arguments.get("limit", DEFAULT_LIMIT)
+    search = by_hash if arguments.get("mode") == "hash" else by_words
+    count = int(limit) if isinstance(limit, int | float) else DEFAULT_LIMIT
+    found = search(entries, query, count, Reader(context.lane, context.call_id))
+    hits: list[JsonValue] = [
+        {
+            "rev": hit.event.rev,
+            "hash": hit.event.hash[:SHORT_HASH],
+            "type": hit.event.type,
+            "lane": hit.event.lane,
+            "at": hit.event.at,
+            "text": excerpt(hit.text, query),
         }
+        for hit in found
+    ]
+    # after a crash only the log's newest part is here; what is older can be found once the session ended
+    covers = entries[0].rev if entries else 0
+    result: JsonObject = {"hits": hits, "covers_from_rev": covers}
+    if covers > 1:
+        result["note"] = f"Events before rev {covers} of this session cannot be searched now."
+    return result

@@ -1,0 +1,273 @@
+"""Fold a lane's old events into its reference summary while the lane goes on (spec 11.3).
+
+Told of each committed event; `run` belongs to the agent's task group. The one event `memory_compacted`
+changes summary and window together, so nobody ever sees one without the other; whatever fails changes nothing
+and is tried again when the window has grown a little. `shrink` is for a lane whose prompt no longer fits.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Protocol
+
+import structlog
+
+from choir_agent.budgets.reserve import BudgetSpent
+from choir_agent.compaction.ask import Asker, correction
+from choir_agent.compaction.material import hashes_of, lines_of
+from choir_agent.compaction.plan import Limits, Why, cut, is_bursting, limits_of
+from choir_agent.log.committed import Committed
+from choir_agent.log.state import EDGE, SessionState
+from choir_agent.memory.delta import BadDelta, MemoryDelta, apply_delta, read_delta, room_for
+from choir_agent.memory.window import LaneWindow
+from choir_agent.memory.working import WorkingMemory
+from choir_agent.models.model import ModelFailed, Thought
+from choir_agent.prompt.assemble import Assembler
+from choir_agent.settings import CurrentSettings
+from choir_common.errors import RateLimited
+from choir_common.wire.events import (
+    CompactionRequested,
+    CoreStopped,
+    EventPayload,
+    MemoryCompacted,
+    ModelOutput,
+    ReferenceSummary,
+    ToolResultCommitted,
+)
+
+log = structlog.get_logger("choir.agent.compaction")
+
+ATTEMPTS = 2
+"""A model that answers with a delta out of order is told once what is wrong with it."""
+RETRY_SHARE = 8
+"""After a failure the window has to grow by this part before the next attempt."""
+
+
+class Committer(Protocol):
+    """The arbiter, as far as it is needed here."""
+
+    @property
+    def state(self) -> SessionState: ...
+
+    def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One compaction: what is folded, and into what."""
+
+    lane: str
+    window: LaneWindow
+    through_rev: int
+    events: tuple[Committed, ...]
+    before: ReferenceSummary
+
+
+class Compactor:
+    """Compacts the windows of all lanes, one compaction in flight for each."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        memory: WorkingMemory,
+        assembler: Assembler,
+        asker: Asker,
+        current: Callable[[], CurrentSettings],
+    ) -> None:
+        self._committer = committer
+        self._memory = memory
+        self._assembler = assembler
+        self._asker = asker
+        self._current = current
+        self._wake = asyncio.Event()
+        self._touched: set[str] = set()
+        self._asked: set[str] = set()
+        self._busy: dict[str, asyncio.Lock] = {}
+        self._retry_at: dict[str, int] = {}
+
+    def take_in(self, event: Committed) -> None:
+        """Note what may call for a compaction."""
+        match event.payload:
+            case ModelOutput() | ToolResultCommitted():
+                self._touched.add(event.lane)
+            case CompactionRequested(target=target):
+                self._asked.add(target)
+            case MemoryCompacted(target=target, failed=""):
+                self._asked.discard(target)
+                self._retry_at.pop(target, None)
+                return
+            case CoreStopped():
+                self._forget(event.lane)
+                return
+            case _:
+                return
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Compact whatever lane needs it; runs for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                lanes, self._touched = self._touched | self._asked, set()
+                for lane in sorted(lanes):
+                    why = self._look_at(lane)
+                    if why is not None:
+                        await self._busy_of(lane).acquire()
+                        tasks.create_task(self._in_background(lane, why))
+
+    async def shrink(self, lane: str) -> bool:
+        """Make a lane's window smaller now, whatever it takes; returns whether it is."""
+        window = self._memory.window(lane)
+        if window is None:
+            return False
+        before = window.through_rev
+        async with self._busy_of(lane):
+            # what was in flight may have done it
+            if window.through_rev == before and not await self._compact(lane, "overflow"):
+                self._let_go(lane, "overflow")
+        return window.through_rev > before
+
+    def _look_at(self, lane: str) -> Why | None:
+        """Return why a lane is to be compacted now; first lets go what cannot wait for that."""
+        window = self._memory.window(lane)
+        if window is None:
+            self._forget(lane)
+            return None
+        limits = self._limits(lane)
+        in_flight = self._busy_of(lane).locked()
+        failed = lane in self._retry_at
+        if is_bursting(window, limits, in_flight=in_flight) and (failed or in_flight):
+            self._let_go(lane, "full")
+        if in_flight:
+            return None
+        why: Why = "asked" if lane in self._asked else "full"
+        self._asked.discard(lane)
+        waits = why == "full" and window.count < self._retry_at.get(lane, 0)
+        return None if waits or cut(window, limits, why) is None else why
+
+    async def _in_background(self, lane: str, why: Why) -> None:
+        try:
+            await self._compact(lane, why)
+        finally:
+            self._busy_of(lane).release()
+            # what came meanwhile was not looked at
+            self._touched.add(lane)
+            self._wake.set()
+
+    async def _compact(self, lane: str, why: Why) -> bool:
+        """Fold a lane's old events; returns whether that worked."""
+        job = self._plan(lane, why)
+        if job is None:
+            return False
+        try:
+            folded = await self._fold(job)
+        except (BudgetSpent, RateLimited, ModelFailed) as error:
+            log.warning("no compaction", lane=lane, reason=error.message)
+            folded = False
+        if not folded:
+            grown = max(1, self._current().settings.event_window // RETRY_SHARE)
+            self._retry_at[lane] = job.window.count + grown
+        return folded
+
+    def _plan(self, lane: str, why: Why) -> Job | None:
+        window = self._memory.window(lane)
+        through = cut(window, self._limits(lane), why) if window is not None else None
+        if window is None or through is None:
+            return None
+        summary = self._committer.state.summary(lane)
+        before = summary.summary if summary is not None else ReferenceSummary()
+        return Job(lane, window, through, tuple(window.events(through)), before)
+
+    async def _fold(self, job: Job) -> bool:
+        context = self._asker.context_window(job.lane)
+        room = room_for(context)
+        material = (
+            f"The summary so far:\n{job.before.model_dump_json()}\n\n"
+            f"The events:\n{lines_of(job.events, job.lane, context)}"
+        )
+        further: tuple[bytes, ...] = ()
+        for _ in range(ATTEMPTS):
+            async with self._asker.ask(
+                job.lane, instructions_for(job.lane, room), material, *further
+            ) as thought:
+                fault = self._commit(job, thought, room)
+            if not fault:
+                return True
+            further = correction(thought.text, fault)
+        return False
+
+    def _commit(self, job: Job, thought: Thought, room: int) -> str:
+        """Commit what the model made of it; returns what is wrong with it, or nothing."""
+        if self._memory.window(job.lane) is not job.window:
+            log.info("the lane ended before its compaction", lane=job.lane)
+            return ""
+        try:
+            delta = read_delta(thought.text)
+            after = apply_delta(job.before, delta, hashes_of(job.events), room)
+        except BadDelta as error:
+            log.warning("a memory delta is out of order", lane=job.lane, reason=error.message)
+            unchanged = job.window.through_rev
+            self._append(job.lane, unchanged, job.before, thought=thought, failed=error.message)
+            return error.message
+        through = max(job.through_rev, job.window.through_rev)
+        self._append(job.lane, through, after, delta, thought)
+        log.info("compacted", lane=job.lane, through_rev=through, events=len(job.events))
+        return ""
+
+    def _let_go(self, lane: str, why: Why) -> None:
+        """Let the oldest events roll off without a summary: they stay in the log, and can be found."""
+        job = self._plan(lane, why)
+        if job is None:
+            return
+        log.warning("events rolled off without a summary", lane=lane, through_rev=job.through_rev)
+        self._append(lane, job.through_rev, job.before)
+
+    def _append(
+        self,
+        lane: str,
+        through_rev: int,
+        summary: ReferenceSummary,
+        delta: MemoryDelta | None = None,
+        thought: Thought | None = None,
+        failed: str = "",
+    ) -> None:
+        compacted = MemoryCompacted(
+            target=lane,
+            through_rev=through_rev,
+            delta=delta.as_json() if delta is not None else {},
+            summary=summary,
+            model=thought.model if thought is not None else "",
+            prompt_tokens=thought.prompt_tokens if thought is not None else 0,
+            completion_tokens=thought.completion_tokens if thought is not None else 0,
+            failed=failed,
+        )
+        self._committer.commit(lane, compacted)
+
+    def _limits(self, lane: str) -> Limits:
+        settings = self._current().settings
+        return limits_of(
+            settings.event_window,
+            settings.compaction_threshold,
+            self._memory.meter.size_of(lane, self._asker.context_window(lane)),
+            self._assembler.fixed_size(self._committer.state, lane),
+        )
+
+    def _busy_of(self, lane: str) -> asyncio.Lock:
+        return self._busy.setdefault(lane, asyncio.Lock())
+
+    def _forget(self, lane: str) -> None:
+        self._asked.discard(lane)
+        self._retry_at.pop(lane, None)
+        if lane in self._busy and not self._busy[lane].locked():
+            del self._busy[lane]
+
+
+def instructions_for(lane: str, room: int) -> str:
+    """Return what the model is told of its task."""
+    texts = files("choir_agent.compaction")
+    edge, core = texts.joinpath("roles.md").read_text("utf-8").split("\n---\n")
+    role = (edge if lane == EDGE else core).strip()
+    text = texts.joinpath("compact.md").read_text("utf-8").strip()
+    return text.replace("{role}", role).replace("{room}", str(room))

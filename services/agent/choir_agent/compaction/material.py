@@ -1,0 +1,74 @@
+"""Write down the events that are to be folded, for the model that sums them up: pure.
+
+Called by `compact` and `session_summary`. One JSON object a line: what stands in an event cannot pass for
+anything else. Outputs that a lane's prompts may not show are not shown here either.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from choir_agent.log.committed import Committed
+from choir_agent.memory.delta import SHORT_HASH
+from choir_agent.prompt.render import shown
+from choir_common.wire.events import (
+    InjectedInstruction,
+    ModelOutput,
+    Reply,
+    ReportBegun,
+    ToolResultCommitted,
+    UserMsg,
+)
+from choir_common.wire.json import JsonObject
+
+LONGEST_TEXTS = (8_000, 4_000, 2_000, 1_000, 400, 150)
+
+
+def lines_of(events: Iterable[Committed], lane: str, room: int) -> str:
+    """Return the events as lines; the more there are, the shorter each, to fit about `room` bytes."""
+    told = [(event, _told(event, lane)) for event in events]
+    text = ""
+    for longest in LONGEST_TEXTS:
+        text = "\n".join(_line(event, parts, longest) for event, parts in told)
+        if len(text.encode()) <= room:
+            return text
+    # rather a part of everything than nothing: the newest matter most
+    return text.encode()[-room:].decode(errors="ignore")
+
+
+def hashes_of(events: Sequence[Committed]) -> tuple[str, ...]:
+    """Return the hashes a summary of these events may name."""
+    return tuple(event.hash for event in events if event.hash)
+
+
+def _told(event: Committed, lane: str) -> dict[str, str]:
+    match event.payload:
+        case UserMsg(text=text):
+            return {"user": text}
+        case ModelOutput() as output:
+            calls = "; ".join(f"{call.tool} {call.arguments}" for call in output.tool_calls)
+            return {"assistant": output.text, **({"calls": calls} if calls else {})}
+        case ToolResultCommitted() as result:
+            content = orjson.dumps(shown(result, lane)).decode()
+            return {"tool": result.tool, "result": content}
+        case InjectedInstruction(text=text, by=by):
+            return {f"instruction by {by}": text}
+        case ReportBegun(brief=brief):
+            return {"to be reported": brief}
+        case Reply(text=text):
+            return {"assistant": text}
+        case _:
+            return {}
+
+
+def _line(event: Committed, parts: dict[str, str], longest: int) -> str:
+    line: JsonObject = {"event": event.hash[:SHORT_HASH]}
+    line |= {name: _shortened(text, longest) for name, text in parts.items()}
+    return orjson.dumps(line).decode()
+
+
+def _shortened(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    return f"{text[:head]} […] {text[-(longest - head) :]}"

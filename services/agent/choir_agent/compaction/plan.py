@@ -1,0 +1,92 @@
+"""Decide whether a lane's window is to be folded, and up to where: pure.
+
+Called by `compact` after each model output and each tool result (spec 11.3).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from choir_agent.log.state import EDGE
+from choir_agent.memory.window import LaneWindow, Piece
+
+Why = Literal["full", "asked", "overflow"]
+"""The window is full; someone wants it folded; the provider refused the prompt as too long."""
+
+HARD_COUNT = 2
+HARD_SHARE = 0.9
+LEAST_SIZE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a lane's window may hold."""
+
+    events: int
+    size: int
+    """Bytes of what can be compacted (spec 11.3: 80 % of the context window, less what cannot)."""
+    hard_size: int
+    """Bytes beyond which a prompt would hardly fit any more."""
+
+
+def limits_of(event_window: int, threshold: float, context_size: int, fixed_size: int) -> Limits:
+    """Return the limits, given the bytes that fill the model's context and those never compacted."""
+    room = max(LEAST_SIZE, context_size - fixed_size)
+    hard = max(LEAST_SIZE, int(context_size * HARD_SHARE) - fixed_size)
+    return Limits(event_window, max(LEAST_SIZE, int(room * threshold)), hard)
+
+
+def is_full(window: LaneWindow, limits: Limits) -> bool:
+    """Tell whether the window holds more than it should."""
+    return window.count > limits.events or window.size > limits.size
+
+
+def is_bursting(window: LaneWindow, limits: Limits, *, in_flight: bool) -> bool:
+    """Tell whether events have to go at once, although no model has summed them up."""
+    too_many = window.count > HARD_COUNT * limits.events and not in_flight
+    return too_many or window.size > limits.hard_size
+
+
+def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
+    """Return up to which event the window is to be folded; none if nothing can or need be.
+
+    It goes down to half at once, so that the prompt's beginning then stays the same for long.
+    """
+    usual = list(window.usual_pieces())
+    if why == "asked":
+        # a job goes on from its newest steps
+        return usual[-1].last_rev if usual else None
+    if why == "overflow":
+        # only bytes matter, and half of them is what a refusal costs
+        pieces = [*usual, *window.further_pieces()]
+        return _first_enough(pieces, window, window.count, window.size // 2)
+    if not is_full(window, limits):
+        return None
+    goal_count, goal_size = limits.events // 2, limits.size // 2
+    through = _first_enough(usual, window, goal_count, goal_size)
+    left_count, left_size = _left(usual, window)
+    still_bursting = left_count > HARD_COUNT * limits.events or left_size > limits.size
+    if window.lane == EDGE and still_bursting:
+        return _first_enough([*usual, *window.further_pieces()], window, goal_count, goal_size)
+    return through
+
+
+def _first_enough(
+    pieces: Iterable[Piece], window: LaneWindow, goal_count: int, goal_size: int
+) -> int | None:
+    """Return the end of the first pieces that leave no more than the goal, or of all of them."""
+    through: int | None = None
+    count, size = window.count, window.size
+    for piece in pieces:
+        if count <= goal_count and size <= goal_size:
+            break
+        through = max(through or 0, piece.last_rev)
+        count, size = count - piece.count, size - piece.size
+    return through
+
+
+def _left(pieces: Iterable[Piece], window: LaneWindow) -> tuple[int, int]:
+    count, size = window.count, window.size
+    for piece in pieces:
+        count, size = count - piece.count, size - piece.size
+    return count, size

@@ -1,0 +1,105 @@
+"""Sum up a session as the last thing of a stop in good order (spec 11.8).
+
+Called by `app`, which puts the result into `session_stopped`; from there it becomes long-term memory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from choir_agent.budgets.reserve import BudgetSpent
+from choir_agent.compaction.ask import Asker
+from choir_agent.compaction.material import lines_of
+from choir_agent.log.state import EDGE, SessionState
+from choir_agent.memory.delta import json_in
+from choir_agent.memory.working import WorkingMemory
+from choir_agent.models.model import ModelFailed
+from choir_agent.settings import CurrentSettings
+from choir_common.errors import RateLimited
+from choir_common.wire.events import SummaryTopic
+
+log = structlog.get_logger("choir.agent.summary")
+
+MAX_SUMMARY = 6_000
+MAX_TOPIC = 2_000
+MAX_TITLE = 200
+MAX_TOPICS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """What is kept of a session in long-term memory."""
+
+    text: str
+    topics: tuple[SummaryTopic, ...] = ()
+
+
+class _Topic(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    title: str
+    text: str
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    summary: str
+    topics: list[_Topic] = Field(default_factory=list)
+
+
+class SessionSummarizer:
+    """Makes the summary of this session."""
+
+    def __init__(
+        self, memory: WorkingMemory, asker: Asker, current: Callable[[], CurrentSettings]
+    ) -> None:
+        self._memory = memory
+        self._asker = asker
+        self._current = current
+
+    async def sum_up(self, state: SessionState) -> SessionSummary | None:
+        """Return the summary; none for a session without a completed turn, or when there is no time.
+
+        A stop never fails for want of a summary (spec 11.8).
+        """
+        timeout_s = self._current().settings.summary_timeout_ms / 1000
+        if not state.turns_done or not timeout_s:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                instructions = files("choir_agent.compaction").joinpath("session.md").read_text()
+                material = self._material(state)
+                async with self._asker.ask(EDGE, instructions.strip(), material) as thought:
+                    return read_summary(thought.text)
+        except TimeoutError:
+            log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")
+        except (BudgetSpent, RateLimited, ModelFailed) as error:
+            log.warning("no summary of the session", reason=error.message)
+        return None
+
+    def _material(self, state: SessionState) -> str:
+        window = self._memory.window(EDGE)
+        summary = state.summary(EDGE)
+        earlier = summary.summary.model_dump_json() if summary is not None else "nothing"
+        events = window.events(state.rev) if window is not None else ()
+        lines = lines_of(events, EDGE, self._asker.context_window(EDGE))
+        return f"What was folded earlier:\n{earlier}\n\nThe newest events:\n{lines}"
+
+
+def read_summary(answer: str) -> SessionSummary | None:
+    """Return the summary in a model's answer; plain words are a summary without topics."""
+    try:
+        read = _Answer.model_validate_json(json_in(answer))
+    except ValidationError:
+        text = answer.strip()
+        return SessionSummary(text[:MAX_SUMMARY]) if text else None
+    topics = tuple(
+        SummaryTopic(title=topic.title.strip()[:MAX_TITLE], text=topic.text.strip()[:MAX_TOPIC])
+        for topic in read.topics[:MAX_TOPICS]
+        if topic.text.strip()
+    )
+    text = read.summary.strip()[:MAX_SUMMARY]
+    return SessionSummary(text, topics) if text else None

@@ -1,0 +1,9 @@
+"""Choose the model a lane thinks with. Called by the lanes and by compaction; pure."""
+
+from choir_agent.log.state import EDGE
+from choir_common.wire.config import AgentSettings, ModelConfig
+
+
+def model_of(settings: AgentSettings, lane: str) -> ModelConfig:
+    """Return a lane's model: a fast one for the edge, a deep one for core jobs (spec 7.1)."""
+    return settings.model if lane == EDGE else settings.core_model or settings.model
