@@ -1,7 +1,8 @@
 """End what a command left behind after its process group was killed.
 
-Called by `child` when a command has ended. As the subreaper (see `boot.harden`) we become the parent of every
-orphan a command leaves, however it detached itself; whoever is our child and none of our own is a stray.
+Called by `child`. As the subreaper (see `boot.harden`) we become the parent of every orphan a command leaves,
+however it detached itself; whoever is our child and none of our own is a stray. Strays that have ended
+already are reaped while commands still run, so that none stays a zombie.
 """
 
 import contextlib
@@ -12,7 +13,9 @@ from pathlib import Path
 
 # each round finds the children of those that the round before killed
 ROUNDS = 20
-TASKS = Path("/proc/self/task")
+PROC = Path("/proc")
+TASKS = PROC / "self/task"
+CALL_ID = "CHOIR_CALL_ID"
 
 
 def kill_group(group: int) -> None:
@@ -21,11 +24,19 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def end_strays(known: Collection[int]) -> int:
-    """Kill and reap our children other than `known`; return how many there were."""
+def end_strays(known: Collection[int], running_calls: Collection[str]) -> int:
+    """Kill and reap our children other than `known`; return how many there were.
+
+    While other calls run, only those are killed that are certainly not theirs; what cannot be told
+    apart ends with the last call.
+    """
     ended = 0
     for _ in range(ROUNDS):
-        strays = _children() - set(known)
+        strays = {
+            pid
+            for pid in _children() - set(known)
+            if not running_calls or _belongs_to_none(pid, known, running_calls)
+        }
         if not strays:
             break
         for pid in strays:
@@ -35,6 +46,26 @@ def end_strays(known: Collection[int]) -> int:
                 os.waitpid(pid, 0)
                 ended += 1
     return ended
+
+
+def reap_ended(known: Collection[int]) -> int:
+    """Reap our children other than `known` that have ended by themselves; return how many."""
+    reaped = 0
+    for pid in _children() - set(known):
+        with contextlib.suppress(ChildProcessError):
+            reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+    return reaped
+
+
+def _belongs_to_none(pid: int, sessions: Collection[int], running_calls: Collection[str]) -> bool:
+    with contextlib.suppress(OSError):
+        if os.getsid(pid) in sessions:
+            return False
+        wanted = f"{CALL_ID}=".encode()
+        for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\x00"):
+            if entry.startswith(wanted):
+                return entry.removeprefix(wanted).decode("utf-8", "replace") not in running_calls
+    return False
 
 
 def _children() -> set[int]:

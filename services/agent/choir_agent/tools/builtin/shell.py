@@ -5,15 +5,17 @@ Called by the arbiter under `workspace` X, after the commitment is durable.
 
 import shutil
 
-from choir_agent.tools.child import Children
+from choir_agent.tools.child import PATH, Children, Program
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.streams import Capture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+KEEP_EACH_END = 500_000
+"""Bytes of a stream's beginning and end that are taken in; the result shows less, an artifact all."""
+MAX_OUTPUT = 60_000
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -21,7 +23,8 @@ MANIFEST = ToolManifest(
         description=(
             "Run a shell command in the workspace directory and return its exit code and output. "
             "Standard input is closed. Everything it started ends with the command, so start no "
-            "background processes. Long output is cut in the middle."
+            "background processes. Long output is cut in the middle; artifact_ref then names a file "
+            "that holds more of it."
         ),
         parameters={
             "type": "object",
@@ -39,6 +42,7 @@ MANIFEST = ToolManifest(
         side_effect="external",
         idempotent=False,
         locks=(LockTemplate("workspace", "X"),),
+        max_output=MAX_OUTPUT,
     ),
 )
 
@@ -48,10 +52,8 @@ class Shell:
 
     manifest = MANIFEST
 
-    def __init__(self, workspace: Workspace, tmp_dir: str) -> None:
-        self._workspace = workspace
-        self._tmp_dir = tmp_dir
-        self._children = Children()
+    def __init__(self, children: Children) -> None:
+        self._children = children
         self._shell = shutil.which("bash", path=PATH) or "/bin/sh"
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -61,26 +63,18 @@ class Shell:
         command = str(arguments["command"])
         if "\x00" in command:
             raise ToolFailed("bad_input", "A command cannot hold a NUL character.")
-        environment = {
-            "PATH": PATH,
-            "HOME": str(self._workspace.root),
-            "PWD": str(self._workspace.root),
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            "TMPDIR": self._tmp_dir,
-            "CHOIR_CALL_ID": context.call_id,
-        }
+        argv = [self._shell, "-c", command]
+        program = Program(context.call_id, argv, timeout_s, with_git=True)
+        stdout, stderr = Capture(KEEP_EACH_END), Capture(KEEP_EACH_END)
         try:
-            finished = await self._children.run(
-                [self._shell, "-c", command], self._workspace.root, environment, timeout_s
-            )
+            exit_code = await self._children.run(program, stdout, stderr)
         except (OSError, ValueError) as error:
             raise ToolFailed("cannot_start", f"The shell cannot be started: {error}.") from error
         output: JsonObject = {
-            "exit_code": finished.exit_code,
-            "stdout": finished.stdout.text(),
-            "stderr": finished.stderr.text(),
+            "exit_code": exit_code,
+            "stdout": stdout.text(),
+            "stderr": stderr.text(),
         }
-        if finished.exit_code is None:
+        if exit_code is None:
             raise ToolFailed("timeout", f"Killed after {timeout_s:g} s.", output)
         return ToolOutput(output)

@@ -1,0 +1,96 @@
+"""Take in what a program writes, and hand it what it reads: bounded, whatever it does.
+
+Called by `child`. Pipes of our own, because asyncio's process waits for the ends of its pipes, and something
+that a program left in the background may hold them open.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+# how long to read on when the program has ended but something still holds its output open
+DRAIN_S = 0.2
+
+
+class Sink(asyncio.Protocol):
+    """Where a stream goes; a sink that has `enough` lets the program be ended."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.enough = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that nobody writes any more."""
+        self.ended.set()
+
+
+class Capture(Sink):
+    """A stream's beginning and end; the middle of a long one is counted and dropped."""
+
+    def __init__(self, keep_each_end: int) -> None:
+        super().__init__()
+        self._keep = keep_each_end
+        self.start = bytearray()
+        self.end = bytearray()
+        self.size = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what arrived."""
+        self.size += len(data)
+        room = self._keep - len(self.start)
+        self.start += data[:room]
+        self.end += data[room:]
+        del self.end[: -self._keep]
+
+    @property
+    def missing(self) -> int:
+        """Bytes that were dropped."""
+        return self.size - len(self.start) - len(self.end)
+
+    def text(self) -> str:
+        """Return what was kept, with a note where something is missing."""
+        if not self.missing:
+            return bytes(self.start + self.end).decode("utf-8", "replace")
+        head, tail = (bytes(part).decode("utf-8", "replace") for part in (self.start, self.end))
+        return f"{head}\n… {self.missing} bytes left out …\n{tail}"
+
+
+@asynccontextmanager
+async def pipe_into(sink: Sink) -> AsyncIterator[int]:
+    """Yield the writing end of a pipe that `sink` reads."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(write_end, True)
+    with os.fdopen(read_end, "rb", buffering=0) as reader, os.fdopen(write_end, "wb") as writer:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: sink, reader)
+        try:
+            yield writer.fileno()
+            writer.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await sink.ended.wait()
+        finally:
+            transport.close()
+
+
+@asynccontextmanager
+async def feeding(given: bytes | int | None) -> AsyncIterator[int]:
+    """Yield a descriptor from which `given` can be read: bytes, an open file, or nothing."""
+    if not isinstance(given, bytes):
+        yield asyncio.subprocess.DEVNULL if given is None else given
+        return
+    read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(read_end, True)
+    with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb", buffering=0) as writer:
+        loop = asyncio.get_running_loop()
+        transport, gone = await loop.connect_write_pipe(Sink, writer)
+        try:
+            transport.write(given)
+            transport.write_eof()
+            yield reader.fileno()
+        finally:
+            # one that has closed already takes no abort
+            if not gone.ended.is_set():
+                transport.abort()

@@ -1,0 +1,204 @@
+"""Programs that tools run: they end with their call, take nothing along, and stay behind their walls."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from choir_agent.tools import seal
+from choir_agent.tools.child import Children, Program
+from choir_agent.tools.streams import Capture
+
+PR_SET_CHILD_SUBREAPER = 36
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LOUD: needs Linux's process rules")
+
+
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """Become the parent of orphans, as an agent is."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+async def run(
+    children: Children,
+    script: str,
+    call_id: str = "call_1",
+    timeout_s: float = 20.0,
+    *,
+    stdin: bytes | None = None,
+    offline: bool = False,
+    readable: tuple[str, ...] = (),
+) -> tuple[int | None, str, str]:
+    """Run a shell script; returns its exit code and what it wrote."""
+    out, err = Capture(100_000), Capture(100_000)
+    program = Program(
+        call_id,
+        ["/bin/sh", "-c", script],
+        timeout_s,
+        stdin=stdin,
+        offline=offline,
+        readable=readable,
+    )
+    exit_code = await children.run(program, out, err)
+    return exit_code, out.text(), err.text()
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process exists, be it a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_a_program_reads_what_it_is_given_to_the_last_byte(tmp_path: Path) -> None:
+    given = b"x" * 3_000_000
+    code, out, _ = await run(Children(tmp_path, "/tmp"), "wc -c", stdin=given)
+    assert (code, out.strip()) == (0, "3000000")
+
+
+async def test_a_program_that_reads_nothing_does_not_hang(tmp_path: Path) -> None:
+    code, _, _ = await run(Children(tmp_path, "/tmp"), "exit 7", stdin=b"x" * 3_000_000)
+    assert code == 7
+
+
+async def test_the_environment_is_clean(tmp_path: Path) -> None:
+    os.environ["H4_CANARY"] = "canary"
+    try:
+        _, out, _ = await run(Children(tmp_path, "/tmp"), "env")
+    finally:
+        del os.environ["H4_CANARY"]
+    assert "canary" not in out
+    assert f"HOME={tmp_path}" in out
+
+
+@pytest.mark.parametrize("detach", ["", "setsid "])
+async def test_what_a_command_leaves_ends_with_it(
+    tmp_path: Path, subreaper: None, detach: str
+) -> None:
+    script = f"{detach}sleep 300 & echo $!; exit 0"
+    _, out, _ = await run(Children(tmp_path, "/tmp"), f"({script})")
+    assert not alive(int(out))
+
+
+async def test_a_call_that_ends_leaves_another_calls_processes_alone(
+    tmp_path: Path, subreaper: None
+) -> None:
+    children = Children(tmp_path, "/tmp")
+    # its orphan left the session, and is known by its call only
+    first = asyncio.create_task(
+        run(children, "(setsid sleep 300 & echo $! > pid); sleep 2; kill -0 $(cat pid) && echo yes")
+    )
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        await asyncio.sleep(0.02)
+    for number in range(5):
+        _, out, _ = await run(children, "(setsid sleep 300 & echo $!)", f"call_other_{number}")
+        assert not alive(int(out))
+    assert (await first)[1] == "yes\n"
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_orphans_that_end_while_a_command_runs_are_reaped(
+    tmp_path: Path, subreaper: None
+) -> None:
+    script = "for i in 1 2 3 4 5; do (sleep 0.1 & echo $! >> pids); done; sleep 2.5"
+    task = asyncio.create_task(run(Children(tmp_path, "/tmp"), script))
+    await asyncio.sleep(2.2)
+    orphans = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(orphans) == 5
+    assert not any(alive(pid) for pid in orphans)
+    await task
+
+
+async def test_a_timeout_kills_and_says_so(tmp_path: Path) -> None:
+    code, out, _ = await run(Children(tmp_path, "/tmp"), "echo begun; sleep 60", timeout_s=0.5)
+    assert (code, out) == (None, "begun\n")
+
+
+def test_programs_die_with_the_agent_however_it_dies(tmp_path: Path) -> None:
+    script = (
+        "import asyncio,sys,pathlib\n"
+        "from choir_agent.tools.child import Children, Program\n"
+        "from choir_agent.tools.streams import Capture\n"
+        f"c = Children(pathlib.Path({str(tmp_path)!r}), '/tmp')\n"
+        "async def one(offline):\n"
+        "    p = Program('c', ['/bin/sh','-c','echo $$ >> pids; sleep 300'], 300, offline=offline)\n"
+        "    await c.run(p, Capture(10), Capture(10))\n"
+        "async def main():\n"
+        "    await asyncio.gather(one(False), one(True))\n"
+        "asyncio.run(main())\n"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", script])
+    pids: list[int] = []
+    for _ in range(400):
+        pids = [int(p) for p in _read(tmp_path / "pids").split()]
+        if len(pids) == 2:
+            break
+        subprocess.run(["sleep", "0.05"], check=True)
+    agent.kill()
+    agent.wait()
+    assert len(pids) == 2
+    for _ in range(100):
+        if not any(_runs(pid) for pid in pids):
+            return
+        subprocess.run(["sleep", "0.05"], check=True)
+    raise AssertionError("a program outlived its agent")
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _runs(pid: int) -> bool:
+    """Tell whether a process does anything; a zombie waits for whoever inherited it."""
+    stat = _read(Path(f"/proc/{pid}/stat"))
+    return bool(stat) and stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+OFFLINE_PROBE = """
+import socket, sys, os, ctypes
+for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM),
+                     (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_STREAM),
+                     (16, socket.SOCK_RAW), (40, socket.SOCK_STREAM)):
+    try:
+        socket.socket(family, kind)
+        print("made", family, kind)
+    except PermissionError:
+        pass
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (425, 438):
+    if libc.syscall(number, 1, 0, 0) != -1 or ctypes.get_errno() != 13:
+        print("call", number, ctypes.get_errno())
+print("done")
+"""
+
+
+async def test_an_offline_program_and_its_children_can_make_no_socket(tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text(OFFLINE_PROBE)
+    script = f"{sys.executable} -I probe.py; (setsid {sys.executable} -I probe.py)"
+    _, out, err = await run(Children(tmp_path, "/tmp"), script, offline=True)
+    assert (out, err) == ("done\ndone\n", "")
+
+
+async def test_a_program_that_may_only_read_here_reads_nothing_else(tmp_path: Path) -> None:
+    if ctypes.CDLL(None).syscall(seal.SYS_LANDLOCK_CREATE_RULESET, None, 0, 1) < 1:
+        pytest.skip("LOUD: this kernel has no Landlock")
+    inside, outside = tmp_path / "in", tmp_path / "secret"
+    inside.mkdir()
+    (inside / "file").write_text("inside")
+    outside.write_text("canary")
+    script = "cat file; cat ../secret; cat /etc/hostname; echo x > file"
+    _, out, err = await run(Children(inside, "/tmp"), script, readable=(".",))
+    assert out == "inside"
+    assert err.count("ermission denied") == 3
+    assert (inside / "file").read_text() == "inside"
+
+
+def test_every_supported_processor_has_a_filter() -> None:
+    for machine in seal.CALLS:
+        assert len(seal.network_filter(machine)) % 8 == 0
