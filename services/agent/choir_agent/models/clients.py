@@ -67,7 +67,9 @@ class Clients:
 
     async def _close_surplus(self) -> None:
         surplus = len(self._clients) - self._kept
-        idle = [wanted for wanted, kept in self._clients.items() if kept.users == 0]
+        # the last one used is the likeliest to be used again
+        older = list(self._clients.items())[:-1]
+        idle = [wanted for wanted, kept in older if kept.users == 0]
         # taken out before the first await: whoever asks meanwhile gets a new one, never a closing one
         closing = [self._clients.pop(wanted) for wanted in idle[: max(0, surplus)]]
         for kept in closing:

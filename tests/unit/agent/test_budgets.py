@@ -1,0 +1,194 @@
+"""Budgets are hard stops: reserved before, settled after, and only the user grants more (spec 7.6)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from choir_agent.budgets.limits import (
+    CALLS,
+    TOKENS,
+    calls_fault,
+    exhausted,
+    jobs_fault,
+    left_of,
+    limit_of,
+)
+from choir_agent.budgets.question import COMMAND, answer_to, question_of
+from choir_agent.budgets.reserve import BudgetSpent, Purse
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState, Spent
+from choir_agent.models.metered import USUAL_COMPLETION, MeteredModel
+from choir_agent.models.model import ModelFailed, Thought
+from choir_agent.prompt.assemble import Prompt
+from choir_common.wire.config import Budgets, ModelConfig
+from choir_common.wire.events import EventPayload, ModelOutput
+
+BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
+MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
+PROMPT = Prompt((b'{"role":"user","content":"' + b"x" * 974 + b'"}',))
+
+
+class Session:
+    """A session's state, which follows what is committed."""
+
+    def __init__(self) -> None:
+        self.state = SessionState()
+
+    def commit(self, payload: EventPayload) -> None:
+        event = Committed(self.state.rev + 1, "", "edge", "2026-01-01T00:00:00.000000Z", payload)
+        self.state = step(self.state, event)
+
+    def spend(self, thought: Thought) -> None:
+        self.commit(
+            ModelOutput(
+                turn_id="t",
+                text=thought.text,
+                model=thought.model,
+                finish_reason=thought.finish_reason,
+                prompt_tokens=thought.prompt_tokens,
+                completion_tokens=thought.completion_tokens,
+            )
+        )
+
+
+class SlowModel:
+    """Answers when allowed to; each call costs what it says."""
+
+    def __init__(self, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
+        self.usage = (prompt_tokens, completion_tokens)
+        self.calls = 0
+        self.may_answer = asyncio.Event()
+        self.fails = False
+
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+        self.calls += 1
+        await self.may_answer.wait()
+        if self.fails:
+            raise ModelFailed("no")
+        return Thought("six letters", (), "m", "stop", *self.usage, 1.0)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() -> None:
+    session = Session()
+    purse = Purse(lambda: session.state, lambda: BUDGETS)
+    with purse.reserve(6_000):
+        with pytest.raises(BudgetSpent) as refused, purse.reserve(4_001):
+            pass
+        with purse.reserve(4_000):
+            assert purse.reserved == 10_000
+    assert purse.reserved == 0
+    for word in (COMMAND, "10,000", "total_session_tokens"):
+        assert word in refused.value.message
+
+
+async def test_many_calls_at_once_cannot_overshoot_together() -> None:
+    session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
+    purse = Purse(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse)
+
+    async def call() -> bool:
+        try:
+            async with metered.thought(MODEL, None, PROMPT) as thought:
+                session.spend(thought)
+                return True
+        except BudgetSpent:
+            return False
+
+    calls = [asyncio.create_task(call()) for _ in range(40)]
+    await asyncio.sleep(0)
+    model.may_answer.set()
+    worked = await asyncio.gather(*calls)
+    # each reserves about 1,000: a thousand bytes of prompt, and its longest answer
+    assert model.calls == sum(worked) == 9
+    assert session.state.spent.tokens == 9_000
+    assert purse.reserved == 0
+
+
+async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> None:
+    session, model = Session(), SlowModel()
+    purse = Purse(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse)
+
+    async def call() -> None:
+        async with metered.thought(MODEL, None, PROMPT) as thought:
+            session.spend(thought)
+
+    waiting = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    assert purse.reserved > 900
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert purse.reserved == 0
+    model.fails = True
+    model.may_answer.set()
+    with pytest.raises(ModelFailed):
+        await call()
+    assert (purse.reserved, session.state.spent.tokens) == (0, 0)
+
+
+async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
+    session, model = Session(), SlowModel()
+    model.may_answer.set()
+    metered = MeteredModel(model, Purse(lambda: session.state, lambda: BUDGETS))
+    async with metered.thought(MODEL, None, PROMPT) as thought:
+        session.spend(thought)
+    assert thought.prompt_tokens > 300
+    assert thought.completion_tokens > 0
+    unlimited = MODEL.model_copy(update={"max_completion_tokens": None})
+    assert USUAL_COMPLETION < 10_000
+    async with metered.thought(unlimited, None, PROMPT):
+        pass
+
+
+def test_limits_follow_what_was_spent_and_granted() -> None:
+    state = SessionState(spent=Spent(tokens=12_000, tool_calls=3, granted_tokens=10_000))
+    assert limit_of(TOKENS, state, BUDGETS) == 20_000
+    assert left_of(TOKENS, state, BUDGETS) == 8_000
+    fault = calls_fault(state, BUDGETS)
+    assert fault is not None
+    assert (fault["code"], fault["limit"]) == ("budget_exhausted", 3)
+    more = replace(state, spent=replace(state.spent, granted_tool_calls=1))
+    assert calls_fault(more, BUDGETS) is None
+    refused = jobs_fault(state, BUDGETS)
+    assert refused is not None
+    assert refused["code"] == "too_many_jobs"
+    assert jobs_fault(state, Budgets()) is None
+
+
+def test_the_end_of_a_budget_is_said_once() -> None:
+    session = Session()
+    event = exhausted(TOKENS, session.state, BUDGETS, "console")
+    assert event is not None
+    assert event.limit == 10_000
+    session.commit(event)
+    assert exhausted(TOKENS, session.state, BUDGETS, "console") is None
+    assert exhausted(CALLS, session.state, BUDGETS, "console") is not None
+
+
+@pytest.mark.parametrize("text", ["/continue", " /Continue ", "yes", "Yes!", "ok.", "go on"])
+def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None:
+    session = Session()
+    assert answer_to(text, session.state, BUDGETS) is None
+    for budget, amount in ((TOKENS, 10_000), (CALLS, 3)):
+        event = exhausted(budget, session.state, BUDGETS, "console")
+        assert event is not None
+        session.commit(event)
+        assert f"{amount:,}" in question_of(budget, session.state, BUDGETS)
+        grant = answer_to(text, session.state, BUDGETS)
+        assert grant is not None
+        assert (grant.budget, grant.amount) == (budget, amount)
+        session.commit(grant.event("inb_1"))
+        assert session.state.exhausted is None
+        assert limit_of(budget, session.state, BUDGETS) == 2 * amount
+
+
+@pytest.mark.parametrize("text", ["no", "", "yes but first tell me what it cost", "/continued"])
+def test_anything_else_grants_nothing(text: str) -> None:
+    state = SessionState(exhausted=TOKENS)
+    assert answer_to(text, state, BUDGETS) is None
