@@ -106,6 +106,9 @@ class Compactor:
 
     async def run(self) -> None:
         """Compact whatever lane needs it; runs for ever."""
+        # a restored log may have been cut off in the middle of a compaction
+        self._touched.update(self._memory.lanes())
+        self._wake.set()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._wake.wait()
@@ -233,6 +236,8 @@ class Compactor:
         thought: Thought | None = None,
         failed: str = "",
     ) -> None:
+        if self._committer.state.stopped:
+            return  # nothing follows the end of a session
         compacted = MemoryCompacted(
             target=lane,
             through_rev=through_rev,

@@ -4,7 +4,6 @@ Called by the arbiter after it has committed; control begins the tail it hands o
 newest snapshot.
 """
 
-from choir_agent.log.committed import Committed
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import dump
 from choir_agent.memory.working import WorkingMemory
@@ -15,22 +14,16 @@ LANE = "session"
 
 
 class Snapshots:
-    """Knows when the last one was made."""
+    """Makes them in time."""
 
     def __init__(self, memory: WorkingMemory, every: int = EVERY) -> None:
         self._memory = memory
         self._every = every
-        self._last = 0
-
-    def take_in(self, event: Committed) -> None:
-        """Note where the newest snapshot stands, also while a log is restored."""
-        if isinstance(event.payload, Snapshot):
-            self._last = event.rev
 
     def follow(self, session_log: SessionLog) -> None:
         """Append a snapshot if it is time for one; nothing follows the end of a session."""
         state = session_log.state
-        if state.rev - self._last < self._every or state.stopped:
+        if state.rev - self._memory.snapshot_rev < self._every or state.stopped:
             return
         window_from = self._memory.needed_from(state.rev + 1)
         session_log.append(LANE, Snapshot(state=dump(state), window_from=window_from))

@@ -28,6 +28,8 @@ class WorkingMemory:
     def __init__(self) -> None:
         self._windows = {EDGE: LaneWindow(EDGE)}
         self.meter = TokenMeter()
+        self.snapshot_rev = 0
+        """Where the newest snapshot stands."""
 
     def take_in(self, event: Committed) -> None:
         """Add the next event of the log; those a prompt has no use for are passed over."""
@@ -51,6 +53,7 @@ class WorkingMemory:
                 if target in self._windows:
                     self._windows[target].roll_off(through_rev)
             case Snapshot():
+                self.snapshot_rev = event.rev
                 self._restore_jobs(payload)
             case _:
                 pass
