@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test check bench clean
+.PHONY: help install run up down test nightly check bench clean
 
 help: ## show this
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -27,6 +27,9 @@ down: install ## stop the Choir in the background
 
 test: install ## run all tests, against real Postgres and NATS (ARGS: pytest --help)
 	@$(BIN)/pytest $(ARGS)
+
+nightly: install ## take a million random steps through the locks and the skills, each (about half an hour)
+	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py $(ARGS)
 
 check: install ## format, lint, types, imports, shape: what CI runs first
 	@$(BIN)/ruff format --check .

@@ -4,7 +4,6 @@ Whatever a model proposes: never a state outside of the spec, never a forbidden 
 answer, an end within max_steps; and a call that runs again after a crash moves nothing.
 """
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -34,6 +33,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
 )
 from choir_common.wire.json import JsonObject
+from tests.support.steps import walks
 
 LANE, TURN = "edge", "turn_1"
 TOOLS = ("choir.fs.read", "choir.fs.write", "choir.exec", "choir.web.browse")
@@ -249,7 +249,7 @@ class SkillMachine(RuleBasedStateMachine):
             assert stop.outcome != "completed" or stop.output
 
 
-SkillMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+SkillMachine.TestCase.settings = walks(150, 30)
 TestSkillMachine = SkillMachine.TestCase
 
 

@@ -7,8 +7,8 @@ resolve a path and so runs in a thread; then `rule`, which is pure and decides i
 import orjson
 
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Ruling, Run, Wait
+from choir_agent.locks.claim import Lockset
 from choir_agent.locks.locks import Locks
-from choir_agent.locks.table import Lockset
 from choir_agent.tools import staging
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import Registry

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from choir_agent.locks.table import Claim, Lockset
+from choir_agent.locks.claim import Claim, Lockset
 from choir_agent.tools.tool import Tool
 from choir_common.wire.json import JsonObject
 

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from choir_agent.locks.table import Claim, Lockset, LockTable
+from choir_agent.locks.claim import Claim, Lockset
+from choir_agent.locks.table import LockTable
 
 
 class Locks:
@@ -33,19 +34,17 @@ class Locks:
             return
         claim = self._table.ask(owner, locks)
         try:
-            wakeup = asyncio.get_running_loop().create_future()
-            self._wakeups[claim.ticket] = wakeup
-            self._grant()
-            if claim.ticket in self._wakeups:
+            if claim.ticket in self._table.waiting:
+                wakeup = self._wakeups[claim.ticket] = asyncio.get_running_loop().create_future()
                 await wakeup
             yield
         finally:
             self._wakeups.pop(claim.ticket, None)
-            self._table.release(claim)
-            self._grant()
+            for granted in self._table.release(claim):
+                self._wake(granted)
 
-    def _grant(self) -> None:
-        for claim in self._table.grant():
-            wakeup = self._wakeups.pop(claim.ticket, None)
-            if wakeup is not None and not wakeup.done():
-                wakeup.set_result(None)
+    def _wake(self, claim: Claim) -> None:
+        wakeup = self._wakeups.pop(claim.ticket, None)
+        # one that was cancelled in this very moment gives its locks back itself
+        if wakeup is not None and not wakeup.done():
+            wakeup.set_result(None)

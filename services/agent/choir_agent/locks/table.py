@@ -1,33 +1,19 @@
 """Decide who holds what: the lock table as a plain data structure, without waiting (spec 9).
 
 Called by `locks`, which adds the waiting. A lockset is granted whole, when it collides with no holder and
-with nobody who came earlier. So a waiting writer blocks the readers behind it (writer preference), and
-since the queue is in order of arrival nobody starves; nothing is held while waiting, so nothing deadlocks.
+with nobody who came earlier. So a waiting writer blocks the readers behind it (writer preference), and since
+the line is in order of arrival nobody starves; nothing is held while waiting, so nothing deadlocks.
+
+The edge's dirty reads (spec 9.4) pass a core job's lock on the workspace, and those who wait for one, but
+only while a core job holds it: as soon as none does, the first who waits for it goes before all new reads.
+
+Each waiter watches one claim that stands in its way, and is looked at again only when that one goes: a queue
+of a thousand for the same file moves on at the cost of one.
 """
 
-from dataclasses import dataclass
-
-from choir_agent.locks.keys import collide, dirty_read
-from choir_common.wire.events import LockHold
-
-Lockset = tuple[LockHold, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A lockset that a lane's call holds or waits for; `ticket` is its place in line."""
-
-    ticket: int
-    owner: str
-    locks: Lockset
-
-
-def _bars(earlier: Claim, claim: Claim) -> bool:
-    return any(
-        collide(wanted, other) and not dirty_read(claim.owner, wanted, earlier.owner, other)
-        for wanted in claim.locks
-        for other in earlier.locks
-    )
+from choir_agent.locks.claim import Claim, Lockset, make_claim
+from choir_agent.locks.keys import collide, is_command, reads_under_commands
+from choir_agent.locks.places import Places
 
 
 class LockTable:
@@ -37,35 +23,117 @@ class LockTable:
         self._next_ticket = 1
         self.holding: dict[int, Claim] = {}
         self.waiting: dict[int, Claim] = {}
+        self._held = Places()
+        self._line = Places()
+        self._watchers: dict[int, dict[int, Claim]] = {}
+        self._watches: dict[int, int] = {}
+        self._commands = 0
+        self._waiting_reads: dict[int, Claim] = {}
 
     def ask(self, owner: str, locks: Lockset) -> Claim:
-        """Put a claim into the line; `grant` says who goes."""
-        claim = Claim(self._next_ticket, owner, locks)
+        """Grant a claim at once if nothing stands before it, else put it into the line."""
+        claim = self._new(owner, locks)
         self._next_ticket += 1
+        obstacle = self._obstacle_of_new(claim)
+        if obstacle is None:
+            self._give(claim)
+            return claim
         self.waiting[claim.ticket] = claim
+        self._line.put(claim)
+        if claim.reads_dirty:
+            self._waiting_reads[claim.ticket] = claim
+        self._watch(claim, obstacle)
         return claim
+
+    def release(self, claim: Claim) -> list[Claim]:
+        """Take a claim out, whether it holds or waits, and return those who hold now because of it.
+
+        A second time changes nothing.
+        """
+        if self.holding.pop(claim.ticket, None) is not None:
+            self._held.take(claim)
+            self._commands -= claim.is_command
+        elif claim.ticket in self.waiting:
+            self._leave_line(claim)
+        else:
+            return []
+        watchers = self._watchers.pop(claim.ticket, {})
+        return self._look_again(sorted(watchers.values(), key=_ticket))
 
     def barred_by(self, owner: str, locks: Lockset) -> tuple[Claim, ...]:
         """Return the claims a new one would have to wait for."""
-        claim = Claim(self._next_ticket, owner, locks)
-        others = [*self.holding.values(), *self.waiting.values()]
-        return tuple(other for other in others if _bars(other, claim))
+        claim = self._new(owner, locks)
+        if self._obstacle_of_new(claim) is None:
+            return ()
+        passing = self._commands > 0
+        held = (other for other in self.holding.values() if _collide(other, claim, True))
+        line = (other for other in self.waiting.values() if _collide(other, claim, passing))
+        return (*held, *line)
 
-    def grant(self) -> list[Claim]:
-        """Let everybody go who can, in order of arrival; returns them."""
+    def _new(self, owner: str, locks: Lockset) -> Claim:
+        return make_claim(self._next_ticket, owner, locks)
+
+    def _obstacle_of_new(self, claim: Claim) -> Claim | None:
+        # the last in line first: watching one's predecessor keeps all lists of watchers short
+        before = self._line.any_before(claim, dirty=self._commands > 0)
+        return before or self._held.any_before(claim, dirty=True)
+
+    def _obstacle(self, claim: Claim) -> Claim | None:
+        held = self._held.any_before(claim, dirty=True)
+        return held or self._line.earlier(claim, dirty=self._commands > 0)
+
+    def _look_again(self, claims: list[Claim]) -> list[Claim]:
         granted: list[Claim] = []
-        still: list[Claim] = []
-        for claim in self.waiting.values():
-            free = not any(_bars(holder, claim) for holder in self.holding.values())
-            if free and not any(_bars(earlier, claim) for earlier in still):
-                self.holding[claim.ticket] = claim
-                granted.append(claim)
-            else:
-                still.append(claim)
-        self.waiting = {claim.ticket: claim for claim in still}
+        for claim in claims:
+            if claim.ticket not in self.waiting:
+                continue
+            obstacle = self._obstacle(claim)
+            if obstacle is not None:
+                self._watch(claim, obstacle)
+                continue
+            self._leave_line(claim)
+            self._give(claim)
+            granted.append(claim)
+            if claim.is_command and self._commands == 1:
+                # from now on the edge's reads pass those who wait for the workspace
+                granted += self._look_again(sorted(self._waiting_reads.values(), key=_ticket))
         return granted
 
-    def release(self, claim: Claim) -> None:
-        """Take a claim out, whether it holds or waits; a second time changes nothing."""
-        self.holding.pop(claim.ticket, None)
-        self.waiting.pop(claim.ticket, None)
+    def _watch(self, claim: Claim, obstacle: Claim) -> None:
+        self._unwatch(claim)
+        self._watchers.setdefault(obstacle.ticket, {})[claim.ticket] = claim
+        self._watches[claim.ticket] = obstacle.ticket
+
+    def _unwatch(self, claim: Claim) -> None:
+        watched = self._watches.pop(claim.ticket, None)
+        others = self._watchers.get(watched) if watched is not None else None
+        if watched is not None and others is not None:
+            others.pop(claim.ticket, None)
+            if not others:
+                del self._watchers[watched]
+
+    def _leave_line(self, claim: Claim) -> None:
+        self._unwatch(claim)
+        del self.waiting[claim.ticket]
+        self._line.take(claim)
+        self._waiting_reads.pop(claim.ticket, None)
+
+    def _give(self, claim: Claim) -> None:
+        self.holding[claim.ticket] = claim
+        self._held.put(claim)
+        self._commands += claim.is_command
+
+
+def _ticket(claim: Claim) -> int:
+    return claim.ticket
+
+
+def _collide(earlier: Claim, claim: Claim, dirty: bool) -> bool:
+    return any(
+        collide(wanted, other)
+        and not (
+            dirty and reads_under_commands(claim.owner, wanted) and is_command(earlier.owner, other)
+        )
+        for wanted in claim.locks
+        for other in earlier.locks
+    )
