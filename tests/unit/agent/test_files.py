@@ -42,6 +42,7 @@ async def write(root: Path, content: str, path: str = "f", **arguments: object) 
         ({"start_line": 2, "end_line": 3}, "two\nthree\n", 2, 3),
         ({"start_line": 4}, "four\nfive\n", 4, 5),
         ({"end_line": 1}, "one\n", 1, 1),
+        ({"start_line": 5, "end_line": 99}, "five\n", 5, 5),
     ],
 )
 async def test_parts_of_a_file_are_read_by_line(
@@ -53,7 +54,16 @@ async def test_parts_of_a_file_are_read_by_line(
     assert output["total_lines"] == 5
 
 
-@pytest.mark.parametrize("arguments", [{"head": 1, "tail": 1}, {"start_line": 3, "end_line": 2}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"head": 1, "tail": 1},
+        {"start_line": 3, "end_line": 2},
+        {"start_line": 6},
+        {"offset": 0, "head": 1},
+        {"offset": 25},
+    ],
+)
 async def test_a_part_that_is_none_is_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
     (tmp_path / "f").write_text(FIVE)
     with pytest.raises(ToolFailed) as caught:
@@ -64,7 +74,7 @@ async def test_a_part_that_is_none_is_refused(tmp_path: Path, arguments: dict[st
 async def test_a_binary_file_comes_as_base64_and_a_large_one_is_cut(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\x00\x01" * 9000)
     output = await read(tmp_path)
-    assert (output["binary"], output["bytes"]) == (True, 18_000)
+    assert (output["binary"], output["bytes"], output["next_offset"]) == (True, 18_000, 3_000)
     (tmp_path / "f").write_text("line\n" * 20_000)
     output = await read(tmp_path)
     assert output["truncated"] is True
@@ -79,6 +89,10 @@ async def test_a_binary_file_comes_as_base64_and_a_large_one_is_cut(tmp_path: Pa
         ({"mode": "replace", "start_line": 2, "end_line": 4}, "one\nNEW\nfive\n"),
         ({"mode": "insert", "start_line": 1}, "NEW\n" + FIVE),
         ({"mode": "insert", "start_line": 6}, FIVE + "NEW\n"),
+        (
+            {"mode": "replace", "start_line": 2, "end_line": 2, "expect": "two"},
+            "one\nNEW\nthree\nfour\nfive\n",
+        ),
     ],
 )
 async def test_files_are_edited_by_line(
@@ -128,3 +142,74 @@ async def test_a_link_inside_the_workspace_leads_to_the_file_it_names(tmp_path: 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
     assert (await read(tmp_path, path="link"))["path"] == "real"
+
+
+async def test_chunks_of_bytes_add_up_to_the_file_and_cut_no_character(tmp_path: Path) -> None:
+    whole = "äöü€😀" * 20_000
+    (tmp_path / "f").write_text(whole)
+    text, offset = "", 0
+    while True:
+        output = await read(tmp_path, offset=offset, length=9_999)
+        text += str(output["text"])
+        if "next_offset" not in output:
+            break
+        offset = int(str(output["next_offset"]))
+    assert text == whole
+
+
+async def test_a_cut_line_goes_on_at_the_next_offset(tmp_path: Path) -> None:
+    whole = "x" * 100_000
+    (tmp_path / "f").write_text(whole)
+    start = await read(tmp_path)
+    rest = await read(tmp_path, offset=int(str(start["next_offset"])))
+    assert str(start["text"]) + str(rest["text"]) == whole
+
+
+async def test_reading_and_writing_count_lines_alike(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\x0bb\xe2\x80\xa8c\rd\ne\n")
+    output = await read(tmp_path, start_line=2)
+    assert (output["text"], output["total_lines"]) == ("e\n", 2)
+    await write(tmp_path, "E\n", mode="replace", start_line=2, end_line=2)
+    assert (tmp_path / "f").read_bytes() == b"a\x0bb\xe2\x80\xa8c\rd\nE\n"
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append", "replace", "insert"])
+async def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(
+    tmp_path: Path, mode: str
+) -> None:
+    (tmp_path / "f").write_text(FIVE)
+    seen = (await read(tmp_path))["hash"]
+    (tmp_path / "f").write_text(FIVE + "six\n")
+    lines = {"start_line": 1, "end_line": 1}
+    with pytest.raises(ToolFailed) as caught:
+        await write(tmp_path, "NEW\n", mode=mode, expect_hash=seen, **lines)
+    assert caught.value.kind == "changed"
+    assert (tmp_path / "f").read_text() == FIVE + "six\n"
+    now = str(caught.value.details["hash"])
+    done = await write(tmp_path, "NEW\n", mode=mode, expect_hash=now, **lines)
+    assert done["hash"] == (await read(tmp_path))["hash"]
+
+
+async def test_lines_that_are_not_as_expected_are_shown_and_left(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(FIVE)
+    with pytest.raises(ToolFailed) as caught:
+        await write(
+            tmp_path, "NEW\n", mode="replace", start_line=2, end_line=3, expect="one\ntwo\n"
+        )
+    assert (caught.value.kind, caught.value.details) == ("changed", {"present": "two\nthree\n"})
+    assert (tmp_path / "f").read_text() == FIVE
+
+
+async def test_create_makes_a_file_and_never_replaces_one(tmp_path: Path) -> None:
+    assert (await write(tmp_path, "new", mode="create"))["created"] is True
+    with pytest.raises(ToolFailed) as caught:
+        await write(tmp_path, "other", mode="create")
+    assert caught.value.kind == "exists"
+    assert (tmp_path / "f").read_text() == "new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
+
+
+async def test_an_empty_file_has_no_lines_and_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    output = await read(tmp_path)
+    assert (output["text"], output["total_lines"]) == ("", 0)

@@ -77,10 +77,11 @@ class Workspace:
         except OSError as error:
             raise _failed(canonical, error) from error
 
-    def replace_file(self, canonical: str, content: bytes) -> bool:
+    def replace_file(self, canonical: str, content: bytes, *, must_be_new: bool = False) -> bool:
         """Put `content` in the place of the file, all or nothing; returns whether it is new.
 
-        Missing directories are made. Raises ToolFailed when the place is not a regular file.
+        Missing directories are made. Raises ToolFailed when the place is not a regular file, or is
+        taken although it `must_be_new`.
         """
         parent, name = os.path.split(canonical)
         if name in ("", ".", ".."):
@@ -88,7 +89,9 @@ class Workspace:
         directory = self.make_directories(parent)
         try:
             mode = self._present_mode(directory, canonical, name)
-            self._swap(directory, name, content, mode or NEW_FILE_MODE)
+            if mode is not None and must_be_new:
+                raise ToolFailed("exists", f"There is a {canonical!r} already.")
+            self._swap(directory, name, content, mode or NEW_FILE_MODE, must_be_new)
         except OSError as error:
             raise _failed(canonical, error) from error
         finally:
@@ -123,7 +126,9 @@ class Workspace:
             raise _not_a_file(canonical, found.st_mode)
         return stat.S_IMODE(found.st_mode)
 
-    def _swap(self, directory: int, name: str, content: bytes, mode: int) -> None:
+    def _swap(
+        self, directory: int, name: str, content: bytes, mode: int, must_be_new: bool
+    ) -> None:
         draft = f".choir-{os.urandom(8).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(draft, flags, 0o600, dir_fd=directory)
@@ -131,7 +136,12 @@ class Workspace:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 os.fchmod(file.fileno(), mode)
-            os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+            if must_be_new:
+                # a link, unlike a rename, never replaces what came there meanwhile
+                os.link(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+                os.unlink(draft, dir_fd=directory)
+            else:
+                os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(draft, dir_fd=directory)
@@ -149,6 +159,8 @@ def _not_a_file(path: str, mode: int) -> ToolFailed:
 
 def _failed(path: str, error: OSError) -> ToolFailed:
     match error:
+        case FileExistsError():
+            return ToolFailed("exists", f"There is a {path!r} already.")
         case FileNotFoundError():
             return ToolFailed("not_found", f"There is no {path!r} in the workspace.")
         case PermissionError():

@@ -1,4 +1,4 @@
-"""`choir.fs.read`: read a file of the workspace, whole or a part of its lines (spec 8.7).
+"""`choir.fs.read`: read a file of the workspace, whole or a part of it, by lines or by bytes (spec 8.7).
 
 Called by the arbiter under `file:<path>` S.
 """
@@ -6,22 +6,23 @@ Called by the arbiter under `file:<path>` S.
 import asyncio
 import base64
 import os
-from collections import deque
 from dataclasses import dataclass
-from itertools import islice
+from typing import BinaryIO
 
+from choir_agent.tools.lines import Overview, offset_of, survey, whole_characters
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
-MAX_CHARS = 60_000
+MAX_BYTES = 60_000
 MAX_LINES = 5_000
-MAX_FILE_BYTES = 50_000_000
+MAX_FILE_BYTES = 500_000_000
 BINARY_BYTES = 3_000
 SNIFF_BYTES = 8_192
 
 _LINES: JsonObject = {"type": "integer", "minimum": 1, "maximum": MAX_LINES}
+_LINE: JsonObject = {"type": "integer", "minimum": 1}
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -29,7 +30,9 @@ MANIFEST = ToolManifest(
         description=(
             "Read a file in the workspace. Without further arguments the whole file (large files are "
             "cut: ask for a part); `head` or `tail`: that many lines from its start or end; "
-            "`start_line` and `end_line`: that range, counted from 1. A binary file comes as base64."
+            "`start_line` and `end_line`: that range, counted from 1; `offset` and `length`: a chunk "
+            "of bytes, for very long lines (go on at next_offset). A binary file comes as base64. "
+            "`hash` stands for the file's present content; hand it to choir.fs.write as expect_hash."
         ),
         parameters={
             "type": "object",
@@ -37,8 +40,10 @@ MANIFEST = ToolManifest(
                 "path": {"type": "string", "description": "relative to the workspace"},
                 "head": _LINES,
                 "tail": _LINES,
-                "start_line": {"type": "integer", "minimum": 1},
-                "end_line": {"type": "integer", "minimum": 1},
+                "start_line": _LINE,
+                "end_line": _LINE,
+                "offset": {"type": "integer", "minimum": 0},
+                "length": {"type": "integer", "minimum": 1, "maximum": MAX_BYTES},
             },
             "required": ["path"],
             "additionalProperties": False,
@@ -54,12 +59,11 @@ MANIFEST = ToolManifest(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Lines of a file; `total` counts all of them."""
+class _Range:
+    """Lines of a file, counted from 1; none if `last` is before `first`."""
 
     first: int
-    lines: list[str]
-    total: int
+    last: int
 
 
 class FsRead:
@@ -81,23 +85,14 @@ class FsRead:
                 raise ToolFailed(
                     "too_large", f"{path!r} has {size} bytes; read parts of it with choir.exec."
                 )
-            start = file.read(SNIFF_BYTES)
-            if b"\x00" in start:
-                return _binary(path, start, size)
-            content = start + file.read()
-        text = content.decode("utf-8", "replace")
-        return _text(path, size, _choose(text, arguments))
-
-
-def _binary(path: str, start: bytes, size: int) -> JsonObject:
-    head = start[:BINARY_BYTES]
-    return {
-        "path": path,
-        "bytes": size,
-        "binary": True,
-        "note": f"binary; the first {len(head)} bytes as base64",
-        "base64": base64.b64encode(head).decode(),
-    }
+            chosen = _choose(arguments)
+            about = survey(file)
+            file.seek(0)
+            binary = b"\x00" in file.read(SNIFF_BYTES)
+            output: JsonObject = {"path": path, "bytes": about.size, "hash": about.hash}
+            if chosen == "chunk" or binary:
+                return output | _chunk(file, about, arguments, binary)
+            return output | _text(file, about, _range(arguments, about.lines))
 
 
 def _number(arguments: JsonObject, name: str) -> int | None:
@@ -106,42 +101,74 @@ def _number(arguments: JsonObject, name: str) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 
-def _choose(text: str, arguments: JsonObject) -> _Part:
-    head, tail = _number(arguments, "head"), _number(arguments, "tail")
-    start, end = _number(arguments, "start_line"), _number(arguments, "end_line")
-    ranged = start is not None or end is not None
-    if (head is not None) + (tail is not None) + ranged > 1:
-        raise ToolFailed("bad_input", "Give only one of head, tail, start_line/end_line.")
-    lines = text.splitlines(keepends=True)
-    total = len(lines)
-    if head is not None:
-        return _Part(1, lines[:head], total)
-    if tail is not None:
-        chosen = list(deque(lines, maxlen=tail))
-        return _Part(total - len(chosen) + 1, chosen, total)
-    if not ranged:
-        return _Part(1, lines, total)
-    first, last = start or 1, end or total
-    if last < first and total:
-        raise ToolFailed("bad_input", f"end_line {last} is before start_line {first}.")
-    return _Part(first, list(islice(lines, first - 1, last)), total)
-
-
-def _text(path: str, size: int, part: _Part) -> JsonObject:
-    text = "".join(part.lines)
-    output: JsonObject = {
-        "path": path,
-        "bytes": size,
-        "total_lines": part.total,
-        "first_line": part.first,
-        "last_line": part.first + len(part.lines) - 1,
-        "text": text[:MAX_CHARS],
+def _choose(arguments: JsonObject) -> str:
+    """Return which kind of part is asked for; raises ToolFailed for more than one."""
+    kinds = {
+        "head": "head" in arguments,
+        "tail": "tail" in arguments,
+        "lines": "start_line" in arguments or "end_line" in arguments,
+        "chunk": "offset" in arguments or "length" in arguments,
     }
-    if len(text) > MAX_CHARS:
-        shown = text[:MAX_CHARS].count("\n")
+    asked = [kind for kind, is_asked in kinds.items() if is_asked]
+    if len(asked) > 1:
+        raise ToolFailed(
+            "bad_input", "Give only one of head, tail, start_line/end_line, offset/length."
+        )
+    return asked[0] if asked else "whole"
+
+
+def _range(arguments: JsonObject, total: int) -> _Range:
+    head, tail = _number(arguments, "head"), _number(arguments, "tail")
+    if head is not None:
+        return _Range(1, min(head, total))
+    if tail is not None:
+        return _Range(max(1, total - tail + 1), total)
+    first = _number(arguments, "start_line") or 1
+    last = _number(arguments, "end_line") or max(total, first)
+    if last < first:
+        raise ToolFailed("bad_input", f"end_line {last} is before start_line {first}.")
+    if first > max(total, 1):
+        raise ToolFailed("bad_input", f"The file has {total} lines.", {"total_lines": total})
+    return _Range(first, min(last, total))
+
+
+def _text(file: BinaryIO, about: Overview, lines: _Range) -> JsonObject:
+    start = offset_of(file, lines.first)
+    end = about.size if lines.last >= about.lines else offset_of(file, lines.last + 1)
+    file.seek(start)
+    content = whole_characters(file.read(min(end - start, MAX_BYTES)))
+    output: JsonObject = {
+        "total_lines": about.lines,
+        "first_line": lines.first,
+        "last_line": lines.last,
+        "text": content.decode("utf-8", "replace"),
+    }
+    if len(content) < end - start:
+        shown = content.count(b"\n")
         output |= {
             "truncated": True,
-            "last_line": part.first + shown,
-            "note": f"cut after {MAX_CHARS} characters; go on with start_line",
+            "last_line": lines.first + shown,
+            "next_offset": start + len(content),
+            "note": f"cut after {len(content)} bytes; go on with start_line, or with offset",
         }
+    return output
+
+
+def _chunk(file: BinaryIO, about: Overview, arguments: JsonObject, binary: bool) -> JsonObject:
+    most = BINARY_BYTES if binary else MAX_BYTES
+    offset = _number(arguments, "offset") or 0
+    length = min(_number(arguments, "length") or most, most)
+    if offset > about.size:
+        raise ToolFailed("bad_input", f"The file has {about.size} bytes.")
+    file.seek(offset)
+    content = file.read(length)
+    output: JsonObject = {"offset": offset}
+    if binary:
+        output |= {"binary": True, "base64": base64.b64encode(content).decode()}
+    else:
+        # at least something, also where the file is no UTF-8
+        content = whole_characters(content) or content
+        output["text"] = content.decode("utf-8", "replace")
+    if offset + len(content) < about.size:
+        output["next_offset"] = offset + len(content)
     return output

@@ -7,21 +7,25 @@ the new one, never a half: the new content is renamed into place.
 import asyncio
 import os
 
+from choir_agent.tools.lines import hash_of, split
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
 MAX_FILE_BYTES = 20_000_000
+MAX_SHOWN = 4_000
 
 MANIFEST = ToolManifest(
     LlmView(
         name="choir.fs.write",
         description=(
             "Write a file in the workspace; missing directories are made. mode `overwrite` (default): "
-            "the whole file; `append`: at its end; `replace`: lines start_line to end_line, counted "
-            "from 1, by content; `insert`: content before line start_line (one past the last line "
-            "inserts at the end). End content with a line break to keep lines apart."
+            "the whole file; `create`: the same, refused if there is one; `append`: at its end; "
+            "`replace`: lines start_line to end_line, counted from 1, by content; `insert`: content "
+            "before line start_line (one past the last line inserts at the end). End content with a "
+            "line break to keep lines apart. Refused when the file has changed meanwhile: expect_hash "
+            "(the hash of choir.fs.read) and, for replace, expect (the lines as they should be)."
         ),
         parameters={
             "type": "object",
@@ -30,10 +34,12 @@ MANIFEST = ToolManifest(
                 "content": {"type": "string"},
                 "mode": {
                     "type": "string",
-                    "enum": ["overwrite", "append", "replace", "insert"],
+                    "enum": ["overwrite", "create", "append", "replace", "insert"],
                 },
                 "start_line": {"type": "integer", "minimum": 1},
                 "end_line": {"type": "integer", "minimum": 1},
+                "expect_hash": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+                "expect": {"type": "string"},
             },
             "required": ["path", "content"],
             "additionalProperties": False,
@@ -62,33 +68,30 @@ class FsWrite:
         return ToolOutput(await asyncio.to_thread(self._write, context.path, arguments))
 
     def _write(self, path: str, arguments: JsonObject) -> JsonObject:
-        content = str(arguments["content"]).encode("utf-8", "replace")
+        given = str(arguments["content"]).encode("utf-8", "replace")
         mode = str(arguments.get("mode", "overwrite"))
-        start, end = _line(arguments, "start_line"), _line(arguments, "end_line")
-        match mode:
-            case "append":
-                content = self._present(path, missing_is_empty=True) + content
-            case "replace":
-                if start is None or end is None or end < start:
-                    raise ToolFailed(
-                        "bad_input", "replace needs start_line and an end_line not before it."
-                    )
-                content = _replace(self._present(path), start, end, content)
-            case "insert":
-                if start is None:
-                    raise ToolFailed("bad_input", "insert needs start_line.")
-                content = _replace(self._present(path), start, start - 1, content)
+        present = self._present(path) if _needs_present(mode, arguments) else None
+        _check_hash(path, present, arguments)
+        content = _edited(path, mode, present, given, arguments)
         if len(content) > MAX_FILE_BYTES:
             raise ToolFailed("too_large", f"The file would have {len(content)} bytes.")
-        new = self._workspace.replace_file(path, content)
-        return {"path": path, "bytes": len(content), "mode": mode, "created": new}
+        new = self._workspace.replace_file(path, content, must_be_new=mode == "create")
+        return {
+            "path": path,
+            "bytes": len(content),
+            "total_lines": len(split(content)),
+            "hash": hash_of(content),
+            "mode": mode,
+            "created": new,
+        }
 
-    def _present(self, path: str, *, missing_is_empty: bool = False) -> bytes:
+    def _present(self, path: str) -> bytes | None:
+        """Return the file's content, None where there is none."""
         try:
             descriptor = self._workspace.open_file(path)
         except ToolFailed as error:
-            if missing_is_empty and error.kind == "not_found":
-                return b""
+            if error.kind == "not_found":
+                return None
             raise
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -97,17 +100,75 @@ class FsWrite:
         return content
 
 
+def _needs_present(mode: str, arguments: JsonObject) -> bool:
+    return mode in ("append", "replace", "insert") or "expect_hash" in arguments
+
+
+def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None:
+    expected = arguments.get("expect_hash")
+    if expected is None:
+        return
+    now = None if present is None else hash_of(present)
+    if now != expected:
+        raise ToolFailed(
+            "changed",
+            f"{path!r} is not what you read any more; nothing was written. Read it again.",
+            {"hash": now},
+        )
+
+
+def _edited(
+    path: str, mode: str, present: bytes | None, given: bytes, arguments: JsonObject
+) -> bytes:
+    start, end = _line(arguments, "start_line"), _line(arguments, "end_line")
+    match mode:
+        case "append":
+            return (present or b"") + given
+        case "replace":
+            if start is None or end is None or end < start:
+                raise ToolFailed(
+                    "bad_input", "replace needs start_line and an end_line not before it."
+                )
+            lines = split(_existing(path, present))
+            _check_range(lines, start, end)
+            _check_lines(lines[start - 1 : end], arguments)
+            return b"".join([*lines[: start - 1], given, *lines[end:]])
+        case "insert":
+            if start is None:
+                raise ToolFailed("bad_input", "insert needs start_line.")
+            lines = split(_existing(path, present))
+            _check_range(lines, start, start - 1)
+            before = b"".join(lines[: start - 1])
+            if before and not before.endswith(b"\n"):
+                before += b"\n"
+            return before + given + b"".join(lines[start - 1 :])
+    return given
+
+
+def _existing(path: str, present: bytes | None) -> bytes:
+    if present is None:
+        raise ToolFailed("not_found", f"There is no {path!r} in the workspace.")
+    return present
+
+
 def _line(arguments: JsonObject, name: str) -> int | None:
     value = arguments.get(name)
     return int(value) if isinstance(value, int | float) else None
 
 
-def _replace(present: bytes, start: int, end: int, content: bytes) -> bytes:
-    lines = present.splitlines(keepends=True)
+def _check_range(lines: list[bytes], start: int, end: int) -> None:
     inserting = end < start
     if start > len(lines) + inserting or end > len(lines):
         raise ToolFailed("bad_input", f"The file has {len(lines)} lines; read it first.")
-    before = b"".join(lines[: start - 1])
-    if inserting and before and not before.endswith(b"\n"):
-        before += b"\n"
-    return before + content + b"".join(lines[end if not inserting else start - 1 :])
+
+
+def _check_lines(lines: list[bytes], arguments: JsonObject) -> None:
+    expected = arguments.get("expect")
+    now = b"".join(lines).decode("utf-8", "replace")
+    # whether the last line break was quoted says nothing about a change
+    if expected is not None and str(expected).rstrip("\n") != now.rstrip("\n"):
+        raise ToolFailed(
+            "changed",
+            "Those lines are not what you expect; nothing was written. Read the file again.",
+            {"present": now[:MAX_SHOWN]},
+        )

@@ -1,0 +1,76 @@
+"""Find lines in files of any size without holding them in memory: pure reading.
+
+Called by `choir.fs.read` and `choir.fs.write`. A line ends at a line feed and nowhere else, as ripgrep and
+editors count, so a number one tool gives is a number every other understands.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import BinaryIO
+
+CHUNK = 1 << 18
+# of the SHA-256, in hex: enough to notice every change that is no attack
+HASH_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A file's size, number of lines and hash, all of the same moment."""
+
+    size: int
+    lines: int
+    hash: str
+
+
+def survey(file: BinaryIO) -> Overview:
+    """Read the whole file once, from its start."""
+    file.seek(0)
+    size = breaks = 0
+    last = b"\n"
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK):
+        size += len(chunk)
+        breaks += chunk.count(b"\n")
+        digest.update(chunk)
+        last = chunk[-1:]
+    return Overview(size, breaks + (last != b"\n"), digest.hexdigest()[:HASH_CHARS])
+
+
+def hash_of(content: bytes) -> str:
+    """Return the hash that `survey` gives for a file of that content."""
+    return hashlib.sha256(content).hexdigest()[:HASH_CHARS]
+
+
+def split(content: bytes) -> list[bytes]:
+    """Return the lines of `content`, each with its line break."""
+    lines = content.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def offset_of(file: BinaryIO, line: int) -> int:
+    """Return where a line begins, counted from 1; the file's size for one past the last."""
+    file.seek(0)
+    offset, missing = 0, line - 1
+    while missing > 0 and (chunk := file.read(CHUNK)):
+        breaks = chunk.count(b"\n")
+        if breaks < missing:
+            missing -= breaks
+            offset += len(chunk)
+            continue
+        position = -1
+        for _ in range(missing):
+            position = chunk.index(b"\n", position + 1)
+        return offset + position + 1
+    return offset
+
+
+def whole_characters(content: bytes) -> bytes:
+    """Return `content` without a UTF-8 character that was cut in two at its end."""
+    for back in range(1, min(4, len(content)) + 1):
+        byte = content[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return content[:-back] if needed > back else content
+    return content
