@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from choir_agent.credentials.git import GitAccess
-from choir_agent.credentials.own_children import OwnChildren
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.builtin.shell import Shell
 from choir_agent.tools.child import Children
@@ -54,12 +53,13 @@ class Place:
 
     def __init__(self, root: Path, neighbour: int | None) -> None:
         self.root = root
-        self.own = OwnChildren()
+        self.git = GitAccess(str(root / "tmp"), root / "ws")
         if neighbour is not None:
             # in the test the agent's process has children that no agent has
-            self.own.pids.add(neighbour)
-        self.git = GitAccess(str(root / "tmp"), root / "ws", self.own)
-        self.shell = Shell(Children(root / "ws", str(root / "tmp"), self.own, self.git.environment))
+            self.git.own_children.pids.add(neighbour)
+        self.shell = Shell(
+            Children(root / "ws", str(root / "tmp"), self.git.own_children, self.git.environment)
+        )
 
     async def run(self, command: str) -> tuple[int, str]:
         """Run a command as the model would; return its exit code and what it printed."""
@@ -187,7 +187,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
             assert agent.holds(middle) == []
             assert middle not in (await agent.run("env; cat /proc/*/environ /proc/*/cmdline"))[1]
             await agent.git.adopt(current(None))
-            assert agent.own.pids == {server.pid}
+            assert agent.git.own_children.pids == {server.pid}
 
 
 @pytest.mark.skipif(SSHD is None, reason="NO sshd HERE: git over ssh is not tested")

@@ -36,10 +36,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 class GitAccess:
     """What git may use in this agent, and for which hosts."""
 
-    def __init__(self, tmp_dir: str, home: Path, own: OwnChildren) -> None:
+    def __init__(self, tmp_dir: str, home: Path) -> None:
+        """Describe where: the private directory lies in `tmp_dir`, the user's own settings in `home`."""
         self._tmp_dir = tmp_dir
         self._home = home
-        self._own = own
+        self.own_children = OwnChildren()
         self._place: Path | None = None
         self._credential: GitCredential | None = None
         self._door = CredentialDoor(lambda: self._credential)
@@ -107,7 +108,7 @@ class GitAccess:
         if key is None or self._place is None:
             return
         self._generation += 1
-        agent = SshAgent(self._place / f"ssh-{self._generation}", self._own)
+        agent = SshAgent(self._place / f"ssh-{self._generation}", self.own_children)
         try:
             await agent.open(key)
         except NoSshAgent as error:
