@@ -1,6 +1,9 @@
 """How far the random walks go: a few seconds each in `make test`, a million steps each in `make nightly`."""
 
+from typing import ClassVar
+
 import hypothesis
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 NIGHTLY = "nightly"
 NIGHTLY_STEPS = 1_000_000
@@ -11,8 +14,6 @@ def register_profiles() -> None:
     """Make the profile that `make nightly` names known to hypothesis."""
     hypothesis.settings.register_profile(
         NIGHTLY,
-        # walks end early now and then, so there are a few more than would be needed
-        max_examples=NIGHTLY_STEPS * 5 // 4 // STEPS_IN_A_WALK,
         stateful_step_count=STEPS_IN_A_WALK,
         deadline=None,
         database=None,
@@ -20,8 +21,35 @@ def register_profiles() -> None:
     )
 
 
-def walks(number: int, steps: int) -> hypothesis.settings:
-    """Return the settings of a state machine: these bounds by day, the profile's by night."""
-    if hypothesis.settings.get_current_profile_name() == NIGHTLY:
-        return hypothesis.settings()
-    return hypothesis.settings(max_examples=number, stateful_step_count=steps, deadline=None)
+def walks(number: int, steps: int, *, usual_length: int) -> hypothesis.settings:
+    """Return the settings of a state machine: these bounds by day, a million steps by night.
+
+    `usual_length` is how far a walk of at most a hundred steps gets on average: some end early, where
+    nothing more can be done.
+    """
+    if hypothesis.settings.get_current_profile_name() != NIGHTLY:
+        return hypothesis.settings(max_examples=number, stateful_step_count=steps, deadline=None)
+    return hypothesis.settings(max_examples=NIGHTLY_STEPS * 21 // 20 // usual_length)
+
+
+class CountedMachine(RuleBasedStateMachine):
+    """A state machine that knows how many steps all of its walks took."""
+
+    steps: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        # a walk's start is looked at as well
+        type(self).steps -= 1
+
+    @invariant()
+    def count(self) -> None:
+        """Count a step."""
+        type(self).steps += 1
+
+
+def walked_far(machine: type[CountedMachine]) -> bool:
+    """Say how far a machine got; by night it has to be a million steps."""
+    print(f"{machine.__name__}: {machine.steps} steps")
+    nightly = hypothesis.settings.get_current_profile_name() == NIGHTLY
+    return not nightly or machine.steps >= NIGHTLY_STEPS

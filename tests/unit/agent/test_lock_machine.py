@@ -7,13 +7,13 @@ import asyncio
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from choir_agent.locks.claim import Claim, Lockset
 from choir_agent.locks.locks import Locks
 from choir_agent.locks.table import LockTable
 from choir_common.wire.events import LockHold
-from tests.support.steps import walks
+from tests.support.steps import CountedMachine, walked_far, walks
 from tests.unit.agent.lock_rules import Asked, PlainTable
 
 RESOURCES = (
@@ -51,7 +51,7 @@ def asked(claim: Claim) -> Asked:
     return Asked(claim.ticket, claim.owner, claim.locks)
 
 
-class TableMachine(RuleBasedStateMachine):
+class TableMachine(CountedMachine):
     """The table beside its plain twin."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Call:
                 self.inside = False
 
 
-class LocksMachine(RuleBasedStateMachine):
+class LocksMachine(CountedMachine):
     """Calls on a real event loop, which end, break and are cancelled while they hold or wait."""
 
     def __init__(self) -> None:
@@ -241,7 +241,11 @@ class LocksMachine(RuleBasedStateMachine):
         self.loop.close()
 
 
-TableMachine.TestCase.settings = walks(120, 40)
+TableMachine.TestCase.settings = walks(120, 40, usual_length=95)
 TestTableMachine = TableMachine.TestCase
-LocksMachine.TestCase.settings = walks(60, 30)
+LocksMachine.TestCase.settings = walks(60, 30, usual_length=82)
 TestLocksMachine = LocksMachine.TestCase
+
+
+def test_the_walks_through_table_and_locks_went_far_enough() -> None:
+    assert all([walked_far(TableMachine), walked_far(LocksMachine)])

@@ -5,7 +5,7 @@ answer, an end within max_steps; and a call that runs again after a crash moves 
 """
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
@@ -33,7 +33,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
 )
 from choir_common.wire.json import JsonObject
-from tests.support.steps import walks
+from tests.support.steps import CountedMachine, walked_far, walks
 
 LANE, TURN = "edge", "turn_1"
 TOOLS = ("choir.fs.read", "choir.fs.write", "choir.exec", "choir.web.browse")
@@ -68,7 +68,7 @@ def skill_documents(draw: st.DrawFn) -> JsonObject:
     }
 
 
-class SkillMachine(RuleBasedStateMachine):
+class SkillMachine(CountedMachine):
     """One lane, its log and a model without sense."""
 
     def __init__(self) -> None:
@@ -249,8 +249,12 @@ class SkillMachine(RuleBasedStateMachine):
             assert stop.outcome != "completed" or stop.output
 
 
-SkillMachine.TestCase.settings = walks(150, 30)
+SkillMachine.TestCase.settings = walks(150, 30, usual_length=58)
 TestSkillMachine = SkillMachine.TestCase
+
+
+def test_the_walks_through_skills_went_far_enough() -> None:
+    assert walked_far(SkillMachine)
 
 
 def spec_of(**fields: object) -> SkillSpec:
