@@ -238,9 +238,9 @@ SERVICES = (
         endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
         env=_control_env,
         secrets=_control_secrets,
-        # Its sessions are archived into memory when they close.
-        stops_before=("memory", "browser"),
-        stop_within=timedelta(seconds=20),
+        # Agents finish and sum up what they did (45 s at most); sessions are archived when they close.
+        stops_before=("memory", "browser", "rehearsal"),
+        stop_within=timedelta(seconds=65),
     ),
     Service(
         name="gateway",

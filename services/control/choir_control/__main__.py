@@ -4,6 +4,7 @@ Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT, 
 standard error when it cannot start.
 """
 
+import asyncio
 import sys
 
 import uvloop
@@ -34,8 +35,9 @@ def main() -> int:
 
 async def _serve(settings: ControlSettings, secrets: ControlSecrets) -> None:
     control = Control(settings, secrets, choose_runtime(settings))
+    hurry = asyncio.Event()
     try:
-        await control.run(stop_on_signals())
+        await control.run(stop_on_signals(hurry), hurry)
     except ExceptionGroup as group:
         # the task group wraps what stopped it; a start-up error is for a person and stands alone
         found = group.subgroup(StartupError)

@@ -185,9 +185,10 @@ class Control:
         found = self.configuration.current.config.gateways.get(gateway)
         return found is not None and found.type in IDEMPOTENT_CHANNELS
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
         """Start in the order of spec 6.2, serve until `stop` is set, close in reverse.
 
+        Agents are stopped first and may take a while; `hurry` cuts that short.
         Raises StartupError when it cannot start.
         """
         try:
@@ -208,11 +209,15 @@ class Control:
             orphans, stale = await self._household.boot.put_in_order()
             log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
             async with asyncio.TaskGroup() as tasks:
+                closed = asyncio.Event()
                 for app, sockets in ((self.host_app, host), (self.agent_app, agents)):
-                    tasks.create_task(serve(app, sockets, stop))
+                    tasks.create_task(serve(app, sockets, closed))
                 work = tasks.create_task(self._work(snapshot.version, len(config.agents)))
                 await stop.wait()
                 log.info("choird stops")
+                most_s = self._settings.agents_stop_s
+                await self._household.shut_down.run(most_s, hurry or asyncio.Event())
+                closed.set()
                 self._followers.close()
                 work.cancel()
 

@@ -37,6 +37,9 @@ class ControlSettings(ServiceSettings):
     """Cores of one agent's container; less than two leave room for control on a small host."""
     agent_pids: int = Field(default=512, ge=32)
     """Processes and threads in one agent's container; stops a fork bomb, not a parallel build."""
+    agents_stop_s: float = Field(default=45.0, ge=0)
+    """How long agents may take to sum up and stop when choird stops, in seconds; 0 leaves them to be
+    resumed. A turn's fifteen and a summary's thirty are what people still wait for."""
     gateway_endpoint: str = ""
     """Where the console is served; empty means the embedded stack's own socket."""
     default_model: Json[ModelConfig] | None = None

@@ -117,6 +117,11 @@ def test_a_taken_port_is_named_with_its_setting() -> None:
             bind_tcp("127.0.0.1", port, "CHOIR_HTTP_PORT")
 
 
+def test_a_port_that_is_none_is_refused_in_words() -> None:
+    with pytest.raises(StartupError, match="from 0 to 65535. Correct CHOIR_HTTP_PORT"):
+        bind_tcp("127.0.0.1", 65536, "CHOIR_HTTP_PORT")
+
+
 def test_a_socket_path_that_is_too_long_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 120) / "choird.sock"
     with pytest.raises(StartupError, match="107 at most.*shorter CHOIR_HOME"):

@@ -100,15 +100,16 @@ class World:
     secrets: ControlSecrets = field(default_factory=ControlSecrets)
     control: Control | None = None
     hands: list[AgentHand] = field(default_factory=list)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
     async def start(self, runtime: AgentRuntime | None = None) -> None:
         """Start choird and wait until it is ready."""
         self.runtime = runtime or HandRuntime()
-        self._stop = asyncio.Event()
+        self._stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.control = Control(self.settings, self.secrets, self.runtime)
-        self._task = asyncio.create_task(self.control.run(self._stop))
+        self._task = asyncio.create_task(self.control.run(self._stop, self.hurry))
         await self.until_ready()
 
     async def until_ready(self) -> None:
@@ -130,7 +131,8 @@ class World:
             self._task = None
 
     async def close(self) -> None:
-        """Stop choird and hang up all agents."""
+        """Stop choird, at once, and hang up all agents."""
+        self.hurry.set()
         for hand in self.hands:
             await hand.client.aclose()
         await self.stop()
@@ -227,6 +229,8 @@ async def make_world(
         postgres_dsn=dsn,
         nats_url=nats_url,
         http_port=free_port(),
+        # most tests stop choird to see what the next one finds; those of a good end say otherwise
+        agents_stop_s=0,
     )
     secrets = ControlSecrets(
         postgres_password=password,

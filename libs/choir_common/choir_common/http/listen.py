@@ -60,6 +60,11 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+    except OverflowError as error:
+        sock.close()
+        raise StartupError(
+            f"Cannot listen on {host}:{port}: a port is a number from 0 to 65535. Correct {setting}."
+        ) from error
     except OSError as error:
         sock.close()
         why = "another program holds it" if error.errno == errno.EADDRINUSE else error.strerror
@@ -105,10 +110,19 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], stop: asyncio.Ev
         watcher.cancel()
 
 
-def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets."""
-    stop = asyncio.Event()
+def stop_on_signals(hurry: asyncio.Event | None = None) -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets.
+
+    A second one sets `hurry`; so does the first, if it came because the parent process is gone.
+    """
+    stop, parent = asyncio.Event(), os.getppid()
+
+    def told() -> None:
+        if hurry is not None and (stop.is_set() or os.getppid() != parent):
+            hurry.set()
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told)
     return stop

@@ -3,6 +3,6 @@
 Never runs an agent itself (the runtime does) and never reads what it thinks. Each step is one
 transaction in the store; the process follows the row, not the other way round.
 
-Ladder: boot > mend > start | stop > crash | launch | tell > closing > store > record;
+Ladder: boot | shut_down > mend > start | stop > crash | launch | tell > closing > store > record;
     hello, reports and roster stand beside them.
 """

@@ -11,7 +11,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
-from choir_control.sessions.record import SessionRow
+from choir_control.sessions.record import SHUT_DOWN, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 
@@ -46,20 +46,32 @@ class Boot:
         return orphans, len(stale)
 
     async def start_agents(self) -> None:
-        """Start the agents that are to run from the start and have no session."""
+        """Start the agents that are to run from the start, or ran until choird was shut down."""
         for agent_id, agent in self._configuration.current.config.agents.items():
-            if not agent.autostart or await self._store.live_of(agent_id):
+            newest = next(iter(await self._store.page(agent_id, None, 1)), None)
+            # defaults may have been edited meanwhile; what was started by hand is started as it was
+            request = StartAgent() if agent.autostart else _as_before(newest)
+            if request is None or await self._store.live_of(agent_id):
                 continue
             try:
-                await self._starter.start(agent_id, StartAgent())
+                await self._starter.start(agent_id, request)
             except ChoirError as error:
                 log.error("autostart failed", agent=agent_id, error=error.message)
 
     async def _settle(self, session: SessionRow) -> None:
         known = session.agent_id in self._configuration.current.config.agents
         if session.status == "stopping" or not known:
-            why = "control restarted while it stopped" if known else "it left the configuration"
+            why = session.end_reason or "control restarted while it stopped"
+            why = why if known else "it left the configuration"
             await self._closing.close(session.session_id, "stopped", why)
             return
         counts = await self._store.has_open_messages(session)
         await self._crashes.note(session, "control restarted", counts=counts)
+
+
+def _as_before(newest: SessionRow | None) -> StartAgent | None:
+    """Return how to start an agent that ran until choird was shut down: with what it had then."""
+    if newest is None or newest.end_reason != SHUT_DOWN:
+        return None
+    had = newest.bindings
+    return StartAgent(workspace=had.workspace, llm=had.llm, dm=had.dm)

@@ -35,7 +35,7 @@ class Crashes:
         while nobody waited for an answer.
         """
         if session.status == "stopping":
-            await self._closing.close(session.session_id, "stopped", why)
+            await self._closing.close(session.session_id, "stopped", session.end_reason or why)
             return
         if counts and session.resumes >= MAX_RESUMES and self._resumes(session):
             await self._closing.close(session.session_id, "abandoned", why, with_waiting=True)

@@ -14,6 +14,7 @@ from choir_control.sessions.closing_store import ClosingStore
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
 from choir_control.sessions.mend import Mender
+from choir_control.sessions.shut_down import ShutDown
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
 from choir_control.sessions.store import SessionStore
@@ -60,8 +61,16 @@ class Household:
         )
         self.messenger = Messenger(self.store, around.signals, around.bell, around.order)
         self.stopper = Stopper(
-            self.store, self.messenger, around.bell, closing, crashes, runtime, turns
+            self.store,
+            self.messenger,
+            around.bell,
+            closing,
+            crashes,
+            runtime,
+            turns,
+            around.configuration,
         )
+        self.shut_down = ShutDown(self.store, self.stopper)
         self.mender = Mender(
             self.store,
             around.configuration,

@@ -10,6 +10,8 @@ from choir_control.leases.token import LeaseToken
 
 RUNNING = ("starting", "active", "stopping")
 LIVE = (*RUNNING, "crashed")
+SHUT_DOWN = "Choir was shut down"
+"""Why a session ended whose agent is to run again when choird does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class SessionRow:
     resumes: int
     started_at: datetime
     ended_at: datetime | None
+    end_reason: str | None
+    """Why it ended, or is being stopped."""
     last_heartbeat_at: datetime
 
     def view(self) -> SessionView:

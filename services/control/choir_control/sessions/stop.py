@@ -7,6 +7,7 @@ import structlog
 
 from choir_common.errors import Fenced, Unavailable
 from choir_common.wire.signals import ShutdownSignal
+from choir_control.configuration.current import Configuration
 from choir_control.leases.store import Lease
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
@@ -19,8 +20,9 @@ from choir_control.signals.bell import Bell
 
 log = structlog.get_logger("choir.sessions")
 
-# a model call in flight is a safe point that must first be reached
-SAFE_POINT_S = 20.0
+# an agent gives its turn as long to reach a safe point; its summary and its last events come on top
+TURN_S = 15.0
+SLACK_S = 10.0
 KILL_GRACE_S = 3.0
 LOOK_S = 0.5
 
@@ -37,14 +39,22 @@ class Stopper:
         crashes: Crashes,
         runtime: AgentRuntime,
         turns: AgentTurns,
+        configuration: Configuration,
     ) -> None:
         self._store = store
+        self._configuration = configuration
         self._messenger = messenger
         self._bell = bell
         self._closing = closing
         self._crashes = crashes
         self._runtime = runtime
         self._turns = turns
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long an agent may take to end: its turn, its summary, its last events."""
+        summary_s = self._configuration.current.config.summary_timeout_ms / 1000
+        return TURN_S + summary_s + SLACK_S
 
     async def stop(self, agent_id: str, reason: str) -> SessionRow | None:
         """Stop an agent: ask, wait for its safe point, end what is left; none if it did not run."""
@@ -67,16 +77,17 @@ class Stopper:
         if session is None or session.epoch != lease.epoch:
             raise Fenced()
         if session.status == "stopping":
-            await self._closing.close(session.session_id, "stopped", reason)
+            why = session.end_reason or reason
+            await self._closing.close(session.session_id, "stopped", why)
         else:
             await self._crashes.note(session, f"the agent ended itself: {reason[:200]}")
 
     async def _ask(self, session: SessionRow, reason: str) -> None:
-        await self._store.mark_stopping(session.session_id)
+        await self._store.mark_stopping(session.session_id, reason)
         await self._messenger.tell(session, ShutdownSignal(reason=reason))
         with self._bell.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
             self._bell.ring(session.session_id)
-            async with asyncio.timeout(SAFE_POINT_S):
+            async with asyncio.timeout(self.patience_s):
                 while await self._still_there(session):
                     rung.clear()
                     with contextlib.suppress(TimeoutError):

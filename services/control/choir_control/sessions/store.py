@@ -16,7 +16,7 @@ from choir_control.sessions.record import SessionRow, resources_of
 
 COLUMNS = (
     "session_id, agent_id, status, epoch, head_rev, head_hash, continues, workspace, llm, dm, "
-    "gateway, resumes, started_at, ended_at, last_heartbeat_at"
+    "gateway, resumes, started_at, ended_at, end_reason, last_heartbeat_at"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
 
@@ -37,6 +37,7 @@ def row_of(record: Record) -> SessionRow:
         resumes=record["resumes"],
         started_at=record["started_at"],
         ended_at=record["ended_at"],
+        end_reason=record["end_reason"],
         last_heartbeat_at=record["last_heartbeat_at"],
     )
 
@@ -173,15 +174,16 @@ class SessionStore:
             epoch,
         )
 
-    async def mark_stopping(self, session_id: str) -> SessionRow | None:
-        """Note that a stop was asked; none if the session is not running."""
+    async def mark_stopping(self, session_id: str, reason: str) -> SessionRow | None:
+        """Note that a stop was asked, and why; none if the session is not running."""
         return await self._one(
             f"""
-            UPDATE choir_control.sessions SET status = 'stopping'
+            UPDATE choir_control.sessions SET status = 'stopping', end_reason = $2
             WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping')
             RETURNING {COLUMNS}
             """,  # noqa: S608 our own column names
             session_id,
+            reason[:1000],
         )
 
     async def get(self, session_id: str) -> SessionRow | None:

@@ -1,0 +1,61 @@
+"""Stop every agent in good order before choird itself goes, for as long as there is patience.
+
+Called by `app` while the doors are still open: the agents sum up their sessions and flush their logs
+through them. `boot` starts the same agents again.
+"""
+
+import asyncio
+
+import structlog
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_control.sessions.record import SHUT_DOWN, SessionRow
+from choir_control.sessions.stop import Stopper
+from choir_control.sessions.store import SessionStore
+
+log = structlog.get_logger("choir.sessions")
+
+
+class ShutDown:
+    """The last minute of choird."""
+
+    def __init__(self, store: SessionStore, stopper: Stopper) -> None:
+        self._store = store
+        self._stopper = stopper
+
+    async def run(self, most_s: float, hurry: asyncio.Event) -> None:
+        """Stop all running agents at once; return when they have, after `most_s`, or at `hurry`.
+
+        One that has not stopped by then dies with choird; what it owed users is told at the next start.
+        """
+        running = await self._running() if most_s > 0 and not hurry.is_set() else []
+        if not running:
+            return
+        names = sorted(session.agent_id for session in running)
+        log.info("agents are asked to stop", agents=names, within_s=most_s)
+        stopping = asyncio.gather(*(self._stop(session) for session in running))
+        hurried = asyncio.ensure_future(hurry.wait())
+        try:
+            await asyncio.wait(
+                (stopping, hurried), timeout=most_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            done = stopping.done()
+            for each in (stopping, hurried):
+                each.cancel()
+            await asyncio.gather(stopping, hurried, return_exceptions=True)
+        log.info("agents have stopped" if done else "agents are left", agents=names)
+
+    async def _running(self) -> list[SessionRow]:
+        try:
+            live = await self._store.live()
+        except Unavailable as error:
+            log.warning("agents cannot be stopped in good order", error=error.message)
+            return []
+        return [session for session in live if session.status in ("starting", "active")]
+
+    async def _stop(self, session: SessionRow) -> None:
+        try:
+            await self._stopper.stop(session.agent_id, SHUT_DOWN)
+        except ChoirError as error:
+            log.warning("agent not stopped", agent=session.agent_id, error=error.message)

@@ -1,0 +1,96 @@
+"""When choird stops, its agents stop first, in good order; when it starts, they run again."""
+
+import asyncio
+
+from choir_common.wire.events import SessionStopped
+from choir_common.wire.rpc import TerminateRequest
+from choir_common.wire.signals import ShutdownSignal
+from choir_control.sessions.record import SHUT_DOWN
+from choir_control.settings import ControlSettings
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+
+def patient(world: World, seconds: float) -> ControlSettings:
+    return world.settings.model_copy(update={"agents_stop_s": seconds})
+
+
+async def end_when_told(world: World, agent: AgentHand) -> None:
+    """Do what an agent does at a shutdown signal."""
+    signal = await agent.next_signal(within=20)
+    assert signal.body == ShutdownSignal(reason=SHUT_DOWN)
+    agent.add(SessionStopped(reason=SHUT_DOWN, summary="all is well"), "session")
+    await agent.flush()
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason=SHUT_DOWN))
+    world.runtime.die(agent.spec.agent_id, 0)
+
+
+async def two_agents(world: World) -> tuple[AgentHand, AgentHand]:
+    """Start choird with the agent that starts by itself, and one that was started by hand."""
+    await world.start()
+    main = await world.agent()
+    await main.begin()
+    answer = await world.post("/v1/agents/never/start", json={"dm": "second"})
+    assert answer.status_code == 200
+    never = await world.agent(starts=2)
+    await never.begin()
+    return main, never
+
+
+async def test_agents_end_in_good_order_before_choird_and_run_again_after_it(
+    stopped: World,
+) -> None:
+    stopped.settings = patient(stopped, 20)
+    agents = await two_agents(stopped)
+    ends = [asyncio.create_task(end_when_told(stopped, agent)) for agent in agents]
+    await stopped.stop()
+    await asyncio.gather(*ends)
+    await stopped.start()
+
+    async def both_run() -> bool:
+        return {spec.agent_id for spec in stopped.runtime.specs} == {"main", "never"}
+
+    await until(both_run)
+    for agent in agents:
+        session = await stopped.session(agent.spec.session_id)
+        assert (session["status"], session["head_rev"]) == ("stopped", agent.head.rev)
+    for spec in stopped.runtime.specs:
+        assert (await stopped.hand(spec).hello()).continues in {a.spec.session_id for a in agents}
+
+
+async def test_an_agent_that_does_not_end_is_left_after_the_patience(stopped: World) -> None:
+    stopped.settings = patient(stopped, 0.5)
+    main, _ = await two_agents(stopped)
+    await stopped.stop()
+    await stopped.start()
+
+    async def both_run() -> bool:
+        return {spec.agent_id for spec in stopped.runtime.specs} == {"main", "never"}
+
+    await until(both_run)
+    assert (await stopped.session(main.spec.session_id))["status"] == "stopped"
+
+
+async def test_a_second_signal_does_not_wait_for_agents(stopped: World) -> None:
+    stopped.settings = patient(stopped, 300)
+    main, _ = await two_agents(stopped)
+    stopping = asyncio.create_task(stopped.stop())
+    assert (await main.next_signal()).body == ShutdownSignal(reason=SHUT_DOWN)
+    stopped.hurry.set()
+    await stopping
+
+
+async def test_an_agent_that_was_stopped_by_hand_stays_stopped(stopped: World) -> None:
+    stopped.settings = patient(stopped, 20)
+    main, never = await two_agents(stopped)
+    stopping = asyncio.create_task(stopped.post("/v1/agents/never/stop"))
+    await never.next_signal()
+    await never.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    stopped.runtime.die("never", 0)
+    assert (await stopping).json()["state"] == "stopped"
+    end = asyncio.create_task(end_when_told(stopped, main))
+    await stopped.stop()
+    await end
+    await stopped.start()
+    await stopped.agent()
+    assert [spec.agent_id for spec in stopped.runtime.specs] == ["main"]
