@@ -6,25 +6,42 @@ Called by `__main__`. Objects are built closed, started together, and ended in r
 
 import asyncio
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
 
 import structlog
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.arbiter.policy import Policy
 from choir_agent.budgets.reserve import Purse
-from choir_agent.control.backoff import Backoff
+from choir_agent.compaction.ask import Asker
+from choir_agent.compaction.compact import Compactor
+from choir_agent.compaction.session_summary import SessionSummarizer, SessionSummary
 from choir_agent.control.client import Control, says_stop
 from choir_agent.control.dynamic_settings import DynamicSettings
 from choir_agent.control.follow import follow_signals
+from choir_agent.control.greet import greet
 from choir_agent.control.status import StatusReporter
-from choir_agent.lanes.edge import LANE as EDGE
+from choir_agent.credentials.git import GitAccess
+from choir_agent.lanes.core import CoreJob
+from choir_agent.lanes.core_states import ENDS, CoreState
+from choir_agent.lanes.decisions import Decisions
 from choir_agent.lanes.edge import EdgeLane
+from choir_agent.lanes.ending import Ending, StopRequest
+from choir_agent.lanes.jobs import SESSION_LANE, CoreJobs
+from choir_agent.lanes.prompts import LanePrompts
+from choir_agent.lanes.receive import Receiver
+from choir_agent.lanes.skill_steps import SkillSteps
+from choir_agent.lanes.standing import standing
 from choir_agent.lanes.think import Thinker
 from choir_agent.locks.locks import Locks
+from choir_agent.log.listeners import Listeners
 from choir_agent.log.session_log import SessionLog
+from choir_agent.log.state import EDGE, JobState
+from choir_agent.memory.seed import seed_of
+from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
@@ -32,174 +49,186 @@ from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.identity import read_static_prompts
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
-from choir_agent.tools.registry import Registry
+from choir_agent.skills.shapes import faults
 from choir_agent.tools.staging import make_staging
 from choir_agent.tools.workspace import Workspace
-from choir_agent.toolset import make_registry
+from choir_agent.toolset import Toolset, make_toolset
 from choir_common.clock import SystemClock
-from choir_common.errors import BadInput, ChoirError, StartupError
+from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import Head
 from choir_common.telemetry import Redactor
-from choir_common.wire.events import SessionResumed, SessionStarted, SessionStopped
-from choir_common.wire.rpc import HelloRequest, HelloResponse, TerminateRequest
+from choir_common.wire.events import SessionResumed, SessionStarted
+from choir_common.wire.rpc import HelloRequest, HelloResponse, StatusReport, TerminateRequest
 from choir_common.wire.runtime import AgentBoot
-from choir_common.wire.signals import (
-    ApprovalResolvedSignal,
-    CancelSignal,
-    CompactSignal,
-    ConfigChangedSignal,
-    InjectSignal,
-    ShutdownSignal,
-    Signal,
-    UserMessageSignal,
-)
 
 log = structlog.get_logger("choir.agent")
 
 EXIT_OK = 0
 EXIT_UNFLUSHED = 1
 EXIT_FENCED = 3
-SESSION_LANE = "session"
-NO_SKILLS = ""
 
 
 async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: Redactor) -> int:
     """Be the agent of `boot` until the session ends; returns the process's exit code.
 
-    Raises StartupError when the workspace or control cannot be had.
+    Raises StartupError when the workspace, the tools, the skills or control cannot be had.
     """
     workspace = Workspace(Path(boot.workspace))
     make_staging(workspace)
     control = Control(boot)
-    memory = WorkingMemory()
-    session_log = SessionLog(boot.session_id, SystemClock(), memory.take_in, redactor.clean)
-    registry = make_registry(control, workspace, session_log, settings.tmp_dir)
+    memory, listeners = WorkingMemory(), Listeners()
+    listeners.add(memory.take_in)
+    session_log = SessionLog(boot.session_id, SystemClock(), listeners.tell, redactor.clean)
+    choir_dir = Path(boot.choir_dir)
+    git = GitAccess(settings.tmp_dir, workspace.root)
+    toolset = make_toolset(control, workspace, session_log, settings.tmp_dir, choir_dir, git)
     model = OpenAiModel()
     try:
-        hello = await greet(control, boot, registry, settings.hello_patience_s)
+        hello = await greet(control, _introduction(boot, toolset), settings.hello_patience_s)
         session_log.restore(hello.tail_events, Head(hello.head_rev, hello.head_hash))
-        agent = Agent(
-            boot,
-            settings,
-            redactor,
-            hello,
-            control,
-            session_log,
-            memory,
-            workspace,
-            registry,
-            model,
-        )
-        return await agent.run()
+        parts = Parts(
+            boot, settings, redactor, control, hello, workspace, session_log, listeners, memory,
+            toolset, model, git,
+        )  # fmt: skip
+        return await Agent(parts).run()
     except (ChoirError, ExceptionGroup) as error:
         if not says_stop(error):
             raise
         log.warning("control says this agent is over; stopping", session=boot.session_id)
         return EXIT_FENCED
     finally:
+        await git.close()
         await model.close()
         await control.close()
         workspace.close()
 
 
-async def greet(
-    control: Control, boot: AgentBoot, registry: Registry, patience_s: float
-) -> HelloResponse:
-    """Introduce this process to control, which may still be starting.
-
-    Raises StartupError when control does not answer within `patience_s`, Fenced or Unauthorized when
-    it does not want us.
-    """
-    request = HelloRequest(
+def _introduction(boot: AgentBoot, toolset: Toolset) -> HelloRequest:
+    return HelloRequest(
         agent_id=boot.agent_id,
         session_id=boot.session_id,
         epoch=boot.epoch,
         image_version=boot.image_version,
-        tool_manifest_hash=registry.manifest_hash,
-        skill_manifest_hash=NO_SKILLS,
+        tool_manifest_hash=toolset.registry.manifest_hash,
+        skill_manifest_hash=toolset.skills.manifest_hash,
     )
-    deadline = asyncio.get_running_loop().time() + patience_s
-    backoff = Backoff()
-    while True:
-        try:
-            return await control.hello(request)
-        except ChoirError as error:
-            if says_stop(error):
-                raise
-            hopeless = isinstance(error, BadInput)
-            if hopeless or asyncio.get_running_loop().time() > deadline:
-                raise StartupError(
-                    f"Control at {boot.endpoint} did not let us in: {error.message}"
-                ) from error
-            await asyncio.sleep(backoff.pause_s())
 
 
 @dataclass(frozen=True, slots=True)
-class StopRequest:
-    """Why the agent is to stop, and how long its turn may go on."""
+class Parts:
+    """What was built before control had answered, and its answer."""
 
-    reason: str
-    grace_s: float
+    boot: AgentBoot
+    settings: AgentProcessSettings
+    redactor: Redactor
+    control: Control
+    hello: HelloResponse
+    workspace: Workspace
+    session_log: SessionLog
+    listeners: Listeners
+    memory: WorkingMemory
+    toolset: Toolset
+    model: OpenAiModel
+    git: GitAccess
 
 
 class Agent:
     """A running session: everything built, wired and started."""
 
-    def __init__(
-        self,
-        boot: AgentBoot,
-        settings: AgentProcessSettings,
-        redactor: Redactor,
-        hello: HelloResponse,
-        control: Control,
-        session_log: SessionLog,
-        memory: WorkingMemory,
-        workspace: Workspace,
-        registry: Registry,
-        model: OpenAiModel,
-    ) -> None:
-        self._boot, self._settings, self._hello = boot, settings, hello
-        self._control = control
-        self._dynamic = DynamicSettings(control, redactor, hello.config_version, hello.config)
+    def __init__(self, parts: Parts) -> None:
+        self._boot, self._settings, self._hello = parts.boot, parts.settings, parts.hello
+        self._control = parts.control
+        self._clock = SystemClock()
+        self._dynamic = DynamicSettings(
+            parts.control,
+            parts.redactor,
+            parts.hello.config_version,
+            parts.hello.config,
+            parts.git.adopt,
+        )
         self._replication = Replication(
-            control,
-            session_log,
-            SystemClock(),
-            boot.agent_id,
-            boot.epoch,
+            parts.control,
+            parts.session_log,
+            self._clock,
+            parts.boot.agent_id,
+            parts.boot.epoch,
             lambda: self._dynamic.version,
             self._dynamic.heartbeat_interval_s,
             self._dynamic.renew,
         )
-        self._approvals = Approvals(control)
+        self._status = StatusReporter(parts.control, self._describe)
+        self._approvals = Approvals(parts.control)
         self._arbiter = Arbiter(
-            session_log, self._replication, registry, workspace, Locks(), self._approvals
+            parts.session_log,
+            self._replication,
+            Policy(parts.toolset.registry, parts.toolset.skills),
+            parts.workspace,
+            Locks(),
+            self._approvals,
+            self._dynamic.current,
+            Snapshots(parts.memory),
         )
-        assembler = Assembler(
-            memory, read_static_prompts(Path(boot.choir_dir)), registry.model_name
+        self._build_lanes(parts)
+        self._ending = Ending(
+            self._arbiter,
+            self._replication,
+            self._edge,
+            self._sum_up,
+            parts.settings.flush_grace_s,
         )
+        decisions = Decisions(self._arbiter, self._approvals)
+        self._receiver = Receiver(
+            self._arbiter, self._edge, self._jobs, decisions, self._dynamic.renew, self._ask_to_stop
+        )
+        for listener in (
+            self._jobs.take_in,
+            self._edge.take_in,
+            decisions.take_in,
+            self._compactor.take_in,
+        ):
+            parts.listeners.add(listener)
 
-        def edge_prompt() -> Prompt:
-            return assembler.edge(self._arbiter.state, registry.view(EDGE))
-
-        purse = Purse(lambda: session_log.state, lambda: self._dynamic.current().settings.budgets)
-        metered = MeteredModel(model, purse)
-        thinker = Thinker(
-            EDGE, self._arbiter, metered, edge_prompt, registry.canonical, self._dynamic.current
+    def _build_lanes(self, parts: Parts) -> None:
+        registry, skills = parts.toolset.registry, parts.toolset.skills
+        identity = read_static_prompts(Path(parts.boot.choir_dir), skills.summaries())
+        assembler = Assembler(parts.memory, identity, registry.model_name)
+        prompts = LanePrompts(lambda: self._arbiter.state, assembler, registry, skills)
+        purse = Purse(lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets)
+        metered = MeteredModel(parts.model, purse)
+        asker = Asker(metered, self._dynamic.current)
+        self._compactor = Compactor(
+            self._arbiter, parts.memory, assembler, asker, self._dynamic.current
         )
-        self._status = StatusReporter(control)
+        self._summarizer = SessionSummarizer(parts.memory, asker, self._dynamic.current)
+        steps = SkillSteps(self._arbiter, skills, self._dynamic.current)
+
+        def thinker(lane: str, make_prompt: Callable[[], Prompt]) -> Thinker:
+            return Thinker(
+                lane, self._arbiter, metered, make_prompt, registry.canonical, self._dynamic.current,
+                lambda: self._compactor.shrink(lane),
+            )  # fmt: skip
+
+        def make_job(job: JobState) -> CoreJob:
+            thinks = thinker(job.lane, lambda: prompts.core(job))
+            return CoreJob(
+                job, self._arbiter, thinks, steps, self._dynamic.current, self._clock, faults,
+                self._note_job,
+            )  # fmt: skip
+
+        self._jobs = CoreJobs(self._arbiter, make_job)
         self._edge = EdgeLane(
             self._arbiter,
-            thinker,
+            thinker(EDGE, prompts.edge),
+            self._jobs,
+            steps,
             self._dynamic.current,
             lambda state: self._status.note(EDGE, state),
         )
-        self._stops: asyncio.Queue[StopRequest] = asyncio.Queue(maxsize=100)
 
     async def run(self) -> int:
         """Work until a stop is asked for, then end in good order; returns the exit code.
 
-        Raises Fenced or Unauthrorized (in a group) when control takes the session away.
+        Raises Fenced or Unauthorized (in a group) when control takes the session away.
         """
         self._open_session()
         self._listen_to_sigterm()
@@ -209,10 +238,10 @@ class Agent:
                 tasks.create_task(self._dynamic.run()),
                 tasks.create_task(self._status.run()),
                 tasks.create_task(self._follow()),
+                tasks.create_task(self._compactor.run()),
             ]
             lane = tasks.create_task(self._work())
-            reason = await self._end_lane(lane)
-            flushed = await self._flush(reason)
+            reason, flushed = await self._ending.end(lane)
             # before the goodbye: it ends our lease, and a heartbeat after it would look like a fence
             for task in background:
                 task.cancel()
@@ -237,6 +266,7 @@ class Agent:
                     epoch=self._hello.epoch,
                     continues=self._hello.continues,
                     image_version=self._boot.image_version,
+                    seed=seed_of(self._hello.snapshot, self._hello.continues),
                 ),
             )
         else:
@@ -244,65 +274,25 @@ class Agent:
         log.info("session open", status=self._hello.status, epoch=self._hello.epoch)
 
     def _listen_to_sigterm(self) -> None:
-        request = StopRequest("SIGTERM", self._settings.hurry_grace_s)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._ask_to_stop, request)
+        request = StopRequest("SIGTERM", self._settings.hurry_grace_s, summary=False)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._ending.ask, request)
 
-    def _ask_to_stop(self, request: StopRequest) -> None:
-        if not self._stops.full():
-            self._stops.put_nowait(request)
+    def _ask_to_stop(self, reason: str) -> None:
+        self._ending.ask(StopRequest(reason, self._settings.stop_grace_s))
 
     async def _follow(self) -> None:
         async for entry in follow_signals(self._control):
-            await self._receive(entry)
+            await self._receiver.receive(entry)
 
-    async def _receive(self, entry: Signal) -> None:
-        match entry.body:
-            case UserMessageSignal():
-                await self._edge.take(entry.body)
-            case CancelSignal(job=None):
-                self._edge.cancel_turn()
-            case ConfigChangedSignal():
-                self._dynamic.renew()
-            case ApprovalResolvedSignal():
-                self._approvals.resolve(entry.body.approval_id)
-            case ShutdownSignal():
-                self._ask_to_stop(StopRequest(entry.body.reason, self._settings.stop_grace_s))
-            case InjectSignal() | CompactSignal() | CancelSignal():
-                log.warning("this agent has no use for the signal", kind=entry.body.kind)
-            case _:
-                assert_never(entry.body)
+    async def _sum_up(self) -> SessionSummary | None:
+        return await self._summarizer.sum_up(self._arbiter.state)
 
-    async def _end_lane(self, lane: asyncio.Task[None]) -> str:
-        """Wait for a stop, then for the lane's safe point, and no longer than its grace."""
-        request = await self._stops.get()
-        log.info("stopping", reason=request.reason)
-        self._edge.stop()
-        reason = request.reason
-        while not lane.done():
-            another = asyncio.create_task(self._stops.get())
-            await asyncio.wait(
-                {lane, another}, timeout=request.grace_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if another.done():
-                request = another.result()
-                continue
-            another.cancel()
-            if not lane.done():
-                self._edge.cancel_turn()
-                await asyncio.wait({lane})
-        return reason
+    def _note_job(self, lane: str, state: CoreState) -> None:
+        self._status.note(lane, state, ended=state in ENDS)
 
-    async def _flush(self, reason: str) -> bool:
-        """Write the last event and make all durable; returns whether that worked in time."""
-        last = self._arbiter.commit(SESSION_LANE, SessionStopped(reason=reason))
-        try:
-            async with asyncio.timeout(self._settings.flush_grace_s):
-                await self._replication.durable(last)
-        except TimeoutError:
-            log.error("could not flush the log in time", last_rev=last)
-            return False
-        return True
+    def _describe(self, lane: str, state: str) -> StatusReport:
+        budgets = self._dynamic.current().settings.budgets
+        return standing(lane, state, self._arbiter.state, budgets, self._clock.now())
 
     async def _say_goodbye(self, reason: str) -> None:
         try:

@@ -1,28 +1,84 @@
 """Build the tools of an agent. Called by `app`; the only place that knows them all."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 from choir_agent.control.client import Control
+from choir_agent.credentials.git import GitAccess
 from choir_agent.log.session_log import SessionLog
+from choir_agent.log.state import SessionState
+from choir_agent.skills.registry import Skills, load_skills
+from choir_agent.tools.builtin import skill_start, skill_transition
+from choir_agent.tools.builtin.core_cancel import CoreCancel
+from choir_agent.tools.builtin.core_inject import CoreInject
+from choir_agent.tools.builtin.core_list import CoreList
+from choir_agent.tools.builtin.core_report import CoreReport
+from choir_agent.tools.builtin.core_spawn import CoreSpawn
 from choir_agent.tools.builtin.fs_read import FsRead
+from choir_agent.tools.builtin.fs_search import FsSearch
 from choir_agent.tools.builtin.fs_write import FsWrite
+from choir_agent.tools.builtin.memory_compact import MemoryCompact
 from choir_agent.tools.builtin.memory_query import MemoryQuery
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
 from choir_agent.tools.builtin.shell import Shell
+from choir_agent.tools.builtin.skill_start import SkillStart
+from choir_agent.tools.builtin.skill_transition import SkillTransition
 from choir_agent.tools.builtin.web_browse import WebBrowse
+from choir_agent.tools.child import Children
 from choir_agent.tools.registry import Registry
+from choir_agent.tools.tool import Tool
 from choir_agent.tools.workspace import Workspace
 
 
-def make_registry(
-    control: Control, workspace: Workspace, session_log: SessionLog, tmp_dir: str
-) -> Registry:
-    """Return the tools of this agent."""
-    return Registry(
-        [
-            FsRead(workspace),
-            FsWrite(workspace),
-            Shell(workspace, tmp_dir),
-            MemoryQuery(control, lambda: session_log.entries),
-            MemoryUpsert(control),
-            WebBrowse(control),
-        ]
-    )
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """The tools of an agent, and the skills that use them."""
+
+    registry: Registry
+    skills: Skills
+
+
+def make_toolset(
+    control: Control,
+    workspace: Workspace,
+    session_log: SessionLog,
+    tmp_dir: str,
+    choir_dir: Path,
+    git: GitAccess,
+) -> Toolset:
+    """Load and build them all; blocks, for a start-up only.
+
+    Raises StartupError for a skill or a tool that does not fit.
+    """
+
+    def state() -> SessionState:
+        return session_log.state
+
+    children = Children(workspace.root, tmp_dir, git.own_children, git.environment)
+    tools: list[Tool] = [
+        FsRead(workspace),
+        FsWrite(workspace),
+        FsSearch(workspace, children),
+        Shell(children),
+        MemoryQuery(control, lambda: session_log.entries),
+        MemoryUpsert(control),
+        MemoryCompact(),
+        WebBrowse(control),
+        CoreInject(state),
+        CoreCancel(state),
+        CoreList(state),
+        CoreReport(state),
+    ]
+    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
+    names = [tool.manifest.name for tool in tools]
+    of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
+    proposals = [f"choir.propose.{what}" for what in ("tool", "skill", "config_change")]
+    skills = load_skills(choir_dir, [*names, *of_skills, *proposals])
+    tools += [SkillStart(skills, state), SkillTransition(skills, state)]
+    return Toolset(Registry(tools), skills)
+
+
+def _for_jobs(tools: Sequence[Tool]) -> list[str]:
+    manifests = [tool.manifest for tool in tools]
+    return [manifest.name for manifest in manifests if manifest.runtime.lanes != "edge"]

@@ -9,11 +9,14 @@ import pytest
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.arbiter.policy import Policy
 from choir_agent.control.client import Control
 from choir_agent.locks.locks import Locks
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import CallState
 from choir_agent.replication.replicate import Replication
+from choir_agent.settings import CurrentSettings
+from choir_agent.skills.registry import Skills
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -78,7 +81,16 @@ async def open_desk() -> AsyncIterator[Desk]:
             control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
         )
         approvals, workspace = Approvals(control), Workspace(stand_in.workspace)
-        arbiter = Arbiter(log, replication, Registry([tool]), workspace, Locks(), approvals)
+        policy, settings = Policy(Registry([tool]), Skills(())), stand_in.settings()
+        arbiter = Arbiter(
+            log,
+            replication,
+            policy,
+            workspace,
+            Locks(),
+            approvals,
+            lambda: CurrentSettings(settings),
+        )
         arbiter.commit("edge", UserMsg(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(
             turn_id="t", text="", tool_calls=(CALL,), model="m", finish_reason="stop"

@@ -9,7 +9,7 @@ import structlog
 
 from choir_agent.control.backoff import Backoff
 from choir_agent.control.client import Control
-from choir_common.errors import Unavailable
+from choir_common.errors import RateLimited, Unavailable
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 
@@ -26,15 +26,17 @@ class Approvals:
         self._control = control
         self._decided: dict[str, asyncio.Event] = {}
 
-    def resolve(self, approval_id: str) -> None:
-        """Wake whoever waits for this decision."""
-        if approval_id in self._decided:
-            self._decided[approval_id].set()
+    def resolve(self, approval_id: str) -> bool:
+        """Wake the call that waits for this decision; returns whether there is one."""
+        waiting = self._decided.get(approval_id)
+        if waiting is not None:
+            waiting.set()
+        return waiting is not None
 
     async def approved(self, call_id: str, tool: str, arguments: JsonObject) -> bool:
         """Return whether a human allowed the call; waits until one has decided."""
         request = ApprovalRequest(
-            request_type="tool", call_id=call_id, payload={"tool": tool, "input": arguments}
+            request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
         )
         while True:
             answer = await self._ask(request)
@@ -55,6 +57,7 @@ class Approvals:
         while True:
             try:
                 return await self._control.request_approval(request)
-            except Unavailable as error:
+            # too many open questions: this one waits until a human has decided on another
+            except (Unavailable, RateLimited) as error:
                 log.warning("cannot ask for approval; trying again", reason=error.message)
             await asyncio.sleep(backoff.pause_s())

@@ -6,19 +6,26 @@ Called by the lanes, which can change nothing without it (spec 7.4). What comes 
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
 import structlog
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.execute import Outcome, execute
+from choir_agent.arbiter.policy import Moment, Policy
 from choir_agent.arbiter.rule import check, rule
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Run, Wait
+from choir_agent.budgets.limits import CALLS, calls_fault, exhausted
+from choir_agent.credentials.scope import secrets_for
 from choir_agent.locks.locks import Locks
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import CallStage, CallState, SessionState
+from choir_agent.memory.snapshots import Snapshots
 from choir_agent.replication.replicate import Replication
-from choir_agent.tools.registry import Registry
+from choir_agent.settings import CurrentSettings
+from choir_agent.tools.artifacts import Artifacts
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.events import (
@@ -28,6 +35,7 @@ from choir_common.wire.events import (
     ToolCallRequested,
     ToolResultCommitted,
 )
+from choir_common.wire.json import JsonObject
 
 log = structlog.get_logger("choir.agent.arbiter")
 
@@ -56,17 +64,22 @@ class Arbiter:
         self,
         session_log: SessionLog,
         replication: Replication,
-        registry: Registry,
+        policy: Policy,
         workspace: Workspace,
         locks: Locks,
         approvals: Approvals,
+        current: Callable[[], CurrentSettings],
+        snapshots: Snapshots,
     ) -> None:
         self._log = session_log
         self._replication = replication
-        self._registry = registry
+        self._policy = policy
         self._workspace = workspace
         self._locks = locks
         self._approvals = approvals
+        self._current = current
+        self._snapshots = snapshots
+        self._artifacts = Artifacts(workspace, session_log.clean)
 
     @property
     def state(self) -> SessionState:
@@ -75,7 +88,10 @@ class Arbiter:
 
     def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         """Append an event; returns its revision. Never waits, so commits are serial."""
-        return self._log.append(lane, payload, more_follows=more_follows)
+        rev = self._log.append(lane, payload, more_follows=more_follows)
+        if not more_follows:
+            self._snapshots.follow(self._log)
+        return rev
 
     def has_taken(self, inbox_id: str) -> bool:
         """Tell whether a user's message already stands in the log."""
@@ -89,22 +105,30 @@ class Arbiter:
         """
         open_calls = [state for state in calls if state.stage is not CallStage.DONE]
         try:
-            checked = await asyncio.to_thread(self._check, open_calls)
+            checked = await asyncio.to_thread(self._check, lane, open_calls)
             async with asyncio.TaskGroup() as tasks:
                 for state, permit in zip(open_calls, checked, strict=True):
                     tasks.create_task(self._use_one(lane, turn_id, state, permit))
         except asyncio.CancelledError:
-            self._close_begun(lane, turn_id)
+            self.abandon(lane, turn_id)
             raise
 
-    def _check(self, calls: list[CallState]) -> list[Permit | Refuse]:
-        return [check(state.call, self._registry, self._workspace) for state in calls]
-
-    def _close_begun(self, lane: str, turn_id: str) -> None:
-        turn = self.state.turn
-        for state in turn.calls if turn is not None and turn.turn_id == turn_id else ():
+    def abandon(self, lane: str, turn_id: str) -> None:
+        """Close what was begun of a turn or job that ends: every requested call gets its result."""
+        work = self.state.work(turn_id)
+        for state in work.calls if work is not None else ():
             if state.stage in (CallStage.REQUESTED, CallStage.COMMITTED):
                 self._close(lane, turn_id, state.call, CANCELLED)
+
+    def _check(self, lane: str, calls: list[CallState]) -> list[Permit | Refuse]:
+        return [self._check_one(lane, state.call) for state in calls]
+
+    def _check_one(self, lane: str, call: ToolCall) -> Permit | Refuse:
+        checked = check(call, self._policy.registry, self._workspace)
+        if isinstance(checked, Refuse):
+            return checked
+        beside = self._policy.locks_beside(checked.tool.manifest, lane)
+        return replace(checked, locks=(*checked.locks, *beside))
 
     async def _use_one(
         self, lane: str, turn_id: str, state: CallState, checked: Permit | Refuse
@@ -116,10 +140,10 @@ class Arbiter:
         # No await before the locks are asked for: tasks start in the model's order, and so do claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
-        ruling = rule(checked, lane, self._locks)
+        ruling = rule(checked, lane, self._locks, self._forbidden(lane, turn_id, checked))
         match ruling:
             case Refuse():
-                self._close(lane, turn_id, call, Outcome("refused", ruling.error))
+                self._refuse(lane, turn_id, call, ruling.error)
             case Ask():
                 await self._ask(lane, turn_id, call, ruling.permit)
             case Wait():
@@ -129,6 +153,21 @@ class Arbiter:
                 await self._run(lane, turn_id, call, ruling.permit)
             case _:
                 assert_never(ruling)
+
+    def _forbidden(self, lane: str, turn_id: str, checked: Permit | Refuse) -> JsonObject | None:
+        if isinstance(checked, Refuse):
+            return None
+        budgets = self._current().settings.budgets
+        moment = Moment(self.state, budgets, lane, turn_id)
+        return self._policy.forbids(checked.tool.manifest, moment)
+
+    def _refuse(self, lane: str, turn_id: str, call: ToolCall, error: JsonObject) -> None:
+        budgets, work = self._current().settings.budgets, self.state.work(turn_id)
+        if work is not None and calls_fault(self.state, budgets) is not None:
+            event = exhausted(CALLS, self.state, budgets, work.dm)
+            if event is not None:
+                self.commit(lane, event, more_follows=True)
+        self._close(lane, turn_id, call, Outcome("refused", error))
 
     def _request(self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse) -> None:
         payload = ToolCallRequested(
@@ -144,6 +183,11 @@ class Arbiter:
 
     async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
         async with self._locks.hold(lane, permit.locks):
+            # once more: while it waited, for locks or for a human, a job may have begun, a skill moved on
+            forbidden = self._forbidden(lane, turn_id, permit)
+            if forbidden is not None:
+                self._refuse(lane, turn_id, call, forbidden)
+                return
             payload = ToolCallCommitted(
                 turn_id=turn_id, call_id=call.call_id, tool=call.tool, locks=permit.locks
             )
@@ -167,13 +211,25 @@ class Arbiter:
         try:
             if permit.tool.manifest.runtime.side_effect != "none":
                 await self._replication.durable(rev)
-            context = CallContext(call.call_id, lane, permit.path, turn_id)
-            outcome = await execute(permit, context)
+            context = self._context(lane, turn_id, call, permit)
+            outcome = await execute(permit, context, self._artifacts)
         except asyncio.CancelledError:
             # here, so that the locks are still held when the result is committed
             self._close(lane, turn_id, call, CANCELLED)
             raise
         self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
+
+    def _context(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> CallContext:
+        current, work = self._current(), self.state.work(turn_id)
+        return CallContext(
+            call_id=call.call_id,
+            lane=lane,
+            path=permit.path,
+            turn_id=turn_id,
+            dm=work.dm if work is not None else "",
+            settings=current.settings,
+            secrets=secrets_for(permit.tool.manifest.runtime.secret_resources, current),
+        )
 
     def _close(
         self, lane: str, turn_id: str, call: ToolCall, outcome: Outcome, duration_ms: float = 0.0
@@ -187,6 +243,9 @@ class Arbiter:
             status=outcome.status,
             output=outcome.output,
             duration_ms=round(duration_ms, 3),
+            exposure=outcome.exposure,
+            masked=outcome.masked,
+            artifact_ref=outcome.artifact_ref,
         )
         self.commit(lane, payload)
         log.info("a call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

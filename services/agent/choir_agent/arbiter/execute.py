@@ -45,7 +45,7 @@ async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) ->
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:
-        return Outcome("refused", capped(error.output()))
+        return await _kept(permit, artifacts, "refused", error.output())
     except ToolFailed as error:
         # the host may have done it although its answer was lost
         status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"

@@ -41,10 +41,15 @@ def check(call: ToolCall, registry: Registry, workspace: Workspace) -> Permit | 
     return Permit(tool, arguments, path, lockset)
 
 
-def rule(checked: Permit | Refuse, lane: str, locks: Locks) -> Ruling:
-    """Return the ruling on a checked call; nothing is taken or changed."""
+def rule(checked: Permit | Refuse, lane: str, locks: Locks, forbidden: JsonObject | None) -> Ruling:
+    """Return the ruling on a checked call; nothing is taken or changed.
+
+    `forbidden` is what `policy` says against it.
+    """
     if isinstance(checked, Refuse):
         return checked
+    if forbidden is not None:
+        return Refuse(checked.arguments, forbidden)
     if checked.tool.manifest.runtime.needs_approval:
         return Ask(checked)
     behind = locks.barred_by(lane, checked.locks)
@@ -68,7 +73,7 @@ def _locks(
 ) -> tuple[str, Lockset]:
     path = ""
     if any(PATH_SLOT in template.resource for template in manifest.runtime.locks):
-        path = workspace.canonical(str(arguments.get("path", "")))
+        path = workspace.canonical(str(arguments.get("path", ".")))
     holds = tuple(
         LockHold(resource=_resource(template.resource, path), mode=template.mode)
         for template in manifest.runtime.locks

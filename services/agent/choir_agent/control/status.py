@@ -1,9 +1,10 @@
-"""Tell control what the lane is doing (REPORT_STATUS), at most once a second: it is for people.
+"""Tell control what the lanes are doing (REPORT_STATUS), at most once a second: it is for people.
 
 Started by `app`. A short turn makes no report at all, so it costs nothing.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -14,20 +15,25 @@ from choir_common.wire.rpc import StatusReport
 log = structlog.get_logger("choir.agent.status")
 
 INTERVAL_S = 1.0
+Describe = Callable[[str, str], StatusReport]
+"""From a lane and its state to the whole report."""
 
 
 class StatusReporter:
     """Keeps the newest state of each lane and reports it when it has changed."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, describe: Describe) -> None:
         self._control = control
+        self._describe = describe
         self._newest: dict[str, str] = {}
-        self._reported: dict[str, str] = {}
+        self._ended: set[str] = set()
+        self._reported: dict[str, StatusReport] = {}
         self._changed = asyncio.Event()
 
-    def note(self, lane: str, state: str) -> None:
-        """Remember a lane's state."""
+    def note(self, lane: str, state: str, *, ended: bool = False) -> None:
+        """Remember a lane's state; one that has ended is told of once more and forgotten."""
         self._newest[lane] = state
+        (self._ended.add if ended else self._ended.discard)(lane)
         self._changed.set()
 
     async def run(self) -> None:
@@ -37,10 +43,18 @@ class StatusReporter:
             await asyncio.sleep(INTERVAL_S)
             self._changed.clear()
             for lane, state in list(self._newest.items()):
-                if self._reported.get(lane) == state:
-                    continue
-                try:
-                    await self._control.report_status(StatusReport(lane=lane, state=state))
-                    self._reported[lane] = state
-                except ChoirError as error:
-                    log.info("status not reported", reason=error.message)
+                await self._report(lane, state)
+
+    async def _report(self, lane: str, state: str) -> None:
+        report = self._describe(lane, state)
+        if self._reported.get(lane) == report:
+            return
+        try:
+            await self._control.report_status(report)
+            self._reported[lane] = report
+        except ChoirError as error:
+            log.info("status not reported", reason=error.message)
+        if lane in self._ended and self._newest.get(lane) == state:
+            for kept in (self._newest, self._reported):
+                kept.pop(lane, None)
+            self._ended.discard(lane)

@@ -1,6 +1,8 @@
 """The edge lane: takes the user's messages one by one and answers each with a turn (spec 7.1, 7.2).
 
-Fed by `app` with signals. What comes next is `turn`. The queue is drained only when the lane is idle.
+Fed by `receive` with signals, and told of every committed event; what comes next is `turn`. When it is idle
+it first reports what core jobs and decisions came to, then takes the next message. The core jobs live inside
+its `run`: they end before it does.
 """
 
 import asyncio
@@ -10,19 +12,23 @@ from collections.abc import Callable
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.question import answer_to
 from choir_agent.control.client import says_stop
 from choir_agent.lanes.edge_states import EdgeState, EdgeTrigger, after
+from choir_agent.lanes.jobs import CoreJobs
+from choir_agent.lanes.skill_steps import SkillSteps
 from choir_agent.lanes.think import Thinker
 from choir_agent.lanes.turn import Turns
-from choir_agent.log.state import TurnState
+from choir_agent.log.committed import Committed
+from choir_agent.log.state import EDGE, Due, TurnState
 from choir_agent.settings import CurrentSettings
 from choir_common.ids import new_id
-from choir_common.wire.events import UserMsg
+from choir_common.wire.events import Cancelled, InjectedInstruction, Reply, ReportBegun, UserMsg
 from choir_common.wire.signals import UserMessageSignal
 
 log = structlog.get_logger("choir.agent.edge")
 
-LANE = "edge"
+LANE = EDGE
 # Control keeps what is not taken up; more than this many waiting here would only cost memory.
 MAX_WAITING = 1_000
 
@@ -34,10 +40,14 @@ class EdgeLane:
         self,
         arbiter: Arbiter,
         thinker: Thinker,
+        jobs: CoreJobs,
+        skills: SkillSteps,
         current: Callable[[], CurrentSettings],
         on_state: Callable[[EdgeState], None],
     ) -> None:
         self._arbiter = arbiter
+        self._jobs = jobs
+        self._current = current
         self._on_state = on_state
         self._waiting: deque[UserMessageSignal] = deque()
         self._wake = asyncio.Event()
@@ -46,7 +56,9 @@ class EdgeLane:
         self._turn: asyncio.Task[None] | None = None
         self._stopping = False
         self.state = EdgeState.IDLE
-        self._turns = Turns(LANE, arbiter, thinker, current, self._move, lambda: self._stopping)
+        self._turns = Turns(
+            LANE, arbiter, thinker, skills, current, self._move, lambda: self._stopping
+        )
 
     async def take(self, message: UserMessageSignal) -> None:
         """Queue a message, once however often it is offered; waits while too many are queued."""
@@ -59,35 +71,74 @@ class EdgeLane:
         if len(self._waiting) >= MAX_WAITING:
             self._room.clear()
 
+    def take_in(self, event: Committed) -> None:
+        """Look again at what the log adds up to: there may be something to report."""
+        self._wake.set()
+
     async def run(self) -> None:
-        """Go on with a turn that was cut off, then answer messages until told to stop."""
-        if self._arbiter.state.turn is not None:
-            log.info("going on with an interrupted turn")
-            self._move(EdgeTrigger.USER_MESSAGE)
-            await self._run_turn()
-        while not self._stopping:
-            if not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            message = self._waiting.popleft()
-            self._room.set()
-            self._begin(message)
-            await self._run_turn()
+        """Go on with a turn that was cut off, then report and answer until told to stop."""
+        async with self._jobs:
+            while not self._stopping:
+                if self._arbiter.state.turn is not None:
+                    await self._run_turn()
+                elif not self._begin_next():
+                    self._wake.clear()
+                    await self._wake.wait()
+        self._report_plainly()
         self._move(EdgeTrigger.TERMINATE)
 
-    def cancel_turn(self) -> None:
-        """Stop what is being done now; the user is told."""
+    def inject(self, text: str, signal: int) -> None:
+        """Add the user's words to what the model reads at its next safe point (spec 12.8).
+
+        A turn whose model has not read them is not closed before it has. While the lane is idle they are
+        read with the next message.
+        """
+        turn_id = self._open_turn_id()
+        injected = InjectedInstruction(
+            target=LANE, turn_id=turn_id, text=text, by="user", signal=signal
+        )
+        self._arbiter.commit(LANE, injected)
+
+    def cancel_turn(self, signal: int) -> None:
+        """Stop what is being done now, because the user wants it no more; the user is told."""
+        turn_id = self._open_turn_id()
+        cancelled = Cancelled(target=LANE, turn_id=turn_id, by="user", signal=signal)
+        self._arbiter.commit(LANE, cancelled)
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Break off the turn at once, wherever it is."""
         if self._turn is not None:
             self._turn.cancel()
 
     def stop(self) -> None:
-        """Take no further message and end the turn at its next safe point."""
+        """Take no further message, end the core jobs, and the turn at its next safe point."""
         self._stopping = True
+        self._jobs.cancel_all()
         self._wake.set()
 
+    def _open_turn_id(self) -> str | None:
+        turn = self._arbiter.state.turn
+        return None if turn is None else turn.turn_id
+
+    def _begin_next(self) -> bool:
+        """Begin what is to be done next: reports come first. Returns whether there was anything."""
+        state = self._arbiter.state
+        if state.due:
+            self._begin_report(state.due[0])
+            return True
+        if not self._waiting:
+            return False
+        self._begin(self._waiting.popleft())
+        self._room.set()
+        return True
+
     def _begin(self, message: UserMessageSignal) -> None:
-        self._move(EdgeTrigger.USER_MESSAGE)
+        budgets = self._current().settings.budgets
+        grant = answer_to(message.text, self._arbiter.state, budgets)
+        if grant is not None:
+            # before the message: should a crash come between, it is only a word to go on with
+            self._arbiter.commit(LANE, grant.event(message.inbox_id), more_follows=True)
         payload = UserMsg(
             turn_id=new_id("turn"),
             inbox_id=message.inbox_id,
@@ -96,7 +147,23 @@ class EdgeLane:
         )
         self._arbiter.commit(LANE, payload)
 
+    def _begin_report(self, due: Due) -> None:
+        begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
+        self._arbiter.commit(LANE, begun)
+
+    def _report_plainly(self) -> None:
+        """Report what is left without a model: the session ends."""
+        for due in self._arbiter.state.due:
+            self._begin_report(due)
+            turn = self._arbiter.state.turn
+            if turn is not None:
+                told = Reply(turn_id=turn.turn_id, dm=due.dm, text=due.brief, kind="report")
+                self._arbiter.commit(LANE, told)
+
     async def _run_turn(self) -> None:
+        opened = self._arbiter.state.turn
+        report = opened is not None and opened.subject is not None
+        self._move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
         self._turn = asyncio.create_task(self._turns.run_turn())
         try:
             await asyncio.wait({self._turn})

@@ -26,9 +26,11 @@ class EdgeTrigger(StrEnum):
     """What moves it."""
 
     USER_MESSAGE = "user_message"
+    REPORT = "report"
     CALL_MODEL = "call_model"
     TOOL_PROPOSAL = "tool_proposal"
     TOOL_RESULT = "tool_result"
+    SPAWN = "spawn"
     FINISH = "finish"
     MODEL_ERROR = "model_error"
     CANCEL = "cancel"
@@ -43,11 +45,16 @@ _TURN = (_S.CONTEXT_READY, _S.REASONING, _S.WAITING_TOOL)
 TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyType(
     {
         (_S.IDLE, _T.USER_MESSAGE): _S.CONTEXT_READY,
+        # what a core job came to, or a human decided, is told in a turn of its own
+        (_S.IDLE, _T.REPORT): _S.CONTEXT_READY,
         (_S.CONTEXT_READY, _T.CALL_MODEL): _S.REASONING,
         # a recovered turn may go on with a tool's result or with the answer the model had given
         (_S.CONTEXT_READY, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
+        (_S.CONTEXT_READY, _T.SPAWN): _S.REASONING,
         (_S.CONTEXT_READY, _T.FINISH): _S.FINALIZING,
         (_S.REASONING, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
+        # a core job starts in the background: nothing is waited for
+        (_S.REASONING, _T.SPAWN): _S.REASONING,
         (_S.REASONING, _T.FINISH): _S.FINALIZING,
         (_S.REASONING, _T.MODEL_ERROR): _S.FINALIZING,
         (_S.WAITING_TOOL, _T.TOOL_RESULT): _S.REASONING,

@@ -41,12 +41,22 @@ class Speechless:
     """The model ended without a word; say so."""
 
 
-Move = Think | UseTools | Answer | OutOfBudget | Speechless
+@dataclass(frozen=True, slots=True)
+class BreakOff:
+    """The user wants it no more."""
+
+
+Move = Think | UseTools | Answer | OutOfBudget | Speechless | BreakOff
 
 
 def next_move(turn: TurnState, budgets: Budgets) -> Move:
-    """Return the next move of an open turn."""
+    """Return the next move of an open turn.
+
+    Words that the model said before it had read an injection are no answer yet: it is asked again.
+    """
     output = turn.output
+    if turn.cancelled:
+        return BreakOff()
     if any(call.stage is not CallStage.DONE for call in turn.calls):
         if turn.proposed > budgets.max_tool_calls_per_turn:
             return OutOfBudget(
@@ -54,7 +64,7 @@ def next_move(turn: TurnState, budgets: Budgets) -> Move:
                 "(max_tool_calls_per_turn)"
             )
         return UseTools(turn.calls)
-    if output is not None and not output.tool_calls:
+    if output is not None and not output.tool_calls and not turn.news:
         return Answer(output.text) if output.text.strip() else Speechless()
     if turn.steps >= budgets.max_steps_per_turn:
         return OutOfBudget(

@@ -11,14 +11,14 @@ import structlog
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import exhausted
 from choir_agent.budgets.reserve import BudgetSpent
-from choir_agent.log.state import EDGE, JobState, TurnState
+from choir_agent.log.state import JobState, TurnState
+from choir_agent.models.choice import model_of
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.model import ContextOverflow, ModelFailed, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_agent.settings import CurrentSettings
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
-from choir_common.wire.config import AgentSettings, ModelConfig
 from choir_common.wire.events import ModelOutput, Reply, ToolCall
 
 log = structlog.get_logger("choir.agent.think")
@@ -28,11 +28,6 @@ LONGEST_WAIT_S = 120.0
 
 async def _cannot_shrink() -> bool:
     return False
-
-
-def model_of(settings: AgentSettings, lane: str) -> ModelConfig:
-    """Return the model a lane thinks with: a fast one for the edge, a deep one for core jobs."""
-    return settings.model if lane == EDGE else settings.core_model or settings.model
 
 
 class Thinker:
@@ -82,11 +77,11 @@ class Thinker:
                 raise
 
     async def _ask(self, work: TurnState | JobState) -> None:
-        now = self._current()
+        now, read_rev = self._current(), self._arbiter.state.rev
         prompt = self._make_prompt()
         model = model_of(now.settings, self._lane)
         async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
-            self._record(work, thought)
+            self._record(work, thought, read_rev)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
         wait_s = error.retry_after_s
@@ -111,7 +106,7 @@ class Thinker:
         if event is not None:
             self._arbiter.commit(self._lane, event)
 
-    def _record(self, work: TurnState | JobState, thought: Thought) -> None:
+    def _record(self, work: TurnState | JobState, thought: Thought, read_rev: int) -> None:
         calls = tuple(
             ToolCall(
                 # ids of our own: providers repeat theirs, and a call_id is an idempotency key
@@ -131,6 +126,7 @@ class Thinker:
             completion_tokens=thought.completion_tokens,
             cached_tokens=thought.cached_tokens,
             duration_ms=thought.duration_ms,
+            read_rev=read_rev,
         )
         # its calls are requested, or its words said, in the next moment: one heartbeat for both
         self._arbiter.commit(self._lane, output, more_follows=True)

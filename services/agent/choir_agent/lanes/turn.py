@@ -1,4 +1,4 @@
-"""Run a turn: from a user's message to exactly one closing reply (spec 7.2).
+"""Run a turn: from a user's message, or something to report, to exactly one closing reply (spec 7.2).
 
 Called by `edge`; the way on is `think`, or the arbiter's `use`. The loop keeps no state of its own: it
 looks at what the log adds up to, makes the next move, and looks again.
@@ -10,16 +10,30 @@ from typing import assert_never
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import CALLS, TOKENS, BudgetName
+from choir_agent.budgets.question import question_of
 from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.lanes.edge_states import EdgeTrigger
-from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
+from choir_agent.lanes.next_move import (
+    Answer,
+    BreakOff,
+    OutOfBudget,
+    Speechless,
+    Think,
+    UseTools,
+    next_move,
+)
+from choir_agent.lanes.skill_steps import SkillSteps
 from choir_agent.lanes.think import Thinker
-from choir_agent.log.state import TurnState
+from choir_agent.log.state import CallState, TurnState
 from choir_agent.models.model import ModelFailed
 from choir_agent.settings import CurrentSettings
+from choir_common.wire.config import Budgets
 from choir_common.wire.events import Reply, ReplyKind
 
 log = structlog.get_logger("choir.agent.turn")
+
+SPAWN = "choir.core.spawn"
 
 
 class Turns:
@@ -30,6 +44,7 @@ class Turns:
         lane: str,
         arbiter: Arbiter,
         thinker: Thinker,
+        skills: SkillSteps,
         current: Callable[[], CurrentSettings],
         move: Callable[[EdgeTrigger], None],
         stopping: Callable[[], bool],
@@ -37,6 +52,7 @@ class Turns:
         self._lane = lane
         self._arbiter = arbiter
         self._thinker = thinker
+        self._skills = skills
         self._current = current
         self._move = move
         self._stopping = stopping
@@ -44,7 +60,7 @@ class Turns:
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each pass begins at a safe point."""
         while (turn := self._arbiter.state.turn) is not None:
-            move = next_move(turn, self._current().settings.budgets)
+            move = next_move(turn, self._budgets())
             match move:
                 case Answer():
                     self._close(turn, EdgeTrigger.FINISH, "answer", move.text)
@@ -54,14 +70,16 @@ class Turns:
                 case OutOfBudget():
                     text = f"I stopped before I was done: {move.reason}."
                     self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
+                case BreakOff():
+                    self.cancel(turn)
                 case Think() | UseTools() if self._stopping():
                     self.stop(turn)
+                case Think() if (budget := self._exhausted()) is not None:
+                    self._ask_for_more(turn, budget)
                 case Think():
                     await self._think(turn)
                 case UseTools():
-                    self._move(EdgeTrigger.TOOL_PROPOSAL)
-                    await self._arbiter.use(self._lane, turn.turn_id, move.calls)
-                    self._move(EdgeTrigger.TOOL_RESULT)
+                    await self._use(turn, move.calls)
                 case _:
                     assert_never(move)
 
@@ -73,6 +91,8 @@ class Turns:
     def cancel(self, turn: TurnState) -> None:
         """Close the turn because the user wants it no more."""
         # not a notice: only an answer or an error closes a message for control and channels
+        self._arbiter.abandon(self._lane, turn.turn_id)
+        self._skills.cancel(self._lane, turn.turn_id)
         self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
 
     def break_off(self, turn: TurnState) -> None:
@@ -81,19 +101,49 @@ class Turns:
         self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
     async def _think(self, turn: TurnState) -> None:
+        if self._skills.settle(self._lane, turn.turn_id):
+            return
         self._move(EdgeTrigger.CALL_MODEL)
         try:
             await self._thinker.think(turn)
+        except BudgetSpent as error:
+            self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
             log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
             text = f"I could not get an answer from the model: {error.message}. Please try again."
             self._close(turn, EdgeTrigger.MODEL_ERROR, "error", text)
-        except BudgetSpent as error:
-            self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
+
+    async def _use(self, turn: TurnState, calls: tuple[CallState, ...]) -> None:
+        if all(state.call.tool == SPAWN for state in calls):
+            self._move(EdgeTrigger.SPAWN)
+            await self._arbiter.use(self._lane, turn.turn_id, calls)
+            return
+        self._move(EdgeTrigger.TOOL_PROPOSAL)
+        await self._arbiter.use(self._lane, turn.turn_id, calls)
+        self._move(EdgeTrigger.TOOL_RESULT)
+
+    def _exhausted(self) -> BudgetName | None:
+        match self._arbiter.state.exhausted:
+            case None:
+                return None
+            case name:
+                return CALLS if name == CALLS else TOKENS
+
+    def _ask_for_more(self, turn: TurnState, budget: BudgetName) -> None:
+        text = question_of(budget, self._arbiter.state, self._budgets())
+        self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
 
     def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
+        self._arbiter.abandon(self._lane, turn.turn_id)
         self._move(trigger)
+        if turn.subject is not None:
+            # a report is made whatever happens: in the brief's own words if the model has none
+            text = text if kind == "answer" else turn.brief
+            kind = "report"
         reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)
         self._arbiter.commit(self._lane, reply)
         self._move(EdgeTrigger.DELIVERED)
         log.info("turn closed", turn_id=turn.turn_id, kind=kind, steps=turn.steps)
+
+    def _budgets(self) -> Budgets:
+        return self._current().settings.budgets

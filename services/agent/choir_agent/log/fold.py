@@ -78,7 +78,7 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case Cancelled() as p:
             return _after_cancel(_signal(state, p.signal), p)
         case ApprovalDecided() as p:
-            return after_decision(_signal(state, p.signal), p)
+            return after_decision(state, p)
         case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
             return _after_skill(state, event.lane, p)
         case MemoryCompacted() as p:
@@ -142,7 +142,7 @@ def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
 def _after_reply(state: SessionState, reply: Reply) -> SessionState:
     turn = state.turn
     if turn is None or reply.turn_id not in (turn.turn_id, None):
-        return state
+        return replace(state, jobs=tuple(_told(job, reply) for job in state.jobs))
     if turn.inbox_id is not None and reply.answers == turn.inbox_id:
         return replace(state, turn=None, turns_done=state.turns_done + 1)
     if turn.subject is not None and reply.kind != "notice" and reply.turn_id == turn.turn_id:
@@ -151,6 +151,11 @@ def _after_reply(state: SessionState, reply: Reply) -> SessionState:
     if reply.kind == "notice" and reply.turn_id == turn.turn_id:
         return replace(state, turn=replace(turn, noticed=True))
     return state
+
+
+def _told(job: JobState, reply: Reply) -> JobState:
+    # a job speaks to the user only to say that it has to wait
+    return replace(job, noticed=True) if reply.turn_id == job.turn_id else job
 
 
 def _after_work(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:

@@ -186,7 +186,7 @@ class SessionState:
     exhausted: str | None = None
     """The budget whose end the user was told of and has not answered."""
     last_signal: int = 0
-    """The newest inject, cancel, compact or decision signal that stands in the log."""
+    """The newest inject, cancel or compact signal that stands in the log."""
 
     def job(self, name: str) -> JobState | None:
         """Return the open job of that name."""

@@ -1,6 +1,7 @@
 """Check JSON against a JSON Schema. Imported by `shapes` when it is first needed, and nowhere else."""
 
 import jsonschema_rs
+from pydantic import JsonValue
 
 from choir_common.wire.json import JsonObject
 
@@ -17,7 +18,7 @@ def schema_fault(schema: JsonObject) -> str | None:
     return None
 
 
-def faults(schema: JsonObject, value: JsonObject) -> tuple[str, ...]:
+def faults(schema: JsonObject, value: JsonValue) -> tuple[str, ...]:
     """Return what does not fit, in words; empty if all fits."""
     found: list[str] = []
     for error in jsonschema_rs.Draft202012Validator(schema, offline=True).iter_errors(value):

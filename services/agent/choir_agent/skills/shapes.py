@@ -7,13 +7,15 @@ validator takes 6 MB, and most skills have none.
 import importlib
 from typing import Protocol, cast
 
+from pydantic import JsonValue
+
 from choir_common.wire.json import JsonObject
 
 
 class _Schemas(Protocol):
     def schema_fault(self, schema: JsonObject) -> str | None: ...
 
-    def faults(self, schema: JsonObject, value: JsonObject) -> tuple[str, ...]: ...
+    def faults(self, schema: JsonObject, value: JsonValue) -> tuple[str, ...]: ...
 
 
 def schema_fault(schema: JsonObject) -> str | None:
@@ -21,7 +23,7 @@ def schema_fault(schema: JsonObject) -> str | None:
     return _schemas().schema_fault(schema)
 
 
-def faults(schema: JsonObject | None, value: JsonObject) -> tuple[str, ...]:
+def faults(schema: JsonObject | None, value: JsonValue) -> tuple[str, ...]:
     """Return what does not fit the schema; everything fits none."""
     return () if schema is None else _schemas().faults(schema, value)
 

@@ -87,6 +87,10 @@ class Registry:
         """Return the tool of a canonical name."""
         return self._tools.get(name)
 
+    def manifests(self) -> list[ToolManifest]:
+        """Return all manifests, sorted by name."""
+        return [self._tools[name].manifest for name in sorted(self._tools)]
+
     def names(self) -> list[str]:
         """Return the names a model may use, sorted."""
         return sorted(model_name_of(name) for name in self._tools)

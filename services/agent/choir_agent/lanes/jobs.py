@@ -1,0 +1,89 @@
+"""Keep a task for each open core job of the log, no longer than the edge lane lives (spec 7.5).
+
+Entered by `edge` and told of every committed event: a CoreStarted begins a job, an injection wakes it, a
+Cancelled ends it. What comes next is `core`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.lanes.core import CoreJob
+from choir_agent.log.committed import Committed
+from choir_agent.log.state import JobState, core_lane
+from choir_common.wire.events import Cancelled, CoreStarted, InjectedInstruction
+
+log = structlog.get_logger("choir.agent.jobs")
+
+SESSION_LANE = "session"
+MakeJob = Callable[[JobState], CoreJob]
+
+
+class CoreJobs:
+    """The running core jobs; leaving the block ends them all."""
+
+    def __init__(self, arbiter: Arbiter, make_job: MakeJob) -> None:
+        self._arbiter = arbiter
+        self._make_job = make_job
+        self._group: asyncio.TaskGroup | None = None
+        self._running: dict[str, CoreJob] = {}
+
+    async def __aenter__(self) -> Self:
+        self._group = await asyncio.TaskGroup().__aenter__()
+        for job in self._arbiter.state.jobs:
+            log.info("going on with an interrupted core job", job=job.name)
+            self._start(job)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.cancel_all()
+        group, self._group = self._group, None
+        if group is not None:
+            await group.__aexit__(kind, error, trace)
+
+    def take_in(self, event: Committed) -> None:
+        """Act on what was just committed; never waits."""
+        match event.payload:
+            case CoreStarted(job_id=job_id):
+                job = next((j for j in self._arbiter.state.jobs if j.turn_id == job_id), None)
+                if job is not None:
+                    self._start(job)
+            case InjectedInstruction(turn_id=str(job_id)) if job_id in self._running:
+                self._running[job_id].wake()
+            case Cancelled(turn_id=str(job_id)) if job_id in self._running:
+                self._running[job_id].cancel()
+            case _:
+                pass
+
+    def cancel(self, name: str, signal: int) -> None:
+        """Cancel a job by name, because the user wants it no more; unknown names change nothing."""
+        job = self._arbiter.state.job(name)
+        job_id = None if job is None else job.turn_id
+        cancelled = Cancelled(target=core_lane(name), turn_id=job_id, by="user", signal=signal)
+        self._arbiter.commit(SESSION_LANE, cancelled)
+
+    def cancel_all(self) -> None:
+        """End every open job, because the session ends."""
+        for job in self._arbiter.state.jobs:
+            if not job.cancelled:
+                cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="session")
+                self._arbiter.commit(SESSION_LANE, cancelled)
+
+    def _start(self, job: JobState) -> None:
+        if self._group is None or job.turn_id in self._running:
+            # before we were entered it waits for us; after we were left nothing starts any more
+            return
+        core = self._make_job(job)
+        task = self._group.create_task(core.run(), name=job.lane)
+        self._running[job.turn_id] = core
+        task.add_done_callback(lambda _: self._running.pop(job.turn_id, None))

@@ -1,0 +1,58 @@
+"""Make the prompt of a lane at this moment: which tools it shows, and the step of a skill (spec 10.2, 11.3).
+
+Called by `think` through the lanes' thinkers; what comes next is `prompt/assemble`. The edge lane's tools do
+not change with running jobs: the prefix stays the same, and the arbiter's policy holds.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.log.state import EDGE, JobState, SessionState
+from choir_agent.prompt.assemble import Assembler, Prompt
+from choir_agent.skills.allow import allowed_tools
+from choir_agent.skills.note import step_note
+from choir_agent.skills.registry import Skills
+from choir_agent.tools.registry import Registry, model_name_of
+
+
+class LanePrompts:
+    """Prompts of all lanes."""
+
+    def __init__(
+        self,
+        state: Callable[[], SessionState],
+        assembler: Assembler,
+        registry: Registry,
+        skills: Skills,
+    ) -> None:
+        self._state = state
+        self._assembler = assembler
+        self._registry = registry
+        self._skills = skills
+
+    def edge(self) -> Prompt:
+        """Return the edge lane's prompt."""
+        state = self._state()
+        tools = self._registry.view(EDGE, self._allowed(state, EDGE, None))
+        return self._assembler.edge(state, tools, self._note(state, EDGE))
+
+    def core(self, job: JobState) -> Prompt:
+        """Return the prompt of an open core job."""
+        state = self._state()
+        tools = self._registry.view(job.lane, self._allowed(state, job.lane, job))
+        return self._assembler.core(state, job.name, tools, self._note(state, job.lane))
+
+    def _allowed(
+        self, state: SessionState, lane: str, job: JobState | None
+    ) -> frozenset[str] | None:
+        briefed = job.briefing.tool_constraints.allowed_tools if job is not None else ()
+        skill = state.skill(lane)
+        spec = None if skill is None else self._skills.of(skill)
+        if skill is None or spec is None:
+            return frozenset(briefed) if briefed else None
+        of_step = allowed_tools(spec, skill)
+        return of_step & frozenset(briefed) if briefed else of_step
+
+    def _note(self, state: SessionState, lane: str) -> str:
+        skill = state.skill(lane)
+        spec = None if skill is None else self._skills.of(skill)
+        return "" if skill is None or spec is None else step_note(spec, skill, model_name_of)

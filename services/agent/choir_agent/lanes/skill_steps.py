@@ -1,0 +1,41 @@
+"""Settle a lane's skill before the model is asked (spec 10.2).
+
+Called by `turn` and `core`; what comes next is `skills.engine`, which decides.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.settings import CurrentSettings
+from choir_agent.skills.engine import SkillEvent, cancelled, settle
+from choir_agent.skills.registry import Skills
+
+
+class SkillSteps:
+    """Ends and fails skills where their rules say so."""
+
+    def __init__(
+        self, arbiter: Arbiter, skills: Skills, current: Callable[[], CurrentSettings]
+    ) -> None:
+        self._arbiter = arbiter
+        self._skills = skills
+        self._current = current
+
+    def settle(self, lane: str, turn_id: str) -> bool:
+        """Commit what is due by itself; returns whether there was anything: then look again."""
+        skill = self._arbiter.state.skill(lane)
+        if skill is None:
+            return False
+        retries = self._current().settings.budgets.skill_step_retries
+        return self._commit(lane, settle(self._skills.of(skill), skill, retries, turn_id))
+
+    def cancel(self, lane: str, turn_id: str) -> None:
+        """Commit what a cancelled turn does to the lane's skill."""
+        skill = self._arbiter.state.skill(lane)
+        if skill is not None:
+            self._commit(lane, cancelled(self._skills.of(skill), skill, turn_id))
+
+    def _commit(self, lane: str, events: tuple[SkillEvent, ...]) -> bool:
+        for event in events:
+            self._arbiter.commit(lane, event, more_follows=True)
+        return bool(events)

@@ -1,0 +1,46 @@
+"""`choir.core.cancel`: end a running core job at once (spec 7.2).
+
+Called by the arbiter for the edge lane. What the job had done by then stands.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.log.state import SessionState
+from choir_agent.tools.builtin.core_target import JOB_NAME, open_job
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.wire.events import Cancelled
+from choir_common.wire.json import JsonObject
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.core.cancel",
+        description="End a running core job at once. What it has changed by then stays changed.",
+        parameters={
+            "type": "object",
+            "properties": {"job_name": JOB_NAME},
+            "required": ["job_name"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="edge", during_jobs=True
+    ),
+)
+
+
+class CoreCancel:
+    """Ends core jobs."""
+
+    manifest = MANIFEST
+
+    def __init__(self, state: Callable[[], SessionState]) -> None:
+        self._state = state
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Cancel; raises ToolFailed when there is no such job."""
+        job = open_job(self._state(), str(arguments["job_name"]))
+        output: JsonObject = {"job_name": job.name, "status": "cancelled"}
+        if job.cancelled:
+            return ToolOutput(output)
+        return ToolOutput(output, (Cancelled(target=job.lane, turn_id=job.turn_id, by="edge"),))

@@ -1,0 +1,55 @@
+"""`choir.core.list`: which core jobs run, and how they stand (spec 7.2).
+
+Called by the arbiter for the edge lane; it only reads the session's state.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.log.state import JobState, SessionState
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.wire.config import Budgets
+from choir_common.wire.json import JsonObject
+
+TASK_CHARS = 200
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.core.list",
+        description="List the running core jobs: task, steps so far, newest progress, what they need.",
+        parameters={"type": "object", "properties": {}, "additionalProperties": False},
+    ),
+    RuntimeView(
+        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="edge", during_jobs=True
+    ),
+)
+
+
+class CoreList:
+    """Tells of core jobs."""
+
+    manifest = MANIFEST
+
+    def __init__(self, state: Callable[[], SessionState]) -> None:
+        self._state = state
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Return the open jobs, oldest first."""
+        budgets = context.settings.budgets if context.settings else Budgets()
+        return ToolOutput({"jobs": [_told(job, budgets) for job in self._state().jobs]})
+
+
+def _told(job: JobState, budgets: Budgets) -> JsonObject:
+    busy = [state.call.tool for state in job.calls if state.stage != "done"]
+    return {
+        "job_name": job.name,
+        "task": job.briefing.task_spec[:TASK_CHARS],
+        "started_at": job.started_at,
+        "steps": job.steps,
+        "max_steps": budgets.per_job_max_steps,
+        "using": [*busy],
+        "latest": job.latest,
+        "needs": job.needs,
+        "instructions_given": job.injections,
+        "cancelled": job.cancelled,
+    }

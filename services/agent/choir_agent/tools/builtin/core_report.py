@@ -1,0 +1,69 @@
+"""`choir.core.report`: a core job tells how it stands, or what it needs (CoreEvent, spec 12.7).
+
+Called by the arbiter for core jobs. After `need_info` the job rests, by the very state this event makes,
+until the edge lane has injected an answer.
+"""
+
+from collections.abc import Callable
+from typing import get_args
+
+from choir_agent.log.state import JobState, SessionState
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.events import CoreReported, CoreReportKind
+from choir_common.wire.json import JsonObject
+
+KINDS: tuple[CoreReportKind, ...] = get_args(CoreReportKind)
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.core.report",
+        description=(
+            "Tell how your task stands. kind `progress`: body {phase, percent, focus}; `plan`: body "
+            "{steps}; `thought_summary`: body {summary}, one or two sentences, never raw thoughts; "
+            "`partial_result`: body with what is ready; `need_info`: body {missing}, what only the user "
+            "can say: you rest until it comes as an instruction. Your result is no report: it is your "
+            "last message."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "enum": [*KINDS]},
+                "body": {"type": "object", "minProperties": 1},
+            },
+            "required": ["kind", "body"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="core", in_skills=True
+    ),
+)
+
+
+class CoreReport:
+    """Speaks for a core job."""
+
+    manifest = MANIFEST
+
+    def __init__(self, state: Callable[[], SessionState]) -> None:
+        self._state = state
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Report; raises ToolFailed when the job has ended meanwhile."""
+        work = self._state().work(context.turn_id)
+        if not isinstance(work, JobState):
+            raise ToolFailed("no_such_job", "Only a running core job can report.")
+        kind = next(kind for kind in KINDS if kind == arguments["kind"])
+        output: JsonObject = {"status": "waiting for it" if kind == "need_info" else "noted"}
+        if work.latest_by == context.call_id:
+            return ToolOutput(output)
+        body = arguments["body"]
+        reported = CoreReported(
+            job_id=work.turn_id,
+            job_name=work.name,
+            kind=kind,
+            body=body if isinstance(body, dict) else {},
+            call_id=context.call_id,
+        )
+        return ToolOutput(output, (reported,))

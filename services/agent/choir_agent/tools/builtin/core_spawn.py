@@ -1,0 +1,172 @@
+"""`choir.core.spawn`: hand a task to a core job, with a briefing of its own (spec 7.1, 12.7).
+
+Called by the arbiter for the edge lane. The job begins with the CoreStarted that this gives back: its runner
+is told of that event. The job's id follows from the call's, so a call that a crash cut off starts no second
+one.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+import orjson
+
+from choir_agent.budgets.limits import jobs_fault
+from choir_agent.locks.keys import EDGE_EFFECTS
+from choir_agent.log.state import SessionState
+from choir_agent.skills.shapes import schema_fault
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
+from choir_common.wire.json import JsonObject
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,40}$"
+MAX_TASK = 20_000
+MAX_BUNDLE_BYTES = 60_000
+
+_TEXTS: JsonObject = {
+    "type": "array",
+    "items": {"type": "string", "maxLength": MAX_TASK},
+    "maxItems": 100,
+}
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.core.spawn",
+        description=(
+            "Start a background core job for work that takes many steps, deep thought, or changes "
+            "beyond a moment, and stay free to talk. The job sees nothing of this conversation: write "
+            "task_spec as a clear, complete instruction, and give it the facts, excerpts and "
+            "constraints it needs in context_bundle. Several jobs can run at once. You are told when "
+            "it ends; do not wait for it."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "job_name": {
+                    "type": "string",
+                    "pattern": NAME,
+                    "description": "short and telling: lower-case letters, digits, hyphens",
+                },
+                "task_spec": {"type": "string", "minLength": 1, "maxLength": MAX_TASK},
+                "context_bundle": {
+                    "type": "object",
+                    "properties": {"facts": _TEXTS, "excerpts": _TEXTS, "constraints": _TEXTS},
+                    "additionalProperties": False,
+                },
+                "tool_constraints": {
+                    "type": "object",
+                    "properties": {
+                        "allowed_tools": {
+                            "type": "array",
+                            "items": {"type": "string"},
+                            "maxItems": 100,
+                            "description": "the only tools it may use; leave out for all",
+                        },
+                        "time_budget_ms": {"type": "integer", "minimum": 0},
+                    },
+                    "additionalProperties": False,
+                },
+                "output_schema": {
+                    "type": "object",
+                    "description": "JSON Schema the result must fit; leave out for plain text",
+                },
+                "verbosity": {"type": "string", "enum": ["quiet", "normal", "detailed"]},
+            },
+            "required": ["job_name", "task_spec"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=10_000,
+        side_effect="none",
+        idempotent=True,
+        lanes="edge",
+        during_jobs=True,
+        locks=(LockTemplate(EDGE_EFFECTS, "X"),),
+    ),
+)
+
+
+class CoreSpawn:
+    """Starts core jobs."""
+
+    manifest = MANIFEST
+
+    def __init__(self, state: Callable[[], SessionState], tools_of_jobs: Iterable[str]) -> None:
+        """`tools_of_jobs` are the canonical names of what a core job may use at all."""
+        self._state = state
+        self._tools_of_jobs = {name.replace(".", "_"): name for name in tools_of_jobs}
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Start the job; raises ToolFailed when it may not be."""
+        state, job_id = self._state(), f"job_{context.call_id.removeprefix('call_')}"
+        name = str(arguments["job_name"])
+        output: JsonObject = {"job_name": name, "job_id": job_id, "status": "started"}
+        # an open job, or one that has ended since: its report waits for the end of this very turn
+        known = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
+        if job_id in known:
+            return ToolOutput(output)
+        budgets = context.settings.budgets if context.settings else Budgets()
+        self._check(state, budgets, name)
+        started = self._briefing(context, arguments, job_id, name)
+        return ToolOutput(output, (started,))
+
+    def _check(self, state: SessionState, budgets: Budgets, name: str) -> None:
+        if not re.match(NAME, name):
+            raise ToolFailed("bad_name", f"{name!r} is no job name; it has to fit {NAME}.")
+        if state.job(name) is not None:
+            message = (
+                f"A core job {name!r} runs already. Take another name, or inject into that one."
+            )
+            raise ToolFailed("name_taken", message, {"running": [job.name for job in state.jobs]})
+        fault = jobs_fault(state, budgets)
+        if fault is not None:
+            raise ToolFailed(str(fault["code"]), str(fault["message"]))
+
+    def _briefing(
+        self, context: CallContext, arguments: JsonObject, job_id: str, name: str
+    ) -> CoreStarted:
+        bundle = ContextBundle.model_validate(arguments.get("context_bundle") or {}, strict=False)
+        if len(bundle.model_dump_json()) > MAX_BUNDLE_BYTES:
+            message = f"context_bundle is larger than {MAX_BUNDLE_BYTES} bytes: name files instead."
+            raise ToolFailed("too_large", message)
+        schema = arguments.get("output_schema")
+        wanted = schema if isinstance(schema, dict) and schema else None
+        fault = None if wanted is None else schema_fault(wanted)
+        if fault is not None:
+            raise ToolFailed("bad_schema", f"output_schema is no JSON Schema: {fault}")
+        if wanted is not None and len(orjson.dumps(wanted)) > MAX_BUNDLE_BYTES:
+            raise ToolFailed("too_large", f"output_schema is larger than {MAX_BUNDLE_BYTES} bytes.")
+        return CoreStarted(
+            job_id=job_id,
+            job_name=name,
+            call_id=context.call_id,
+            dm=context.dm,
+            task_spec=str(arguments["task_spec"]),
+            context_bundle=bundle,
+            tool_constraints=self._constraints(arguments),
+            output_schema=wanted,
+            verbosity=_verbosity(arguments),
+        )
+
+    def _constraints(self, arguments: JsonObject) -> ToolConstraints:
+        given = ToolConstraints.model_validate(
+            arguments.get("tool_constraints") or {}, strict=False
+        )
+        usable = self._tools_of_jobs
+        unknown = [name for name in given.allowed_tools if name.replace(".", "_") not in usable]
+        if unknown:
+            message = f"A core job has no tool {', '.join(map(repr, unknown))}."
+            raise ToolFailed("unknown_tool", message, {"available_tools": [*sorted(usable)]})
+        named = tuple(sorted({usable[name.replace(".", "_")] for name in given.allowed_tools}))
+        return given.model_copy(update={"allowed_tools": named})
+
+
+def _verbosity(arguments: JsonObject) -> Verbosity:
+    match arguments.get("verbosity"):
+        case "quiet":
+            return "quiet"
+        case "detailed":
+            return "detailed"
+        case _:
+            return "normal"
