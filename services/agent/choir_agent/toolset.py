@@ -15,6 +15,9 @@ from choir_agent.tools.builtin.core_inject import CoreInject
 from choir_agent.tools.builtin.core_list import CoreList
 from choir_agent.tools.builtin.core_report import CoreReport
 from choir_agent.tools.builtin.core_spawn import CoreSpawn
+from choir_agent.tools.builtin.email_check import EmailCheck
+from choir_agent.tools.builtin.email_receive import EmailReceive
+from choir_agent.tools.builtin.email_send import EmailSend
 from choir_agent.tools.builtin.fs_read import FsRead
 from choir_agent.tools.builtin.fs_search import FsSearch
 from choir_agent.tools.builtin.fs_write import FsWrite
@@ -65,6 +68,9 @@ def make_toolset(
         MemoryUpsert(control),
         MemoryCompact(),
         WebBrowse(control),
+        EmailSend(workspace),
+        EmailReceive(workspace),
+        EmailCheck(),
         CoreInject(state),
         CoreCancel(state),
         CoreList(state),

@@ -1,0 +1,79 @@
+"""`choir.email.send`: send a mail from the agent's account (spec 8.7, 18.3).
+
+Called by the arbiter without locks, after the commitment is durable; what comes next is `mail.smtp`. The
+Message-ID is made of the call's id, so that a copy can be told from a second mail.
+"""
+
+from choir_agent.tools.mail.account import account_of
+from choir_agent.tools.mail.loading import load_smtp
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+# above the deadlines of `smtp`, which know whether something was sent
+TIMEOUT_MS = 120_000
+MAX_TEXT = 200_000
+MAX_HTML = 500_000
+_ADDRESSES: JsonObject = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 3, "maxLength": 320},
+    "maxItems": 50,
+}
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.email.send",
+        description=(
+            "Send an email from your mail account to all recipients, or to none if one of them is refused. "
+            "`attachments` are files of the workspace, 18 MB in all. To answer a mail, give its "
+            "`message_id` as `in_reply_to`. If the outcome is unknown, do not send again."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "to": _ADDRESSES,
+                "cc": _ADDRESSES,
+                "bcc": _ADDRESSES,
+                "subject": {"type": "string", "maxLength": 500},
+                "text": {"type": "string", "maxLength": MAX_TEXT},
+                "html": {
+                    "type": "string",
+                    "maxLength": MAX_HTML,
+                    "description": "the same in HTML, beside the text",
+                },
+                "attachments": {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1},
+                    "maxItems": 20,
+                    "description": "paths relative to the workspace",
+                },
+                "in_reply_to": {"type": "string", "pattern": "^<[^<>\\s]{3,300}>$"},
+            },
+            "required": ["to", "subject", "text"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=TIMEOUT_MS,
+        side_effect="external",
+        # servers do not look at the Message-ID: a second time is a second mail
+        idempotent=False,
+        secret_resources=("email",),
+    ),
+)
+
+
+class EmailSend:
+    """Sends mail."""
+
+    manifest = MANIFEST
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Send; raises ToolFailed with what the server said, or that nobody knows."""
+        account = account_of(context)
+        smtp = await load_smtp()
+        return ToolOutput(await smtp.deliver(account, self._workspace, context.call_id, arguments))

@@ -1,0 +1,88 @@
+"""Say which mail account a call uses, and how its servers may be spoken to (spec 6.3, 18.3).
+
+Called by the mail tools; `smtp` and `imap` connect with what this returns.
+"""
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_common.wire.config import MailSecurity
+
+SMTP_TLS_PORT = 465
+IMAP_TLS_PORT = 993
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A mail server and what protects the connection to it."""
+
+    host: str
+    port: int
+    security: MailSecurity
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The agent's mail account."""
+
+    smtp: Server
+    imap: Server
+    user: str
+    password: str = field(repr=False)
+    address: str
+
+
+def account_of(context: CallContext) -> Account:
+    """Return the account that the agent is bound to.
+
+    Raises ToolFailed when there is none, its secret is missing or malformed, or it asks for an open
+    connection to another machine.
+    """
+    config = context.settings.email if context.settings else None
+    if config is None:
+        raise ToolFailed(
+            "not_configured",
+            "This agent has no mail account. A human adds one to `email_accounts` of the configuration "
+            "and names it in the agent's `defaults.email`.",
+        )
+    user, colon, password = context.secrets.get("email", "").partition(":")
+    if not (user and colon and password):
+        raise ToolFailed(
+            "not_configured",
+            f"The secret {config.secret!r} of the mail account is missing or not of the form "
+            "`user:password`. A human has to set it.",
+        )
+    address = config.address or user
+    if "@" not in address:
+        raise ToolFailed(
+            "not_configured",
+            "The mail account has no sender's address: its user name is none, so `address` must be set.",
+        )
+    return Account(
+        _server(config.smtp_host, config.smtp_port, config.smtp_security, SMTP_TLS_PORT),
+        _server(config.imap_host, config.imap_port, config.imap_security, IMAP_TLS_PORT),
+        user,
+        password,
+        address,
+    )
+
+
+def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) -> Server:
+    chosen = security or ("tls" if port == tls_port else "starttls")
+    if chosen == "none" and not _is_here(host):
+        raise ToolFailed(
+            "not_configured",
+            f"The mail account wants an open connection to {host}. Password and mail would be readable "
+            "on the way: only a server on this machine may be used with security `none`.",
+        )
+    return Server(host, port, chosen)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,59 @@
+"""Read what the mail tools are asked: pure. Called by `choir.email.check` and `choir.email.receive`."""
+
+import datetime
+import re
+
+from choir_agent.tools.mail.asking import Query
+from choir_agent.tools.tool import ToolFailed
+from choir_common.wire.json import JsonObject
+
+INBOX = "INBOX"
+FOLDER: JsonObject = {"type": "string", "minLength": 1, "maxLength": 200}
+# what would end a command of the protocol
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def folder_of(arguments: JsonObject) -> str:
+    """Return the folder that is meant, the inbox unless given."""
+    return _text(arguments, "folder") or INBOX
+
+
+def query_of(arguments: JsonObject) -> Query:
+    """Return what to look for.
+
+    Raises ToolFailed for a day that is none, or words with control characters.
+    """
+    return Query(
+        since_uid=whole(arguments, "since_uid"),
+        since_date=_day(arguments, "since_date"),
+        before_date=_day(arguments, "before_date"),
+        unread=arguments.get("unread") is True,
+        sender=_text(arguments, "from"),
+        to=_text(arguments, "to"),
+        subject=_text(arguments, "subject"),
+        text=_text(arguments, "contains"),
+        message_id=_text(arguments, "message_id"),
+    )
+
+
+def whole(arguments: JsonObject, name: str) -> int | None:
+    """Return a whole number; JSON Schema calls 3.0 one."""
+    value = arguments.get(name)
+    return int(value) if isinstance(value, int | float) else None
+
+
+def _text(arguments: JsonObject, name: str) -> str | None:
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if _CONTROL.search(str(value)):
+        raise ToolFailed("bad_input", f"{name} holds a line break or another control character.")
+    return str(value)
+
+
+def _day(arguments: JsonObject, name: str) -> datetime.date | None:
+    value = _text(arguments, name)
+    try:
+        return None if value is None else datetime.date.fromisoformat(value)
+    except ValueError as error:
+        raise ToolFailed("bad_input", f"{name} is no day: write YYYY-MM-DD.") from error

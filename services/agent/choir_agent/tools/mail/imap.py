@@ -1,0 +1,271 @@
+"""Look into a mailbox over IMAP (spec 18.3), in a thread: the library blocks.
+
+Called by `choir.email.check` and `choir.email.receive` through `loading`, which is the only importer. A
+folder is opened read-only unless something is to be marked; every wait has a deadline, and a cancelled call
+cuts its connection.
+"""
+
+import asyncio
+import contextlib
+import imaplib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from imap_tools.errors import (
+    ImapToolsError,
+    MailboxFolderSelectError,
+    MailboxLoginError,
+)
+from imap_tools.mailbox import BaseMailBox
+from imap_tools.message import MailMessage
+from imap_tools.query import AND, Header, UidRange
+
+from choir_agent.tools.mail.account import Account, Server
+from choir_agent.tools.mail.asking import Extract, Query
+from choir_agent.tools.mail.incoming import summary_of, whole_of
+from choir_agent.tools.mail.words import one_line
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+T = TypeVar("T")
+
+WAIT_S = 20.0
+"""For one answer of the server."""
+MAX_MESSAGE_BYTES = 30_000_000
+MAX_WORDS = 300
+CUT_PATIENCE_S = 2.0
+
+
+class Mailbox:
+    """One visit to one folder of an account."""
+
+    def __init__(self, account: Account, folder: str) -> None:
+        self._account = account
+        self._folder = folder
+        self._client: imaplib.IMAP4 | None = None
+        self._cancelled = False
+
+    async def list(self, query: Query, limit: int) -> JsonObject:
+        """Count what fits the query and sum up the newest of it."""
+        return await self._visit(lambda box: self._list(box, query, limit), read_only=True)
+
+    async def fetch(self, workspace: Workspace, extract: Extract) -> JsonObject:
+        """Return one message; it is marked as read only if that is asked for."""
+        return await self._visit(
+            lambda box: self._fetch(box, workspace, extract), read_only=not extract.mark_read
+        )
+
+    async def _visit(self, work: Callable[[BaseMailBox], T], *, read_only: bool) -> T:
+        """Do `work` in a thread. Raises ToolFailed, in words for the model, for all that can go wrong."""
+        visit = asyncio.create_task(asyncio.to_thread(self._blocking, work, read_only))
+        try:
+            return await asyncio.shield(visit)
+        except asyncio.CancelledError:
+            self._cut()
+            await asyncio.wait({visit}, timeout=CUT_PATIENCE_S)
+            raise
+
+    def _blocking(self, work: Callable[[BaseMailBox], T], read_only: bool) -> T:
+        with _explained(self._account.imap, self._folder):
+            box = _Box(self._account.imap, self._show)
+            try:
+                self._log_in(box)
+                box.folder.set(self._folder, readonly=read_only)
+                return work(box)
+            finally:
+                _leave(box)
+
+    def _log_in(self, box: BaseMailBox) -> None:
+        user, password = self._account.user, self._account.password
+        if user.isascii() and password.isascii():
+            box.login(user, password, initial_folder=None)
+        else:
+            box.login_utf8(user, password, initial_folder=None)
+
+    def _show(self, client: imaplib.IMAP4) -> None:
+        self._client = client
+        if self._cancelled:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._cancelled = True
+        if self._client is not None:
+            with contextlib.suppress(OSError):
+                self._client.sock.shutdown(socket.SHUT_RDWR)
+
+    def _list(self, box: BaseMailBox, query: Query, limit: int) -> JsonObject:
+        status = box.folder.status(self._folder, ["MESSAGES", "UNSEEN", "UIDNEXT", "UIDVALIDITY"])
+        uids = _matching(box, query)
+        newest = uids[-limit:]
+        found = (
+            box.fetch(
+                uid_list=[str(uid) for uid in newest], mark_seen=False, headers_only=True, bulk=50
+            )
+            if newest
+            else ()
+        )
+        return {
+            "folder": self._folder,
+            "uid_validity": status["UIDVALIDITY"],
+            "newest_uid": status["UIDNEXT"] - 1,
+            "messages_in_folder": status["MESSAGES"],
+            "unread_in_folder": status["UNSEEN"],
+            "count": len(uids),
+            "messages": [summary_of(message) for message in reversed(list(found))],
+        }
+
+    def _fetch(self, box: BaseMailBox, workspace: Workspace, extract: Extract) -> JsonObject:
+        head = _one(box, extract.uid, headers_only=True)
+        if head.size_rfc822 > MAX_MESSAGE_BYTES:
+            raise ToolFailed(
+                "too_large",
+                f"The message has {head.size_rfc822} bytes; more than {MAX_MESSAGE_BYTES} are not fetched.",
+                summary_of(head),
+            )
+        message = _one(box, extract.uid, headers_only=False)
+        told = whole_of(message, workspace, extract)
+        if extract.mark_read:
+            box.flag(str(extract.uid), "\\Seen", True)
+            told["read"] = True
+        return {"folder": self._folder, **told}
+
+
+class _Plain(imaplib.IMAP4):
+    """A client that shows itself as soon as it has a socket: its constructor talks to the server already."""
+
+    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+        self._show = show
+        super().__init__(server.host, server.port, WAIT_S)
+
+    def open(self, host: str = "", port: int = 143, timeout: float | None = None) -> None:
+        super().open(host, port, timeout)
+        self._show(self)
+
+
+class _Tls(imaplib.IMAP4_SSL):
+    """The same over TLS from the start."""
+
+    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+        self._show = show
+        context = ssl.create_default_context()
+        super().__init__(server.host, server.port, ssl_context=context, timeout=WAIT_S)
+
+    def open(
+        self, host: str = "", port: int | None = 993, timeout: float | None = None
+    ) -> None:
+        super().open(host, port, timeout)
+        self._show(self)
+
+
+class _Box(BaseMailBox):
+    """A connection as the account wants it."""
+
+    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+        self._server, self._show = server, show
+        super().__init__()
+
+    def _get_mailbox_client(self) -> imaplib.IMAP4:
+        match self._server.security:
+            case "tls":
+                return _Tls(self._server, self._show)
+            case "starttls":
+                client = _Plain(self._server, self._show)
+                try:
+                    client.starttls(ssl.create_default_context())
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        client.shutdown()
+                    raise
+                return client
+            case "none":
+                return _Plain(self._server, self._show)
+
+
+def _leave(box: BaseMailBox) -> None:
+    # a server that is gone needs no goodbye, and a socket must not stay open without one
+    with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
+        box.logout()
+    with contextlib.suppress(OSError):
+        box.client.shutdown()
+
+
+def _matching(box: BaseMailBox, query: Query) -> list[int]:
+    uids = sorted(int(uid) for uid in box.uids(_criteria(query), charset="UTF-8"))
+    # `n:*` holds the last message even where its number is lower (RFC 3501, 6.4.8)
+    return [uid for uid in uids if query.since_uid is None or uid > query.since_uid]
+
+
+def _criteria(query: Query) -> AND | str:
+    if query == Query():
+        return "ALL"
+    return AND(
+        uid=None if query.since_uid is None else UidRange(str(query.since_uid + 1), "*"),
+        date_gte=query.since_date,
+        date_lt=query.before_date,
+        seen=False if query.unread else None,
+        from_=query.sender,
+        to=query.to,
+        subject=query.subject,
+        text=query.text,
+        header=Header("Message-ID", query.message_id) if query.message_id else None,
+    )
+
+
+def _one(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMessage:
+    found = list(box.fetch(uid_list=str(uid), mark_seen=False, headers_only=headers_only))
+    if not found:
+        raise ToolFailed("not_found", f"There is no message {uid} in this folder; list it again.")
+    return found[0]
+
+
+@contextlib.contextmanager
+def _explained(server: Server, folder: str) -> Iterator[None]:
+    """Turn what can go wrong into words for the model."""
+    name = f"the mail server {server.host}:{server.port}"
+    try:
+        yield
+    except ToolFailed:
+        raise
+    except ssl.SSLCertVerificationError as error:
+        why = one_line(error.verify_message, MAX_WORDS)
+        raise ToolFailed(
+            "tls_failed", f"The certificate of {name} is not valid ({why})."
+        ) from error
+    except ssl.SSLError as error:
+        raise ToolFailed(
+            "tls_failed", f"No secure connection to {name}: {one_line(str(error), MAX_WORDS)}."
+        ) from error
+    except TimeoutError as error:
+        raise ToolFailed("timeout", f"{name} did not answer in time.") from error
+    except MailboxLoginError as error:
+        raise _login_refused(name) from error
+    except MailboxFolderSelectError as error:
+        raise ToolFailed("not_found", f"There is no folder {folder!r} in the mailbox.") from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ToolFailed("unreachable", f"{name}: {one_line(why, MAX_WORDS)}.") from error
+    except (imaplib.IMAP4.error, ImapToolsError) as error:
+        raise _said(error, name) from error
+
+
+def _said(error: Exception, name: str) -> ToolFailed:
+    """Return what the server said; imaplib has one error for nearly everything."""
+    words = one_line(str(error), MAX_WORDS)
+    if "TLS not supported" in words or "STARTTLS" in words:
+        return ToolFailed("tls_failed", f"{name} offers no STARTTLS: others could read along.")
+    if "AUTHENTICATIONFAILED" in words:
+        return _login_refused(name)
+    if isinstance(error, imaplib.IMAP4.abort):
+        return ToolFailed("unreachable", f"{name} broke off: {words!r}.")
+    return ToolFailed("mail_server", f"{name} said: {words!r}.")
+
+
+def _login_refused(name: str) -> ToolFailed:
+    # not its words: a server could repeat what it was given
+    return ToolFailed(
+        "auth_failed",
+        f"{name} refuses user name or password. A human has to correct the secret of the mail account.",
+    )

@@ -1,0 +1,45 @@
+"""Load the mail libraries when a mail tool is first used: 13 MB that an agent without mail need not have.
+
+Called by the mail tools; the only importer of `smtp` and `imap`, in a thread, so that no heartbeat is late.
+"""
+
+import asyncio
+import importlib
+from typing import Protocol, cast
+
+from choir_agent.tools.mail.account import Account
+from choir_agent.tools.mail.asking import Extract, Query
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+
+class Smtp(Protocol):
+    """The module `smtp`."""
+
+    async def deliver(
+        self, account: Account, workspace: Workspace, call_id: str, arguments: JsonObject
+    ) -> JsonObject: ...
+
+
+class Mailbox(Protocol):
+    """The class `Mailbox` of the module `imap`."""
+
+    async def list(self, query: Query, limit: int) -> JsonObject: ...
+
+    async def fetch(self, workspace: Workspace, extract: Extract) -> JsonObject: ...
+
+
+class Imap(Protocol):
+    """The module `imap`."""
+
+    def Mailbox(self, account: Account, folder: str) -> Mailbox: ...  # noqa: N802 - a class
+
+
+async def load_smtp() -> Smtp:
+    """Return the module that sends."""
+    return cast(Smtp, await asyncio.to_thread(importlib.import_module, f"{__package__}.smtp"))
+
+
+async def load_imap() -> Imap:
+    """Return the module that reads."""
+    return cast(Imap, await asyncio.to_thread(importlib.import_module, f"{__package__}.imap"))

@@ -1,0 +1,195 @@
+"""Send one message over SMTP (spec 18.3).
+
+Called by `choir.email.send` through `loading`, which is the only importer: aiosmtplib takes a moment and
+some memory. Everything up to the message itself can fail without effect; once it is on its way, a lost
+connection means that nobody knows.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterator
+
+import aiosmtplib
+
+from choir_agent.tools.mail.account import Account, Server
+from choir_agent.tools.mail.outgoing import Outgoing, compose
+from choir_agent.tools.mail.words import one_line
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.json import JsonObject
+
+READY_S = 40.0
+"""To connect, log in and name the recipients; then nothing was sent."""
+DATA_S = 60.0
+"""To hand the message over; servers look for viruses before they say yes."""
+BYE_S = 2.0
+MAX_WORDS = 300
+# who we say we are: asking the resolver for a name of ours could take longer than all the rest
+GREETING = "[127.0.0.1]"
+
+_NO_LOGIN = {530, 534, 535, 538}
+_FULL = {452, 552}
+_LATER = {421, 450, 451, 454}
+_TOO_LARGE = "5.3.4"
+
+
+async def deliver(
+    account: Account, workspace: Workspace, call_id: str, arguments: JsonObject
+) -> JsonObject:
+    """Send the mail that the arguments describe, to all its recipients or to none.
+
+    Raises ToolFailed: bad_input, unreachable, tls_failed, auth_failed, unknown_recipient, mailbox_full,
+    too_large, try_later, refused or timeout, after which nothing was sent; outcome_unknown otherwise.
+    """
+    outgoing = await asyncio.to_thread(compose, account, workspace, call_id, arguments)
+    with _explained(account.smtp):
+        async with _connected(account.smtp) as client:
+            async with asyncio.timeout(READY_S):
+                await _make_ready(client, account, outgoing)
+            await _hand_over(client, account.smtp, outgoing)
+    return {
+        "message_id": outgoing.message_id,
+        "from": outgoing.sender,
+        "recipients": [*outgoing.recipients],
+        "bytes": len(outgoing.content),
+    }
+
+
+@contextlib.asynccontextmanager
+async def _connected(server: Server) -> AsyncIterator[aiosmtplib.SMTP]:
+    client = aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        use_tls=server.security == "tls",
+        start_tls=server.security == "starttls",
+        tls_context=ssl.create_default_context() if server.security != "none" else None,
+        local_hostname=GREETING,
+        timeout=READY_S,
+    )
+    try:
+        yield client
+        with contextlib.suppress(aiosmtplib.SMTPException, OSError, TimeoutError):
+            await client.quit(timeout=BYE_S)
+    finally:
+        client.close()
+
+
+async def _make_ready(client: aiosmtplib.SMTP, account: Account, outgoing: Outgoing) -> None:
+    await client.connect()
+    try:
+        await client.login(account.user, account.password)
+    except aiosmtplib.SMTPNotSupported as error:
+        raise ToolFailed(
+            "auth_failed", f"{_name(account.smtp)} offers no way to log in that we know."
+        ) from error
+    limit = client.esmtp_extensions.get("size", "")
+    if limit.isdigit() and 0 < int(limit) < len(outgoing.content):
+        raise ToolFailed(
+            "too_large",
+            f"The mail has {len(outgoing.content)} bytes; {_name(account.smtp)} takes {limit}. "
+            "Nothing was sent.",
+        )
+    await client.mail(outgoing.sender)
+    for recipient in outgoing.recipients:
+        try:
+            await client.rcpt(recipient)
+        except aiosmtplib.SMTPRecipientRefused as error:
+            raise _refused(error.code, error.message, recipient) from error
+
+
+async def _hand_over(client: aiosmtplib.SMTP, server: Server, outgoing: Outgoing) -> None:
+    try:
+        async with asyncio.timeout(DATA_S):
+            await client.data(outgoing.content, timeout=DATA_S)
+    except aiosmtplib.SMTPDataError:
+        raise
+    except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
+        raise ToolFailed(
+            "outcome_unknown",
+            f"The connection to {_name(server)} was lost while the mail was handed over: it may have been "
+            "sent. Do not send it again before you know; its message_id tells a copy from a second mail.",
+            {"message_id": outgoing.message_id},
+        ) from error
+
+
+@contextlib.contextmanager
+def _explained(server: Server) -> Iterator[None]:
+    """Turn what can go wrong into words for the model; the server's own are bounded and marked as its."""
+    name = _name(server)
+    try:
+        yield
+    except ToolFailed:
+        raise
+    except aiosmtplib.SMTPAuthenticationError as error:
+        raise _login_refused(error.code, name) from error
+    except aiosmtplib.SMTPResponseException as error:
+        raise _said(error.code, error.message, name) from error
+    except ssl.SSLError as error:
+        raise ToolFailed(
+            "tls_failed", f"No secure connection to {name}: {_reason(error)}. Nothing was sent."
+        ) from error
+    except (TimeoutError, aiosmtplib.SMTPTimeoutError) as error:
+        raise ToolFailed("timeout", f"{name} did not answer in time. Nothing was sent.") from error
+    except (OSError, aiosmtplib.SMTPException) as error:
+        raise _unreached(error, name) from error
+
+
+def _unreached(error: Exception, name: str) -> ToolFailed:
+    """Return why there was no connection, or one that ended early; aiosmtplib wraps the cause."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLError):
+        return ToolFailed(
+            "tls_failed", f"No secure connection to {name}: {_reason(cause)}. Nothing was sent."
+        )
+    if isinstance(error, aiosmtplib.SMTPException) and "starttls" in str(error).lower():
+        return ToolFailed(
+            "tls_failed",
+            f"{name} offers no STARTTLS, so nothing was sent: it could be read by others.",
+        )
+    return ToolFailed("unreachable", f"{name}: {_reason(cause)}. Nothing was sent.")
+
+
+def _said(code: int, words: str, name: str) -> ToolFailed:
+    quote = f"{name} said: {code} {one_line(words, MAX_WORDS)!r}. Nothing was sent."
+    if code in _NO_LOGIN:
+        return _login_refused(code, name)
+    if _TOO_LARGE in words:
+        return ToolFailed("too_large", f"The mail is too large. {quote}")
+    if code in _FULL:
+        return ToolFailed("mailbox_full", f"A mailbox is full. {quote}")
+    if code in _LATER:
+        return ToolFailed("try_later", f"The server is not able to now; try again later. {quote}")
+    return ToolFailed("refused", quote)
+
+
+def _login_refused(code: int, name: str) -> ToolFailed:
+    # not its words: a server could repeat what it was given
+    return ToolFailed(
+        "auth_failed",
+        f"{name} refuses user name or password ({code}). A human has to correct the secret of the mail "
+        "account. Nothing was sent.",
+    )
+
+
+def _refused(code: int, words: str, recipient: str) -> ToolFailed:
+    quote = f"{code} {one_line(words, MAX_WORDS)!r}. The mail was sent to nobody."
+    if code in _FULL:
+        return ToolFailed("mailbox_full", f"The mailbox of {recipient} is full: {quote}")
+    if code in _LATER:
+        return ToolFailed(
+            "try_later", f"{recipient} cannot be reached now; try again later: {quote}"
+        )
+    return ToolFailed("unknown_recipient", f"{recipient} is not accepted: {quote}")
+
+
+def _name(server: Server) -> str:
+    return f"the mail server {server.host}:{server.port}"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid ({one_line(error.verify_message, MAX_WORDS)})"
+    if isinstance(error, OSError) and error.strerror:
+        return one_line(error.strerror, MAX_WORDS)
+    return one_line(str(error) or type(error).__name__, MAX_WORDS)

@@ -1,0 +1,108 @@
+"""Turn what strangers wrote into plain, bounded text: pure.
+
+Called by `incoming` and, for servers' words in errors, by `smtp` and `imap`.
+"""
+
+import re
+from html.parser import HTMLParser
+
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters, and those that hide or turn around what stands beside them."""
+_GAPS = re.compile(r"[ \t\r\f\v]*\n(?:[ \t\r\f\v]*\n)+")
+_UNSEEN = {"script", "style", "head", "title", "template", "noscript", "svg", "object"}
+_BREAKING = {
+    *(
+        "address",
+        "article",
+        "blockquote",
+        "br",
+        "div",
+        "dl",
+        "dt",
+        "dd",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+    ),
+    *(
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    ),
+}
+MAX_LINK = 300
+
+
+def one_line(text: str, longest: int) -> str:
+    """Return `text` on one line, without control characters, of at most `longest` characters."""
+    plain = " ".join(_CONTROL.sub("", text).split())
+    return plain if len(plain) <= longest else f"{plain[:longest]}…"
+
+
+def clean(text: str) -> str:
+    """Return `text` without control characters, its line breaks as `\\n` and at most one empty line."""
+    unified = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _GAPS.sub("\n\n", _CONTROL.sub("", unified)).strip()
+
+
+def quoted(text: str) -> str:
+    """Return `text` with `> ` before every line, so that no line of it can pass for anything else."""
+    return "\n".join(f"> {line}" for line in text.split("\n"))
+
+
+def text_of_html(html: str) -> str:
+    """Return the text of an HTML message, links with their targets."""
+    reader = _TextOfHtml()
+    reader.feed(html)
+    reader.close()
+    return clean("".join(reader.pieces))
+
+
+class _TextOfHtml(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str] = []
+        self._unseen = 0
+        self._links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNSEEN:
+            self._unseen += 1
+        if tag == "a":
+            self._links.append(dict(attrs).get("href") or "")
+        if tag in _BREAKING:
+            self.pieces.append("\n- " if tag == "li" else "\n")
+        if tag in ("td", "th"):
+            self.pieces.append("\t")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _BREAKING:
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _UNSEEN:
+            self._unseen = max(0, self._unseen - 1)
+        if tag == "a" and self._links:
+            target = self._links.pop()
+            if target.startswith(("http://", "https://", "mailto:")):
+                self.pieces.append(f" <{one_line(target, MAX_LINK)}>")
+        if tag in _BREAKING:
+            self.pieces.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen:
+            self.pieces.append(data if data.strip() else " ")

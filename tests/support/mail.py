@@ -1,0 +1,282 @@
+"""Real mail servers for a test: aiosmtpd with TLS and a login, and a private dovecot as a child process.
+
+Both listen on loopback with a certificate of their own making, which the caller trusts by SSL_CERT_FILE.
+"""
+
+import asyncio
+import base64
+import contextlib
+import grp
+import os
+import pwd
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import warnings
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Literal
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+HOST = "127.0.0.1"
+PROGRAMS = "/usr/sbin:/usr/local/sbin:/usr/bin"
+USER = "main@choir.test"
+PASSWORD = "pass:word+/ü"
+Security = Literal["tls", "starttls", "none"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate that is its own authority, for loopback."""
+
+    cert: Path
+    key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return what a server needs."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.cert, self.key)
+        return context
+
+
+def make_certificate(root: Path, *, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
+    """Make a certificate for `names`."""
+    made = Certificate(root / "cert.pem", root / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]
+    command += ["/CN=localhost", "-addext", f"subjectAltName={names}"]
+    command += ["-keyout", str(made.key), "-out", str(made.cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+@dataclass
+class Postman:
+    """What an SMTP server got, and how it answers: scripted per recipient and per message."""
+
+    port: int = 0
+    received: list[Envelope] = field(default_factory=list)
+    rcpt_answers: dict[str, str] = field(default_factory=dict)
+    """What it says to a recipient, `550 no such user`; the others are accepted."""
+    data_answer: str = "250 queued"
+    drop_after_data: bool = False
+    """Take the message, then cut the connection without a word."""
+    hang_after_data: bool = False
+
+    async def handle_RCPT(
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        answer = self.rcpt_answers.get(address, "250 ok")
+        if answer.startswith("2"):
+            envelope.rcpt_tos.append(address)
+        return answer
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        if self.data_answer.startswith("2"):
+            self.received.append(envelope)
+        if self.drop_after_data and isinstance(server.transport, asyncio.WriteTransport):
+            server.transport.abort()
+        if self.hang_after_data:
+            await asyncio.sleep(3600)
+        return self.data_answer
+
+
+def _authenticate(
+    server: SMTP, session: Session, envelope: Envelope, mechanism: str, given: object
+) -> AuthResult:
+    right = LoginPassword(USER.encode(), PASSWORD.encode())
+    return AuthResult(success=given == right, handled=False)
+
+
+@contextlib.asynccontextmanager
+async def running_smtp(
+    certificate: Certificate | None, security: Security, *, size_limit: int = 30_000_000
+) -> AsyncIterator[Postman]:
+    """Serve SMTP with a login on a port of its own while the block runs."""
+    postman = Postman()
+    context = certificate.server_context() if certificate else None
+
+    def make() -> SMTP:
+        # it warns of logins without STARTTLS, which is what some tests are about
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return make_protocol()
+
+    def make_protocol() -> SMTP:
+        return SMTP(
+            postman,
+            hostname="mail.choir.test",
+            data_size_limit=size_limit,
+            authenticator=_authenticate,
+            auth_required=True,
+            auth_require_tls=security == "starttls",
+            require_starttls=security == "starttls",
+            tls_context=context if security == "starttls" else None,
+            loop=asyncio.get_running_loop(),
+        )
+
+    server = await asyncio.get_running_loop().create_server(
+        make, HOST, 0, ssl=context if security == "tls" else None
+    )
+    postman.port = server.sockets[0].getsockname()[1]
+    try:
+        yield postman
+    finally:
+        server.close()
+
+
+def dovecot_missing() -> str:
+    """Return why there can be no IMAP server here, or nothing."""
+    if shutil.which("dovecot", path=PROGRAMS) is None:
+        return "NO DOVECOT: the mailbox tests need it (apt-get install dovecot-imapd)"
+    return ""
+
+
+DOVECOT_CONF = """\
+protocols = imap
+base_dir = {root}/run
+state_dir = {root}/state
+log_path = {root}/dovecot.log
+listen = 127.0.0.1
+{identities}
+ssl = {ssl}
+ssl_cert = <{cert}
+ssl_key = <{key}
+disable_plaintext_auth = {no_open_login}
+auth_mechanisms = plain login
+auth_failure_delay = 0
+mail_location = maildir:{root}/mail
+passdb {{
+  driver = passwd-file
+  args = scheme=PLAIN username_format=%u {root}/users
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={root}/mail
+}}
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = {imap}
+  }}
+  inet_listener imaps {{
+    port = {imaps}
+    ssl = {ssl}
+  }}
+}}
+service anvil {{
+  chroot =
+  unix_listener anvil-auth-penalty {{
+    mode = 0
+  }}
+}}
+service stats {{
+  chroot =
+}}
+"""
+
+
+@dataclass
+class ImapServer:
+    """A running dovecot and the one mailbox it has."""
+
+    imap_port: int
+    imaps_port: int
+    mail: Path
+    log: Path
+    delivered: int = 0
+
+    def put(self, message: EmailMessage | bytes) -> None:
+        """Deliver a message into the inbox."""
+        self.delivered += 1
+        content = message if isinstance(message, bytes) else message.as_bytes()
+        name = f"{1_700_000_000 + self.delivered}.M{self.delivered}.test"
+        (self.mail / "tmp" / name).write_bytes(content)
+        (self.mail / "tmp" / name).rename(self.mail / "new" / name)
+
+    def flags(self) -> list[str]:
+        """Return the flags of each message, in order of arrival; `S` is seen."""
+        names = [path.name for folder in ("new", "cur") for path in (self.mail / folder).iterdir()]
+        return [name.partition(":2,")[2] for name in sorted(names)]
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind((HOST, 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_login: bool) -> Path:
+    """Write what dovecot needs; as root it wants other users, else it does all as the one there is."""
+    me = pwd.getpwuid(os.getuid())
+    owner = pwd.getpwnam("mail") if me.pw_uid == 0 else me
+    group = grp.getgrgid(me.pw_gid).gr_name
+    alone = (
+        f"default_login_user = {me.pw_name}\ndefault_internal_user = {me.pw_name}\n"
+        f"default_internal_group = {group}"
+    )
+    identities = "first_valid_uid = 1" if me.pw_uid == 0 else alone
+    for directory in ("mail", "mail/new", "mail/cur", "mail/tmp"):
+        (root / directory).mkdir()
+        os.chown(root / directory, owner.pw_uid, owner.pw_gid)
+    # the file's fields are parted by colons, and the password has one
+    hidden = base64.b64encode(PASSWORD.encode()).decode()
+    (root / "users").write_text(f"{USER}:{{PLAIN.b64}}{hidden}\n")
+    conf = root / "dovecot.conf"
+    conf.write_text(
+        DOVECOT_CONF.format(
+            root=root,
+            identities=identities,
+            cert=certificate.cert,
+            key=certificate.key,
+            ssl="no" if open_login else "yes",
+            no_open_login="no" if open_login else "yes",
+            uid=owner.pw_uid,
+            gid=owner.pw_gid,
+            imap=server.imap_port,
+            imaps=server.imaps_port,
+        )
+    )
+    return conf
+
+
+@contextlib.asynccontextmanager
+async def running_imap(
+    certificate: Certificate, *, open_login: bool = False
+) -> AsyncIterator[ImapServer]:
+    """Run a dovecot of our own, a child process, while the block runs."""
+    # short: a socket path takes 107 bytes; readable: dovecot's parts run as users of their own
+    root = Path(tempfile.mkdtemp(prefix="choir-imap-"))
+    root.chmod(0o755)
+    server = ImapServer(_free_port(), _free_port(), root / "mail", root / "dovecot.log")
+    conf = _write_conf(root, certificate, server, open_login)
+    program = shutil.which("dovecot", path=PROGRAMS)
+    assert program, dovecot_missing()
+    process = await asyncio.create_subprocess_exec(program, "-F", "-c", str(conf))
+    try:
+        await _answering(server.imap_port, process, server.log)
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def _answering(port: int, process: Process, log: Path) -> None:
+    async with asyncio.timeout(15):
+        while True:
+            assert process.returncode is None, log.read_text() if log.exists() else "no log"
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(HOST, port)
+                greeting = await reader.readline()
+                writer.close()
+                if greeting.startswith(b"* OK"):
+                    return
+            await asyncio.sleep(0.05)
