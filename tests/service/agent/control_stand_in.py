@@ -76,6 +76,8 @@ class ControlStandIn:
         self.model_timeout_ms = 5_000
         self.secret: str | None = None
         self.secrets: dict[str, str] = {}
+        self.bound: dict[str, object] = {}
+        """Further settings: what the agent is bound to."""
         self.config_version = 1
         self.epoch = 1
         self.events: list[Event] = []
@@ -220,7 +222,7 @@ class ControlStandIn:
 
     def settings(self) -> AgentSettings:
         """Return the settings as they stand."""
-        return AgentSettings(
+        settings = AgentSettings(
             model_name="default",
             model=ModelConfig(
                 model="rehearsal",
@@ -233,6 +235,7 @@ class ControlStandIn:
             rate_limit_retry_ms=self.rate_limit_retry_ms,
             event_window=50,
         )
+        return settings.model_copy(update=self.bound)
 
     def _head(self) -> Head:
         return head_of(self.events[-1]) if self.events else Head()

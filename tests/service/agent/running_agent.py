@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from choir_agent.app import run_agent
 from choir_agent.settings import AgentProcessSettings
@@ -26,12 +26,17 @@ async def running_agent(control: ControlStandIn) -> AsyncIterator[asyncio.Task[i
 
 
 @contextlib.asynccontextmanager
-async def agent_process(control: ControlStandIn) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `python -m choir_agent`, hand it its boot line, and let its log go to `agent.log`."""
+async def agent_process(
+    control: ControlStandIn, behind: Sequence[str] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `python -m choir_agent`, hand it its boot line, and let its log go to `agent.log`.
+
+    `behind` is a program that starts it, such as one that takes its capabilities away.
+    """
     # a file, because a pipe that nobody empties would stop the agent
     with (control.root / "agent.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "choir_agent",
+            *behind, sys.executable, "-m", "choir_agent",
             stdin=subprocess.PIPE, stderr=log, env={"PATH": "/usr/bin:/bin"},
         )  # fmt: skip
     assert process.stdin is not None

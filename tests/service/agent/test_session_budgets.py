@@ -1,0 +1,98 @@
+"""A session's budget is a hard stop; the user is told, asked, and can allow more (spec 7.6)."""
+
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import BudgetExhausted, BudgetGranted, ModelOutput
+from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.rude_provider import Request, completion, rude_provider
+from tests.service.agent.running_agent import running_agent
+
+READ = {"id": "c", "function": {"name": "choir_fs_read", "arguments": '{"path": "notes.txt"}'}}
+
+
+async def costly(request: Request) -> None:
+    """Answer at the price of 60,000 tokens."""
+    usage = {"prompt_tokens": 59_000, "completion_tokens": 1_000}
+    await request.respond(200, {**completion({"content": "here"}), "usage": usage})
+
+
+async def greedy(request: Request) -> None:
+    """Read a file three times, then answer."""
+    if request.answered_calls < 3:
+        await request.say(None, "tool_calls", tool_calls=[READ])
+    else:
+        await request.say("read")
+
+
+def count(control: ControlStandIn, kind: type[object]) -> int:
+    """Return how many events of a type are durable."""
+    return sum(isinstance(payload, kind) for payload in control.payloads())
+
+
+async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
+    async with rude_provider({"go": costly}) as provider, run_control(provider.endpoint) as control:
+        control.budgets = Budgets(total_session_tokens=100_000)
+        async with running_agent(control):
+            for number in range(2):
+                await control.say("go", f"inb_{number}")
+                await control.replied(number + 1)
+            for number in (2, 3):
+                await control.say("go", f"inb_{number}")
+                reply = (await control.replied(number + 1))[-1]
+                assert reply.kind == "error"
+                for word in ("120,000 of 100,000 tokens", "/continue", "total_session_tokens"):
+                    assert word in reply.text
+            assert count(control, BudgetExhausted) == 1
+            assert provider.asked["go"] == 2
+            await control.say("/continue", "inb_4")
+            assert (await control.replied(5))[-1].kind == "answer"
+            await control.say("go", "inb_5")
+            assert (await control.replied(6))[-1].text == "here"
+    granted = [payload for payload in control.payloads() if isinstance(payload, BudgetGranted)]
+    assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_4")]
+    assert count(control, BudgetExhausted) == 1
+
+
+async def test_used_up_tool_calls_are_refused_and_the_user_is_asked() -> None:
+    async with (
+        rude_provider({"read": greedy}) as provider,
+        run_control(provider.endpoint) as control,
+    ):
+        control.budgets = Budgets(max_tool_calls_per_session=2)
+        (control.workspace / "notes.txt").write_text("n")
+        async with running_agent(control):
+            await control.say("read")
+            reply = (await control.replied())[-1]
+            assert reply.kind == "error"
+            assert "2 of 2 tool calls" in reply.text
+            assert control.types().count("tool_call_committed") == 2
+            assert count(control, BudgetExhausted) == 1
+            await control.say("yes", "inb_2")
+            assert (await control.replied(2))[-1].kind == "answer"
+            await control.say("read", "inb_3")
+            assert "4 of 4 tool calls" in (await control.replied(3))[-1].text
+
+
+async def test_a_provider_without_usage_uses_up_the_budget_all_the_same() -> None:
+    async def silent(request: Request) -> None:
+        await request.respond(200, {**completion({"content": "here"}), "usage": None})
+
+    async with rude_provider({"go": silent}) as provider, run_control(provider.endpoint) as control:
+        async with running_agent(control):
+            await control.say("go")
+            await control.replied()
+    output = next(p for p in control.payloads() if isinstance(p, ModelOutput))
+    assert output.prompt_tokens > 1_000
+    assert output.completion_tokens > 0
+
+
+async def test_what_the_provider_had_in_its_cache_stands_in_the_log() -> None:
+    async def cached(request: Request) -> None:
+        usage = {"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 800}}
+        await request.respond(200, {**completion({"content": "here"}), "usage": usage})
+
+    async with rude_provider({"go": cached}) as provider, run_control(provider.endpoint) as control:
+        async with running_agent(control):
+            await control.say("go")
+            await control.replied()
+    output = next(p for p in control.payloads() if isinstance(p, ModelOutput))
+    assert (output.prompt_tokens, output.cached_tokens) == (900, 800)
