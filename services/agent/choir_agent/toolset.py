@@ -24,6 +24,9 @@ from choir_agent.tools.builtin.fs_write import FsWrite
 from choir_agent.tools.builtin.memory_compact import MemoryCompact
 from choir_agent.tools.builtin.memory_query import MemoryQuery
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
+from choir_agent.tools.builtin.propose_config_change import ProposeConfigChange
+from choir_agent.tools.builtin.propose_skill import ProposeSkill
+from choir_agent.tools.builtin.propose_tool import ProposeTool
 from choir_agent.tools.builtin.shell import Shell
 from choir_agent.tools.builtin.skill_start import SkillStart
 from choir_agent.tools.builtin.skill_transition import SkillTransition
@@ -58,6 +61,9 @@ def make_toolset(
     def state() -> SessionState:
         return session_log.state
 
+    def known() -> list[str]:
+        return [tool.manifest.name for tool in tools]
+
     children = Children(workspace.root, tmp_dir, git.own_children, git.environment)
     tools: list[Tool] = [
         FsRead(workspace),
@@ -71,6 +77,9 @@ def make_toolset(
         EmailSend(workspace),
         EmailReceive(workspace),
         EmailCheck(),
+        ProposeTool(control, known),
+        ProposeSkill(control, known),
+        ProposeConfigChange(control),
         CoreInject(state),
         CoreCancel(state),
         CoreList(state),
@@ -79,8 +88,7 @@ def make_toolset(
     tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
     names = [tool.manifest.name for tool in tools]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
-    proposals = [f"choir.propose.{what}" for what in ("tool", "skill", "config_change")]
-    skills = load_skills(choir_dir, [*names, *of_skills, *proposals])
+    skills = load_skills(choir_dir, [*names, *of_skills])
     tools += [SkillStart(skills, state), SkillTransition(skills, state)]
     return Toolset(Registry(tools), skills)
 

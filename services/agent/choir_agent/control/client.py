@@ -53,6 +53,7 @@ class Control:
         self.http = make_client(
             boot.endpoint, headers=headers, timeout_s=CALL_TIMEOUT_S, unix_transport=UnixTransport
         )
+        self.agent_id = boot.agent_id
         # Made once: letting the client merge URL and headers costs as much as the rest of a call.
         self._headers = [*headers.items(), ("Host", self.http.base_url.netloc.decode())]
         self._urls = {verb: self.http.base_url.join(f"/rpc/{verb}") for verb in VERBS}

@@ -1,0 +1,52 @@
+"""`choir.propose.config_change`: propose another configuration to a human (spec 8.10, 17.6).
+
+Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`.
+"""
+
+from choir_agent.control.client import Control
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.proposals.config_proposal import check_config
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.json import JsonObject
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.propose.config_change",
+        description=(
+            "Propose a change of the configuration to a human, who decides later. `patch` is a JSON merge "
+            'patch (RFC 7396) of config.json, such as {"budgets": {"max_core_jobs": 4}}. Only budgets, '
+            "how models and voices behave, your own defaults and working memory can be proposed. Nothing "
+            "changes now."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "patch": {"type": "object", "minProperties": 1},
+                "reason": {"type": "string", "minLength": 5, "maxLength": 2000},
+            },
+            "required": ["patch", "reason"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+)
+
+
+class ProposeConfigChange:
+    """Proposes settings."""
+
+    manifest = MANIFEST
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Propose; raises ToolFailed for keys or values that cannot be proposed."""
+        patch = arguments["patch"]
+        if not isinstance(patch, dict):
+            raise ToolFailed("bad_input", "patch is an object.")
+        what = check_config(patch, self._control.agent_id)
+        return await submit(
+            self._control, context, "config_change", f"a change of {what}", arguments
+        )

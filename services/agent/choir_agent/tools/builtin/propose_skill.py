@@ -1,0 +1,57 @@
+"""`choir.propose.skill`: propose a new skill to a human (spec 8.10, 10.3).
+
+Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`.
+"""
+
+from collections.abc import Callable, Collection
+
+from choir_agent.control.client import Control
+from choir_agent.skills.read import BadSkill, read_skill
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.proposals.plain_words import refuse_programs
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.json import JsonObject
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.propose.skill",
+        description=(
+            "Propose a new skill to a human, who decides later. `spec` is a SkillSpec: name, description, "
+            "initial_state, states (each with objective, allowed_tools and transitions [{on, to}], or "
+            "terminal: true), max_steps. Nothing changes now."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "spec": {"type": "object"},
+                "reason": {"type": "string", "minLength": 5, "maxLength": 2000},
+            },
+            "required": ["spec", "reason"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+)
+
+
+class ProposeSkill:
+    """Proposes skills."""
+
+    manifest = MANIFEST
+
+    def __init__(self, control: Control, known: Callable[[], Collection[str]]) -> None:
+        self._control = control
+        self._known = known
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Propose; raises ToolFailed, naming field and reason, for what is no well-formed skill."""
+        try:
+            skill = read_skill(arguments["spec"], self._known())
+        except BadSkill as error:
+            details: JsonObject = {"field": error.field}
+            raise ToolFailed("bad_input", f"spec.{error.message}", details) from error
+        refuse_programs("spec", arguments["spec"])
+        return await submit(
+            self._control, context, "skill", f"the new skill {skill.name}", arguments
+        )

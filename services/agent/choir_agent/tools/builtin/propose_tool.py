@@ -1,0 +1,113 @@
+"""`choir.propose.tool`: propose a new tool to a human (spec 8.10, 10.3).
+
+Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`: a human who
+likes the proposal writes the tool and registers it.
+"""
+
+from collections.abc import Callable, Collection
+
+from choir_agent.control.client import Control
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.proposals.tool_proposal import check_tool
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.json import JsonObject
+
+_LOCK = "^(workspace|browser_tab|choirtmp|file:\\{path\\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
+_LLM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "name": {
+            "type": "string",
+            "maxLength": 60,
+            "pattern": "^[a-z][a-z0-9_]*(\\.[a-z][a-z0-9_]*)+$",
+            "description": "a namespace of its own and a name, as in `weather.today`; not `choir.`",
+        },
+        "description": {"type": "string", "minLength": 10, "maxLength": 2000},
+        "parameters": {"type": "object", "description": "JSON Schema of the input"},
+    },
+    "required": ["name", "description", "parameters"],
+    "additionalProperties": False,
+}
+_RUNTIME: JsonObject = {
+    "type": "object",
+    "properties": {
+        "timeout_ms": {"type": "integer", "minimum": 100, "maximum": 600_000},
+        "side_effect": {"type": "string", "enum": ["none", "read", "write", "external"]},
+        "idempotent": {"type": "boolean"},
+        "locks": {
+            "type": "array",
+            "maxItems": 10,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "resource": {"type": "string", "pattern": _LOCK},
+                    "mode": {"type": "string", "enum": ["S", "X"]},
+                },
+                "required": ["resource", "mode"],
+                "additionalProperties": False,
+            },
+        },
+        "network": {"type": "boolean"},
+        "secret_resources": {
+            "type": "array",
+            "uniqueItems": True,
+            "items": {"enum": ["git_identity", "notion", "email", "search", "voice_profile"]},
+        },
+        "needs_approval": {"type": "boolean"},
+        "exposure": {"type": "string", "enum": ["edge", "core", "both", "none"]},
+        "prompt_mask": {"type": "boolean"},
+        "version": {"type": "string", "pattern": "^\\d+(\\.\\d+){0,2}$"},
+    },
+    "required": ["timeout_ms", "side_effect", "idempotent"],
+    "additionalProperties": False,
+}
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.propose.tool",
+        description=(
+            "Propose a new tool to a human, who decides later and writes it. Describe in words what it "
+            "shall do; a proposal holds no program. Nothing changes now."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "manifest": {
+                    "type": "object",
+                    "properties": {"llm": _LLM, "runtime": _RUNTIME},
+                    "required": ["llm", "runtime"],
+                    "additionalProperties": False,
+                },
+                "behaviour": {
+                    "type": "string",
+                    "minLength": 20,
+                    "maxLength": 8000,
+                    "description": "what it does, step by step, its output and its errors",
+                },
+                "reason": {"type": "string", "minLength": 5, "maxLength": 2000},
+            },
+            "required": ["manifest", "behaviour", "reason"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+)
+
+
+class ProposeTool:
+    """Proposes tools."""
+
+    manifest = MANIFEST
+
+    def __init__(self, control: Control, known: Callable[[], Collection[str]]) -> None:
+        self._control = control
+        self._known = known
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Propose; raises ToolFailed for a manifest that no tool could have."""
+        manifest = arguments["manifest"]
+        if not isinstance(manifest, dict):
+            raise ToolFailed("bad_input", "manifest is an object.")
+        name = check_tool(manifest, str(arguments["behaviour"]), self._known())
+        return await submit(self._control, context, "tool", f"the new tool {name}", arguments)

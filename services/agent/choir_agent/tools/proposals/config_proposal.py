@@ -1,0 +1,109 @@
+"""Check a proposed change of the configuration: which keys it may touch, and that the values fit (spec 17.6).
+
+Called by `choir.propose.config_change`. Only what can change while an agent runs can be proposed, and nothing
+that says who may talk, where data goes, or which secret is used: a human edits those.
+"""
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from choir_agent.tools.proposals.plain_words import refuse_programs
+from choir_agent.tools.tool import ToolFailed
+from choir_common.wire.config import Budgets, Config, ModelConfig, VoiceProfileConfig, VoiceSettings
+from choir_common.wire.json import JsonObject
+
+ANY = "*"
+SELF = "<this agent>"
+ALLOWED: tuple[tuple[str, ...], ...] = (
+    ("budgets", ANY),
+    ("models", ANY, "temperature"),
+    ("models", ANY, "reasoning_effort"),
+    ("models", ANY, "context_window"),
+    ("models", ANY, "timeout_ms"),
+    ("voice_profiles", ANY, "voice_id"),
+    ("voice_profiles", ANY, "output_format"),
+    ("voice_profiles", ANY, "voice_settings", ANY),
+    ("agents", SELF, "defaults", "llm"),
+    ("agents", SELF, "defaults", "core_llm"),
+    ("agents", SELF, "defaults", "voice_profile"),
+    ("agents", SELF, "defaults", "search"),
+    ("event_window",),
+    ("compaction_threshold",),
+    ("summary_timeout_ms",),
+    ("rate_limit_retry_ms",),
+)
+_NAMES = {"llm", "core_llm", "voice_profile", "search"}
+_OPTIONAL = {"temperature", "reasoning_effort", "core_llm", "voice_profile", "search"}
+"""What a null may take away."""
+_KINDS: dict[str, type[BaseModel]] = {"budgets": Budgets, "models": ModelConfig}
+_MAX_NAME = 200
+
+
+def check_config(patch: JsonObject, agent_id: str) -> str:
+    """Return what a JSON merge patch would change, as a list of keys.
+
+    Raises ToolFailed, naming the key, for one that cannot be proposed or a value that does not fit.
+    """
+    refuse_programs("patch", patch)
+    leaves = list(_leaves((), patch))
+    if not leaves:
+        raise ToolFailed("bad_input", "patch: it changes nothing.")
+    for path, value in leaves:
+        if not any(_fits(path, pattern, agent_id) for pattern in ALLOWED):
+            raise ToolFailed(
+                "bad_input", f"{_words(path)}: this cannot be proposed. {_help(agent_id)}"
+            )
+        _check_value(path, value)
+    return ", ".join(_words(path) for path, _ in leaves)
+
+
+def _leaves(path: tuple[str, ...], value: JsonValue) -> "list[tuple[tuple[str, ...], JsonValue]]":
+    if not isinstance(value, dict):
+        return [(path, value)]
+    return [leaf for name, inner in value.items() for leaf in _leaves((*path, name), inner)]
+
+
+def _fits(path: tuple[str, ...], pattern: tuple[str, ...], agent_id: str) -> bool:
+    wanted = [agent_id if part == SELF else part for part in pattern]
+    return len(path) == len(pattern) and all(
+        part in (ANY, name) for part, name in zip(wanted, path, strict=True)
+    )
+
+
+def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
+    field = path[-1]
+    if value is None:
+        if field in _OPTIONAL:
+            return
+        raise ToolFailed("bad_input", f"{_words(path)}: it cannot be taken away, only changed.")
+    if path[0] == "agents":
+        if field in _NAMES and isinstance(value, str) and 0 < len(value) <= _MAX_NAME:
+            return
+        raise ToolFailed(
+            "bad_input", f"{_words(path)}: the name of a configured resource is needed."
+        )
+    kind = _KINDS.get(path[0], VoiceProfileConfig if path[0] == "voice_profiles" else Config)
+    if "voice_settings" in path:
+        kind = VoiceSettings
+    fault = _fault(kind, field, value)
+    if fault:
+        raise ToolFailed("bad_input", f"{_words(path)}: {fault}")
+
+
+def _fault(kind: type[BaseModel], field: str, value: JsonValue) -> str:
+    """Return why the value does not fit that one field; the others are of no concern here."""
+    if field not in kind.model_fields:
+        return f"there is no such key; those are {', '.join(sorted(kind.model_fields))}"
+    try:
+        kind.model_validate({field: value})
+    except ValidationError as error:
+        return next((e["msg"] for e in error.errors() if e["loc"][:1] == (field,)), "")
+    return ""
+
+
+def _words(path: tuple[str, ...]) -> str:
+    return ".".join(path)[:_MAX_NAME] or "patch"
+
+
+def _help(agent_id: str) -> str:
+    known = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in ALLOWED)
+    return f"What can be: {', '.join(known)}."

@@ -1,0 +1,59 @@
+"""Hand a proposal to control, which keeps it for a human's decision (spec 8.10, 20).
+
+Called by the `choir.propose.*` tools. What comes next is control's `approvals`; the decision comes back as a
+signal, long after the call has ended. The same call always makes the same proposal.
+"""
+
+import asyncio
+
+from choir_agent.control.backoff import Backoff
+from choir_agent.control.client import Control
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.errors import ChoirError, Fenced, RateLimited, Unauthorized, Unavailable
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse
+
+PATIENCE_S = 10.0
+TIMEOUT_MS = 30_000
+NEXT = (
+    "Nothing has changed, and nothing will unless a human approves. Do not wait for it: you are told of "
+    "the decision when it is made."
+)
+
+
+async def submit(
+    control: Control, context: CallContext, kind: ApprovalKind, what: str, payload: JsonObject
+) -> ToolOutput:
+    """Store the proposal and return at once where it stands.
+
+    Raises ToolFailed when control refuses it, or cannot be reached for ten seconds.
+    """
+    request = ApprovalRequest(request_type=kind, call_id=context.call_id, payload=payload)
+    answer = await _ask(control, request)
+    return ToolOutput(
+        {
+            "status": answer.status,
+            "approval_id": answer.approval_id,
+            "what": what,
+            "next": NEXT,
+        }
+    )
+
+
+async def _ask(control: Control, request: ApprovalRequest) -> ApprovalResponse:
+    backoff = Backoff()
+    began = asyncio.get_running_loop().time()
+    while True:
+        try:
+            return await control.request_approval(request)
+        except (Fenced, Unauthorized):
+            raise
+        except RateLimited as error:
+            raise ToolFailed("too_many_pending", error.message) from error
+        except Unavailable as error:
+            pause_s = backoff.pause_s()
+            if asyncio.get_running_loop().time() - began + pause_s > PATIENCE_S:
+                raise ToolFailed(error.code, error.message) from error
+            await asyncio.sleep(pause_s)
+        except ChoirError as error:
+            raise ToolFailed(error.code, error.message) from error
