@@ -14,6 +14,8 @@ from choir_agent.control.client import Control
 from choir_agent.locks.locks import Locks
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import CallState
+from choir_agent.memory.snapshots import Snapshots
+from choir_agent.memory.working import WorkingMemory
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import CurrentSettings
 from choir_agent.skills.registry import Skills
@@ -90,6 +92,7 @@ async def open_desk() -> AsyncIterator[Desk]:
             Locks(),
             approvals,
             lambda: CurrentSettings(settings),
+            Snapshots(WorkingMemory()),
         )
         arbiter.commit("edge", UserMsg(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(

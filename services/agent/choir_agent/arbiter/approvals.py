@@ -17,6 +17,7 @@ log = structlog.get_logger("choir.agent.approvals")
 
 # A decision whose signal was missed is found by asking again.
 ASK_AGAIN_S = 30.0
+MAX_EARLY = 100
 
 
 class Approvals:
@@ -25,13 +26,19 @@ class Approvals:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._decided: dict[str, asyncio.Event] = {}
+        self._early: dict[str, None] = {}
 
     def resolve(self, approval_id: str) -> bool:
         """Wake the call that waits for this decision; returns whether there is one."""
         waiting = self._decided.get(approval_id)
         if waiting is not None:
             waiting.set()
-        return waiting is not None
+            return True
+        # it may overtake the answer that names it
+        self._early[approval_id] = None
+        if len(self._early) > MAX_EARLY:
+            self._early.pop(next(iter(self._early)))
+        return False
 
     async def approved(self, call_id: str, tool: str, arguments: JsonObject) -> bool:
         """Return whether a human allowed the call; waits until one has decided."""
@@ -42,6 +49,9 @@ class Approvals:
             answer = await self._ask(request)
             if answer.status != "pending":
                 return answer.status == "approved"
+            if answer.approval_id in self._early:
+                del self._early[answer.approval_id]
+                continue
             decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
             try:
                 async with asyncio.timeout(ASK_AGAIN_S):

@@ -103,7 +103,7 @@ def _after_life(
         case SessionStarted():
             return replace(state, epoch=payload.epoch, stopped=False, summaries=payload.seed)
         case SessionResumed():
-            jobs = tuple(replace(job, resumes=job.resumes + 1) for job in state.jobs)
+            jobs = tuple(_resumed(job) for job in state.jobs)
             return replace(state, epoch=payload.epoch, stopped=False, jobs=jobs)
         case SessionStopped():
             return replace(state, stopped=True)
@@ -111,6 +111,11 @@ def _after_life(
             return replace(state, turn=None, jobs=(), due=(), skills=())
         case _:
             assert_never(payload)
+
+
+def _resumed(job: JobState) -> JobState:
+    # one that only waited for an answer did not bring us down
+    return job if job.needs is not None else replace(job, resumes=job.resumes + 1)
 
 
 def _after_skill(

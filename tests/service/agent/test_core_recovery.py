@@ -1,0 +1,186 @@
+"""A session with a core job goes on after a crash at any event: one end, one report, no doubled effect
+(GUARANTEES 1, 2 and 3; row R1 for the agent alone).
+"""
+
+import asyncio
+
+import pytest
+
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState, digest_of, dump, load
+from choir_common.eventlog.chain import first_break
+from choir_common.wire.events import (
+    CoreStarted,
+    CoreStopped,
+    Event,
+    InjectedInstruction,
+    Reply,
+    ToolCallCommitted,
+    ToolResultCommitted,
+    payload_of,
+)
+from choir_local.rehearsal.run import run_rehearsal
+from choir_local.rehearsal.score import Score
+from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.running_agent import running_agent
+
+LEDGER = {"name": "choir.exec", "arguments": {"command": "echo done >> ledger"}}
+SPAWN = {"name": "choir.core.spawn", "arguments": {"job_name": "worker", "task_spec": "keep books"}}
+REPORT = {
+    "name": "choir.core.report",
+    "arguments": {"kind": "progress", "body": {"phase": "half way"}},
+}
+SCORE = Score.model_validate(
+    {
+        "rules": [
+            {
+                "when": {"lane": "core"},
+                "then": [{"call": REPORT}, {"call": LEDGER}, {"say": "the books are kept"}],
+            },
+            {
+                "when": {"lane": "edge", "contains": "keep"},
+                "then": [{"call": SPAWN}, {"say": "the job runs"}],
+            },
+        ],
+    }
+)
+EVENTS = 25
+"""Of the whole session: more than any run makes before its report, so that every place is tried."""
+
+
+def of(control: ControlStandIn, kind: type) -> list[object]:
+    return [p for p in control.payloads() if isinstance(p, kind)]
+
+
+def reports(control: ControlStandIn) -> list[Reply]:
+    return [reply for reply in control.replies() if reply.kind == "report"]
+
+
+def complete(control: ControlStandIn) -> bool:
+    return bool(reports(control)) and any(reply.answers for reply in control.replies())
+
+
+async def run_to_the_end(control: ControlStandIn) -> None:
+    await control.say("keep my books")
+    async with running_agent(control):
+        await control.until(lambda: complete(control))
+        await asyncio.sleep(0.05)
+
+
+def ledger(control: ControlStandIn) -> int:
+    place = control.workspace / "ledger"
+    return len(place.read_text().splitlines()) if place.exists() else 0
+
+
+@pytest.mark.parametrize("kept", range(EVENTS + 1))
+async def test_a_session_with_a_job_cut_off_after_any_event_ends_with_one_end_and_one_report(
+    kept: int,
+) -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        await run_to_the_end(control)
+        control.crash_and_cut(kept)
+        committed = {p.call_id for p in control.payloads() if isinstance(p, ToolCallCommitted)}
+        calls = {p.call_id for p in control.payloads() if getattr(p, "tool", "") == "choir.exec"}
+        if not committed & calls:
+            # what was not durably committed had not been started
+            (control.workspace / "ledger").unlink(missing_ok=True)
+        async with running_agent(control):
+            await control.until(lambda: complete(control))
+            await asyncio.sleep(0.05)
+        finished = [p.call_id for p in control.payloads() if isinstance(p, ToolResultCommitted)]
+        assert len(of(control, CoreStarted)) == 1
+        assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == [
+            "completed"
+        ]
+        assert len(reports(control)) == 1
+        assert len([reply for reply in control.replies() if reply.answers]) == 1
+        assert len(finished) == len(set(finished)) == 3
+        assert ledger(control) == 1
+        assert first_break(control.events) is None
+
+
+@pytest.mark.parametrize("after", range(6))
+async def test_a_question_that_a_crash_cut_off_is_asked_once_and_its_answer_is_awaited(
+    after: int,
+) -> None:
+    need = {"name": "choir.core.report", "arguments": {"kind": "need_info", "body": {"m": "hue?"}}}
+    rule = {"when": {"lane": "core"}, "then": [{"call": need}, {"say": "painted: {user}"}]}
+    async with run_rehearsal(Score.model_validate({"rules": [rule]})) as model:
+        async with run_control(model) as control:
+            async with running_agent(control):
+                await control.say("#spawn painter: paint", "inb_1")
+                await control.until(lambda: bool(reports(control)))
+            control.crash_and_cut(control.types().index("core_reported") + after)
+            async with running_agent(control):
+                await control.until(lambda: bool(reports(control)))
+                assert len(reports(control)) == 1
+                await control.say("#inject painter: take red", "inb_2")
+                await control.until(lambda: len(reports(control)) == 2)
+    assert len(of(control, InjectedInstruction)) == 1
+    assert len(of(control, CoreStopped)) == 1
+    assert "take red" in reports(control)[1].text
+
+
+async def test_a_job_that_crashes_the_agent_again_and_again_ends_as_crashed() -> None:
+    rule = {"when": {"lane": "core"}, "then": [{"hang": True, "say": "never"}]}
+    async with run_rehearsal(Score.model_validate({"rules": [rule]})) as model:
+        async with run_control(model) as control:
+            async with running_agent(control):
+                await control.say("#spawn poison: kill me")
+                await control.replied()
+            for _ in range(3):
+                control.crash_and_cut(len(control.events))
+                async with running_agent(control):
+                    await control.until(lambda: control.types()[-1] != "reply")
+                    await asyncio.sleep(0.05)
+            await control.until(lambda: bool(of(control, CoreStopped)))
+    assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == ["crashed"]
+
+
+async def test_wall_time_goes_on_through_a_crash() -> None:
+    spawn = {
+        "name": "choir.core.spawn",
+        "arguments": {
+            "job_name": "slow",
+            "task_spec": "x #hang",
+            "tool_constraints": {"time_budget_ms": 1500},
+        },
+    }
+    rule = {"when": {"contains": "go"}, "then": [{"call": spawn}, {"say": "on it"}]}
+    async with run_rehearsal(Score.model_validate({"rules": [rule]})) as model:
+        async with run_control(model) as control:
+            async with running_agent(control):
+                await control.say("go")
+                await control.replied()
+                await asyncio.sleep(1.0)
+            control.crash_and_cut(len(control.events))
+            began = asyncio.get_running_loop().time()
+            async with running_agent(control):
+                await control.until(lambda: bool(reports(control)))
+            took = asyncio.get_running_loop().time() - began
+    assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == [
+        "budget_exceeded"
+    ]
+    assert took < 1.4
+
+
+async def test_every_prefix_folds_alike_with_and_without_a_snapshot_in_between() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        await run_to_the_end(control)
+        events = list(control.events)
+    for length in range(len(events) + 1):
+        state = fold(SessionState(), events[:length])
+        assert load(dump(state)) == state
+        again = fold(load(dump(state)), events[length:])
+        assert digest_of(again) == digest_of(fold(SessionState(), events))
+    for start in range(len(events)):
+        fold(SessionState(), events[start:])
+
+
+def fold(state: SessionState, events: list[Event]) -> SessionState:
+    for event in events:
+        state = step(
+            state, Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
+        )
+    return state
