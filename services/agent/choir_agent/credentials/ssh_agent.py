@@ -62,7 +62,7 @@ class SshAgent:
         process = self._process = await self._spawn(
             _mortal([_program("ssh-agent"), "-D", "-a", str(self.socket)]), {}, stdin=DEVNULL
         )
-        while not await asyncio.to_thread(self.socket.is_socket):
+        while not await _answers(self.socket):
             if process.returncode is not None:
                 raise NoSshAgent(f"ssh-agent ended with {process.returncode}")
             await asyncio.sleep(LOOKS_EVERY_S)
@@ -95,6 +95,16 @@ class SshAgent:
             )
             self._own.pids.add(process.pid)
         return process
+
+
+async def _answers(path: Path) -> bool:
+    # its being there is not enough: it is bound a moment before it listens
+    try:
+        _, writer = await asyncio.open_unix_connection(path)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _program(name: str) -> str:
