@@ -214,17 +214,14 @@ async def running_stack(
         await running
 
 
-async def stop_stack(home: Home, within: timedelta = timedelta(seconds=60)) -> bool:
+async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> bool:
     """Stop the stack that runs in `home`; False if none runs.
 
     Raises StartupError if it does not stop in time.
     """
     if not is_held(home):
         return False
-    state = read_state(home.state_file)
-    pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    pid = _tell_to_stop(home)
     deadline = time.monotonic() + within.total_seconds()
     while is_held(home):
         if time.monotonic() > deadline:
@@ -234,6 +231,21 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=60)) -> b
             )
         await asyncio.sleep(0.02)
     return True
+
+
+def hurry_stack(home: Home) -> None:
+    """Have a stack that is stopping kill what still runs."""
+    if is_held(home):
+        _tell_to_stop(home)
+
+
+def _tell_to_stop(home: Home) -> int:
+    """Send the supervisor the signal to stop, or to hurry if it has had one; return its pid."""
+    state = read_state(home.state_file)
+    pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    return pid
 
 
 async def await_predecessors(state: StackState | None) -> None:

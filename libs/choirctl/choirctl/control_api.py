@@ -22,11 +22,16 @@ from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
 from choir_common.wire.operator import (
     AgentView,
+    CancelWork,
+    CommandView,
+    CompactMemory,
     EventPage,
+    InjectText,
     Page,
     SessionView,
     StartAgent,
     SystemStatus,
+    Told,
     Verification,
 )
 from choirctl.place import Place
@@ -63,6 +68,26 @@ class ControlApi:
     async def stop_agent(self, agent_id: str, timeout_s: float) -> AgentView:
         """Stop an agent in good order. Raises Conflict when it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/stop", None, AgentView, timeout_s)
+
+    async def inject(self, agent_id: str, text: str) -> Told:
+        """Give an agent further words at its next safe point. Raises Conflict when it does not run."""
+        return await self._post(f"/v1/agents/{agent_id}/inject", InjectText(text=text), Told)
+
+    async def cancel(self, agent_id: str, job: str | None) -> Told:
+        """Cancel a job, or the turn without one. Raises Conflict when the agent does not run."""
+        return await self._post(f"/v1/agents/{agent_id}/cancel", CancelWork(job=job), Told)
+
+    async def compact(self, agent_id: str, request: CompactMemory) -> Told:
+        """Have a lane sum up its past. Raises Conflict when that session does not run."""
+        return await self._post(f"/v1/agents/{agent_id}/compact", request, Told)
+
+    async def commands(self) -> list[CommandView]:
+        """Return what may be typed in a conversation."""
+        return [view async for view in self._pages("/v1/commands", Page[CommandView], {})]
+
+    async def session(self, session_id: str) -> SessionView:
+        """Return one session. Raises NotFound when there is none of that id."""
+        return await self._get(f"/v1/sessions/{session_id}", SessionView)
 
     async def sessions(self, agent_id: str | None, limit: int) -> list[SessionView]:
         """Return up to `limit` sessions, newest first."""

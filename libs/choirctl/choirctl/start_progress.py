@@ -47,7 +47,9 @@ class StartProgress:
         self._spinner.update(f"Starting {', '.join(waiting)}…" if waiting else "Starting…")
         if state.phase == "stopping" and self._told.get("") is None:
             self._told[""] = ("stopping", 0)
-            self._console.print("Stopping…")
+            self._console.print(
+                "Stopping… Agents finish what they are at first (45 s at most); Ctrl-C hurries."
+            )
 
     def close(self) -> None:
         """Take the bottom line away; what is shown after this goes on line by line."""

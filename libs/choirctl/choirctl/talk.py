@@ -6,25 +6,36 @@ What is typed goes out at once, what is heard appears above the prompt; Ctrl-C o
 import asyncio
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import CompleteStyle
 from rich.console import Console
 from rich.markup import escape
 
 from choir_common.errors import ChoirError
+from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
-from choirctl.control_api import connect
+from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
 from choirctl.place import Place
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
+# a report is of a job, and comes whenever that is done
+STYLES: Mapping[ReplyKind, tuple[str, str]] = {
+    "answer": ("cyan", ""),
+    "error": ("red", ""),
+    "notice": ("yellow", ""),
+    "report": ("magenta", " reports:"),
+}
 LAST_WORDS_S = 0.2  # how long the patched output may take to print
 UNSENT_MOST = 100  # lines typed ahead of a Choir that does not take them
 
@@ -68,8 +79,11 @@ async def talk_on_terminal(place: Place, dm: str) -> None:
     with patch_stdout(raw=True):
         console = Console()
         async with connect(place) as api, converse(api, dm) as conversation:
-            console.print(f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves.[/]")
-            await _Talk(conversation, console, Waiting()).go_on(_history(place))
+            console.print(
+                f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves, /help lists commands.[/]"
+            )
+            session = _make_session(_history(place), await _command_names(api))
+            await _Talk(conversation, console, Waiting()).go_on(session)
         # the words still in the patched output
         await asyncio.sleep(LAST_WORDS_S)
 
@@ -93,18 +107,17 @@ class _Talk:
     waiting: Waiting
     typed: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(UNSENT_MOST))
 
-    async def go_on(self, history: History) -> None:
+    async def go_on(self, session: PromptSession[str]) -> None:
         """Return when the user has left and all that was typed is sent."""
         async with asyncio.TaskGroup() as tasks:
             printing = tasks.create_task(self._print_heard())
             sending = tasks.create_task(self._send_typed())
-            await self._read_lines(history)
+            await self._read_lines(session)
             await self.typed.join()
             sending.cancel()
             printing.cancel()
 
-    async def _read_lines(self, history: History) -> None:
-        session: PromptSession[str] = PromptSession(history=history, input=_RawInput(sys.stdin))
+    async def _read_lines(self, session: PromptSession[str]) -> None:
         with session.app.input.raw_mode():
             while True:
                 try:
@@ -133,7 +146,8 @@ class _Talk:
             return
         if accepted.note:
             self.console.print(f"[yellow]{escape(accepted.note)}[/]")
-        self.waiting.begin(accepted.inbox_id)
+        if accepted.command is None:
+            self.waiting.begin(accepted.inbox_id)
 
     async def _print_heard(self) -> None:
         while True:
@@ -147,8 +161,28 @@ class _Talk:
 
 def render(message: OutboundMessage) -> str:
     """Return a message as it stands on the terminal."""
-    colour = {"answer": "cyan", "error": "red", "notice": "yellow"}[message.kind]
-    return f"[bold {colour}]{escape(message.agent_id)}[/] {escape(message.text)}"
+    colour, does = STYLES[message.kind]
+    return f"[bold {colour}]{escape(message.agent_id)}{does}[/] {escape(message.text)}"
+
+
+def _make_session(history: History, commands: Sequence[str]) -> PromptSession[str]:
+    """Return the prompt; Tab completes a command at the beginning of a line."""
+    return PromptSession(
+        history=history,
+        input=_RawInput(sys.stdin),
+        completer=WordCompleter(list(commands), sentence=True),
+        # a menu would keep lines of the screen free for itself
+        complete_style=CompleteStyle.READLINE_LIKE,
+        complete_while_typing=False,
+    )
+
+
+async def _command_names(api: ControlApi) -> list[str]:
+    """Return what Tab completes; nothing if it cannot be told."""
+    try:
+        return [command.name for command in await api.commands()]
+    except ChoirError:
+        return []
 
 
 def _history(place: Place) -> History:

@@ -7,10 +7,12 @@ from rich.table import Table
 
 from choir_common.wire.events import Event
 from choir_common.wire.operator import AgentView, SessionView
+from choir_common.wire.rpc import StatusReport
 from choirctl.printing import ago, table
 
 STATE_COLOURS = {"running": "green", "active": "green", "crashed": "red", "abandoned": "red"}
 LONGEST_VALUE = 100
+CORE = "core:"
 
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
@@ -45,9 +47,21 @@ def agent_facts(agent: AgentView) -> Table:
     facts.add_row("heartbeat", ago(agent.last_heartbeat_at))
     facts.add_row("queued messages", str(agent.queued_messages))
     for lane in agent.lanes:
-        doing = " ".join(part for part in (lane.state, lane.skill, lane.step) if part)
-        facts.add_row(f"lane {lane.lane}", doing)
+        job = lane.lane.removeprefix(CORE)
+        facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", doing(lane))
+        if lane.budget_remaining:
+            facts.add_row("  budget left", _budget(lane))
     return facts
+
+
+def doing(lane: StatusReport) -> str:
+    """Say on one line what a lane is at."""
+    return escape(" ".join(part for part in (lane.state, lane.skill, lane.step) if part))
+
+
+def _budget(lane: StatusReport) -> str:
+    left = lane.budget_remaining.items()
+    return escape(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in left))
 
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:

@@ -19,7 +19,9 @@ from choir_common.http import sse
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response
 from choir_common.http.sse_read import ServerSentEvent
+from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import Accepted, History, OutboundMessage
+from choir_common.wire.operator import CommandView, Page
 from choirctl.place import Place
 
 
@@ -40,6 +42,16 @@ class Console:
     async def accept(self, text: str, key: str) -> Accepted | None:
         """Store a message once per key and answer it; None when the acknowledgement gets lost."""
         self.posts += 1
+        if text.startswith("/"):
+            note = f"did {text}"
+            return Accepted(
+                inbox_id="",
+                duplicate=False,
+                agent_id="main",
+                agent_state="running",
+                note=note,
+                command=text.split()[0],
+            )
         duplicate = key in self.keys
         inbox_id = self.keys.setdefault(key, f"in_{len(self.keys)}")
         if not duplicate:
@@ -50,7 +62,9 @@ class Console:
             inbox_id=inbox_id, duplicate=duplicate, agent_id="main", agent_state="running"
         )
 
-    async def say(self, text: str, answers: str | None = None) -> None:
+    async def say(
+        self, text: str, answers: str | None = None, kind: ReplyKind | None = None
+    ) -> None:
         """Put something into the outbox."""
         async with self.changed:
             message = OutboundMessage(
@@ -60,7 +74,7 @@ class Console:
                 agent_id="main",
                 session_id="s",
                 rev=1,
-                kind="answer" if answers else "notice",
+                kind=kind or ("answer" if answers else "notice"),
                 text=text,
                 answers=answers,
                 at=datetime.now(UTC),
@@ -95,6 +109,12 @@ def make_app(console: Console) -> FastAPI:
         if accepted is None:
             return Response("{", 503)
         return Response(accepted.model_dump_json(), 202)
+
+    @app.get("/v1/commands")
+    async def commands() -> Response:
+        names = ("/inject", "/cancel", "/jobs")
+        views = [CommandView(name=name, usage=name, summary="") for name in names]
+        return Response(Page[CommandView](items=views).model_dump_json())
 
     @app.get("/v1/dms/{dm}/messages")
     async def messages(dm: str) -> Response:

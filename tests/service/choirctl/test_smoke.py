@@ -107,9 +107,46 @@ def test_an_agent_stops_and_starts(stack: Stack) -> None:
     assert stack.run("chat", "-m", "hello").strip()
 
 
+def test_a_running_agent_can_be_told_and_its_session_summed_up(stack: Stack) -> None:
+    session = newest_session(stack)
+    for args in (
+        ("agent", "inject", "main", "be brief"),
+        ("agent", "cancel", "main"),
+        ("agent", "cancel", "main", "no-such-job"),
+        ("session", "compact", session),
+    ):
+        told = json.loads(stack.run(*args, "--json"))
+        assert told["session_id"] == session and told["note"]
+        done = call(*args, home=stack.home)
+        assert done.returncode == 0 and done.stdout == "" and "main" in done.stderr
+
+
+def test_a_command_in_a_chat_is_answered_by_what_it_did(stack: Stack) -> None:
+    assert "/inject <text>" in stack.run("chat", "-m", "/help")
+    assert json.loads(stack.run("chat", "-m", "/jobs", "--json"))["command"] == "/jobs"
+    assert "There is no command /frob" in stack.run("chat", "-m", "/frob")
+
+
+def test_a_stopped_agent_cannot_be_told(stack: Stack) -> None:
+    session = newest_session(stack)
+    stack.run("agent", "stop", "main")
+    try:
+        for args in (("agent", "inject", "main", "x"), ("agent", "cancel", "main")):
+            done = call(*args, home=stack.home)
+            assert done.returncode == 5 and "not running" in said(done)
+        over = call("session", "compact", session, home=stack.home)
+        assert over.returncode == 5 and "is over" in said(over)
+    finally:
+        stack.run("agent", "start", "main")
+    assert call("agent", "inject", "main", " ", home=stack.home).returncode == 2
+
+
 @pytest.mark.parametrize(
     "args",
     [
+        ("agent", "inject", "nobody", "x"),
+        ("agent", "cancel", "nobody"),
+        ("session", "compact", "nothing"),
         ("agent", "status", "nobody"),
         ("agent", "start", "nobody"),
         ("chat", "--agent", "nobody", "-m", "hello"),

@@ -93,6 +93,31 @@ async def test_what_comes_by_itself_appears_above_the_prompt() -> None:
             assert await screen.ends() == 0
 
 
+async def test_a_command_is_obeyed_and_nothing_is_waited_for() -> None:
+    console = Console()
+    async with served(console) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("/help lists commands", "› ")
+            screen.types("/jo\t\r")
+            await screen.shows("did /jobs")
+            await asyncio.sleep(0.5)
+            assert "thinking" not in screen.shown
+            screen.types("\x04")
+            assert await screen.ends() == 0
+    assert console.said == []
+
+
+async def test_a_report_is_headed_as_one() -> None:
+    console = Console()
+    async with served(console) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("Ctrl-D leaves")
+            await console.say("the notes are read", kind="report")
+            await screen.shows("main reports: the notes are read")
+            screen.types("\x04")
+            assert await screen.ends() == 0
+
+
 async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_stops_everything() -> None:
     with tempfile.TemporaryDirectory(prefix="ch-") as home:
         with terminal(Path(home), "up", "--port", str(free_port())) as screen:

@@ -1,14 +1,18 @@
 """What people read: ages, events on a line, errors as a paragraph."""
 
+import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.wire.events import GENESIS, Event
+from choir_common.wire.operator import AgentView
+from choir_common.wire.rpc import StatusReport
 from choirctl.failures import explain
 from choirctl.printing import ago
-from choirctl.views import event_line
+from choirctl.views import agent_facts, event_line
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -36,6 +40,36 @@ def test_an_event_is_one_line_whatever_it_holds() -> None:
     assert line.startswith("    7 05:00:00.123 edge")
     assert "…" in line
     assert "answers" not in line
+
+
+def test_an_agent_is_shown_with_its_jobs_and_what_its_budgets_leave() -> None:
+    view = AgentView(
+        agent_id="main",
+        state="running",
+        session_id="ses_1",
+        epoch=1,
+        bindings=None,
+        model="m",
+        pid=None,
+        started_at=None,
+        last_heartbeat_at=None,
+        lanes=(
+            StatusReport(
+                lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 12_345}
+            ),
+            StatusReport(
+                lane="core:read", state="CORE_REASONING", skill="digest", step="[collect]"
+            ),
+        ),
+    )
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(agent_facts(view))
+    shown = [line.strip() for line in console.export_text().splitlines()]
+    assert any(line.startswith("lane edge") and "EDGE_IDLE" in line for line in shown)
+    assert any("budget left" in line and "total session tokens 12,345" in line for line in shown)
+    assert any(
+        line.startswith("job read") and "CORE_REASONING digest [collect]" in line for line in shown
+    )
 
 
 def test_an_error_in_a_group_keeps_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,20 +1,24 @@
-"""`choirctl agent list|start|stop|status`; next comes `control_api`."""
+"""`choirctl agent list|start|stop|status|inject|cancel`; next comes `control_api`."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
 
-from choir_common.wire.operator import AgentView, StartAgent
+from choir_common.errors import BadInput, ChoirError
+from choir_common.wire.operator import AgentView, StartAgent, Told
 from choirctl.control_api import ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
-from choirctl.views import agent_facts, agent_rows
+from choirctl.views import agent_facts, agent_rows, doing
 
 T = TypeVar("T")
 START_S = 120.0  # a container's first start may wait for its image
-STOP_S = 60.0  # the agent finishes what it is at before it goes (spec 17.2)
+STOP_S = 400.0  # it finishes what it is at and sums up, five minutes at most (spec 17.2)
+LOOK_S = 1.0
 
 AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
 
@@ -26,7 +30,11 @@ def register(app: typer.Typer) -> None:
     group.command("start")(start)
     group.command("stop")(stop)
     group.command("status")(status)
-    app.add_typer(group, name="agent", help="List, start and stop agents.")
+    group.command("inject")(inject)
+    group.command("cancel")(cancel)
+    app.add_typer(
+        group, name="agent", help="List, start and stop agents, and reach one while it works."
+    )
 
 
 def list_agents(
@@ -63,8 +71,11 @@ def stop(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop an agent in good order; its session is closed."""
-    view = _ask(find_place(ctx, home, url), lambda api: api.stop_agent(agent, STOP_S))
+    """Stop an agent in good order; its session is closed.
+
+    It finishes its turn and sums up the session first, and what it is at is shown meanwhile.
+    """
+    view = _ask(find_place(ctx, home, url), lambda api: _stop(api, agent))
     _tell(view, f"Agent {agent} is {view.state}.", as_json)
 
 
@@ -75,12 +86,65 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an agent is doing and what it holds."""
+    """Show what an agent and its jobs are doing, what it holds, and what its budgets leave."""
     view = _ask(find_place(ctx, home, url), lambda api: api.agent(agent))
     if as_json:
         print_json(view)
     else:
         out().print(agent_facts(view))
+
+
+def inject(
+    ctx: typer.Context,
+    agent: AgentId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to tell it.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell an agent something at its next safe point, while it works."""
+    if not text.strip():
+        raise BadInput("There is nothing to tell: TEXT is empty.")
+    told = _ask(find_place(ctx, home, url), lambda api: api.inject(agent, text))
+    _tell_note(told, as_json)
+
+
+def cancel(
+    ctx: typer.Context,
+    agent: AgentId,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Only this core job.", show_default=False)
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel an agent's turn, or one of its core jobs by name; everything else goes on."""
+    told = _ask(find_place(ctx, home, url), lambda api: api.cancel(agent, job))
+    _tell_note(told, as_json)
+
+
+def _tell_note(told: Told, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    else:
+        err().print(told.note, markup=False)
+
+
+async def _stop(api: ControlApi, agent: str) -> AgentView:
+    """Stop an agent and show what it is still at."""
+    began = time.monotonic()
+    with err().status(f"{agent} stops…") as line:
+        stopping = asyncio.ensure_future(api.stop_agent(agent, STOP_S))
+        try:
+            while not (await asyncio.wait((stopping,), timeout=LOOK_S))[0]:
+                # a look that fails changes nothing about the stop
+                with contextlib.suppress(ChoirError):
+                    at = "; ".join(doing(lane) for lane in (await api.agent(agent)).lanes)
+                    line.update(f"{agent} stops, {time.monotonic() - began:.0f} s… {at}")
+            return await stopping
+        finally:
+            stopping.cancel()
 
 
 def _ask(place: Place, question: Callable[[ControlApi], Awaitable[T]]) -> T:

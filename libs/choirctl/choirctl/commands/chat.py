@@ -5,6 +5,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
 from choir_common.wire.messages import Accepted, OutboundMessage
@@ -38,7 +39,8 @@ def chat(
 ) -> None:
     """Talk to an agent.
 
-    With -m, or with text on standard input, only the answer is printed on standard output.
+    With -m, or with text on standard input, only the answer is printed on standard output. What begins
+    with a slash is a command: /help lists them.
     """
     place = find_place(ctx, home, url)
     if agent and dm:
@@ -50,13 +52,23 @@ def chat(
         return
     if not message.strip():
         raise BadInput("There is nothing to say: -m (or standard input) is empty.")
-    answer = asyncio.run(_ask(place, agent, dm, message, timeout))
+    _show(asyncio.run(_ask(place, agent, dm, message, timeout)), as_json)
+
+
+def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
+    """Print what came of a message: its answer, or what a command did.
+
+    Raises ChoirError when the answer is that there is none.
+    """
     if as_json:
         print_json(answer)
-    elif answer.kind == "answer":
-        sys.stdout.write(f"{answer.text}\n")
-    if answer.kind == "error":
+    if isinstance(answer, Accepted):
+        if not as_json:
+            sys.stdout.write(f"{answer.note}\n")
+    elif answer.kind == "error":
         raise ChoirError(f"{answer.agent_id} could not answer: {answer.text}")
+    elif not as_json:
+        sys.stdout.write(f"{answer.text}\n")
 
 
 async def _talk(place: Place, agent: str | None, dm: str | None) -> None:
@@ -67,8 +79,8 @@ async def _talk(place: Place, agent: str | None, dm: str | None) -> None:
 
 async def _ask(
     place: Place, agent: str | None, dm: str | None, text: str, timeout_s: float
-) -> OutboundMessage:
-    """Say `text` and return the answer.
+) -> OutboundMessage | Accepted:
+    """Say `text` and return the answer; of a command, the acknowledgement.
 
     Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run.
     """
@@ -78,6 +90,8 @@ async def _ask(
             chosen = await _choose_dm(api, agent, dm)
             async with converse(api, chosen) as conversation:
                 accepted = await conversation.say(text)
+                if accepted.command is not None:
+                    return accepted
                 _refuse_to_wait(accepted)
                 return await _await_answer(conversation, accepted)
     except TimeoutError as error:
@@ -96,7 +110,9 @@ async def _await_answer(conversation: Conversation, accepted: Accepted) -> Outbo
     with console.status("Waiting for the answer…"):
         while True:
             message = await conversation.hear()
-            if message.kind == "notice":
+            if message.kind == "report":
+                console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
+            if message.kind in ("notice", "report"):
                 console.print(message.text, markup=False)
             elif message.answers == accepted.inbox_id:
                 return message

@@ -1,13 +1,22 @@
 """`choirctl down`: stop the embedded stack of this state directory."""
 
 import asyncio
+import contextlib
+import signal
 
 import typer
+from rich.console import Console
+from rich.status import Status
 
+from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
-from choir_local.stack import stop_stack
-from choirctl.place import AsJson, Home, find_place
+from choir_local.stack import hurry_stack, stop_stack
+from choirctl.control_api import connect
+from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import err, print_json
+from choirctl.views import doing
+
+LOOK_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -18,12 +27,12 @@ def register(app: typer.Typer) -> None:
 def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Stop the Choir that `up` started.
 
-    Waits until all of it has stopped; none that runs is no error.
+    Waits until all of it has stopped: agents finish what they are at and sum up their sessions first, 45 s at
+    most. Ctrl-C stops the waiting and kills what still runs. None that runs is no error.
     """
     place = find_place(ctx, home)
     console = err()
-    with console.status("Stopping…"):
-        stopped = asyncio.run(stop_stack(LocalHome(place.home)))
+    stopped = asyncio.run(_stop(place, console))
     if as_json:
         print_json({"home": str(place.home), "stopped": stopped})
     elif stopped:
@@ -32,3 +41,38 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
         console.print(f"No Choir that `choirctl up` started runs in {place.home}.")
         if place.socket.exists():
             console.print("If it runs in containers, `docker compose down` stops it.")
+
+
+async def _stop(place: Place, console: Console) -> bool:
+    """Stop the stack and show what is waited for; False if none runs."""
+    loop, local = asyncio.get_running_loop(), LocalHome(place.home)
+
+    def hurry() -> None:
+        # a second Ctrl-C leaves as it always does
+        loop.remove_signal_handler(signal.SIGINT)
+        console.print("What still runs is killed.")
+        hurry_stack(local)
+
+    with console.status("Stopping…") as line:
+        loop.add_signal_handler(signal.SIGINT, hurry)
+        showing = asyncio.ensure_future(_show_agents(place, line))
+        try:
+            return await stop_stack(local)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            showing.cancel()
+
+
+async def _show_agents(place: Place, line: Status) -> None:
+    """Say which agents are still at something, for as long as control can be asked."""
+    # it goes away in the middle: that is what is waited for
+    with contextlib.suppress(ChoirError):
+        while True:
+            await asyncio.sleep(LOOK_S)
+            async with connect(place) as api:
+                running = [agent for agent in await api.agents() if agent.state == "running"]
+            words = "; ".join(
+                f"{agent.agent_id} {', '.join(doing(lane) for lane in agent.lanes)}".strip()
+                for agent in running
+            )
+            line.update(f"Stopping… {words} (Ctrl-C hurries)" if words else "Stopping…")

@@ -1,12 +1,12 @@
-"""`choirctl session list|events|verify`; next comes `control_api`."""
+"""`choirctl session list|events|verify|compact`; next comes `control_api`."""
 
 import asyncio
 from typing import Annotated
 
 import typer
 
-from choir_common.errors import ChoirError
-from choir_common.wire.operator import SessionView, Verification
+from choir_common.errors import ChoirError, Conflict
+from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json, print_json_line
@@ -23,7 +23,10 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_sessions)
     group.command("events")(events)
     group.command("verify")(verify)
-    app.add_typer(group, name="session", help="Read and verify the logs of sessions.")
+    group.command("compact")(compact)
+    app.add_typer(
+        group, name="session", help="Read and verify the logs of sessions, and sum one up."
+    )
 
 
 def list_sessions(
@@ -80,6 +83,39 @@ def verify(
             f"[red]{session}: the log is broken at revision {found.broken_at}[/]: {found.reason}"
         )
         raise typer.Exit(ChoirError.exit_code)
+
+
+def compact(
+    ctx: typer.Context,
+    session: SessionId,
+    lane: Annotated[
+        str | None, typer.Option(help="`core:JOB`; else the conversation.", show_default=False)
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a running session sum up the older part of its working memory.
+
+    The log keeps every event; only what the model is shown gets shorter. Exits 5 when it does not run.
+    """
+    told = asyncio.run(_compact(find_place(ctx, home, url), session, lane))
+    if as_json:
+        print_json(told)
+    else:
+        err().print(told.note, markup=False)
+
+
+async def _compact(place: Place, session: str, lane: str | None) -> Told:
+    async with connect(place) as api:
+        found = await api.session(session)
+        if found.ended_at is not None:
+            raise Conflict(
+                f"Session {session} is over ({found.status}); there is nothing to sum up."
+            )
+        return await api.compact(
+            found.agent_id, CompactMemory(lane=lane, session_id=found.session_id)
+        )
 
 
 async def _list(place: Place, agent: str | None, limit: int) -> list[SessionView]:
