@@ -242,3 +242,31 @@ async def test_a_wait_for_a_rate_limit_can_be_cancelled_and_the_notice_comes_at_
             await control.say("hello", "inb_2")
             assert (await control.replied(2))[-1].text == FINE
     assert provider.asked["wait"] == 1
+
+
+async def test_a_prompt_that_is_too_long_is_compacted_and_asked_again() -> None:
+    sizes: list[int] = []
+
+    async def long(request: Request) -> None:
+        sizes.append(len(str(request.body)))
+        await request.say("word " * 2_000)
+
+    async def now(request: Request) -> None:
+        sizes.append(len(str(request.body)))
+        if sizes[-1] > sizes[0] + 25_000:
+            await request.respond(400, CONTEXT)
+        else:
+            await request.say("made it")
+
+    async with rude_provider({"long": long, "now": now}) as provider:
+        async with run_control(provider.endpoint) as control, running_agent(control):
+            for number in range(6):
+                await control.say("long", f"inb_{number}")
+                await control.replied(number + 1)
+            await control.say("now", "inb_now")
+            reply = (await control.replied(7))[-1]
+            assert (reply.kind, reply.text) == ("answer", "made it")
+    assert 2 <= provider.asked["now"] <= 4
+    assert "memory_compacted" in control.types()
+    # what was folded away is still in the log
+    assert control.types().count("user_msg") == 7

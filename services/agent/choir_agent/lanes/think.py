@@ -24,6 +24,8 @@ from choir_common.wire.events import ModelOutput, Reply, ToolCall
 log = structlog.get_logger("choir.agent.think")
 
 LONGEST_WAIT_S = 120.0
+MOST_SHRINKS = 3
+"""Each folds about half a lane's turns; what is still too long then is one message alone."""
 
 
 async def _cannot_shrink() -> bool:
@@ -55,10 +57,10 @@ class Thinker:
     async def think(self, work: TurnState | JobState) -> None:
         """Ask the model and record what it says.
 
-        One wait for a rate limit and one compaction of a prompt that is too long are allowed for; any
+        One wait for a rate limit and a few compactions of a prompt that is too long are allowed for; any
         other failure is final. Raises ModelFailed or BudgetSpent, whose messages are for the user.
         """
-        waited = shrunk = False
+        waited, shrinks = False, 0
         while True:
             try:
                 return await self._ask(work)
@@ -69,9 +71,9 @@ class Thinker:
                 await self._wait(work, error)
             except ContextOverflow as error:
                 log.info("the prompt is too long", lane=self._lane, reason=error.message)
-                if shrunk or not await self._shrink():
+                if shrinks == MOST_SHRINKS or not await self._shrink():
                     raise
-                shrunk = True
+                shrinks += 1
             except BudgetSpent as error:
                 self._tell_exhausted(work, error)
                 raise
