@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Sequence
+from datetime import timedelta
 
 import structlog
 from fastapi import APIRouter
@@ -25,6 +26,8 @@ from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.messages import Nothing
 from choir_control import VERSION
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import ApprovalStore
 from choir_control.bus_doors.endpoints import bus_endpoints
 from choir_control.configuration.current import Configuration
@@ -43,10 +46,10 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
+from choir_control.operator.approvals import approval_routes
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
-    approval_routes,
     command_routes,
     dm_routes,
     status_routes,
@@ -119,8 +122,11 @@ class Control:
         self._pruner = Pruner(signals)
         self._events = EventStore(self.database)
         self._approvals = ApprovalStore(self.database)
+        self._desk = Desk(self._approvals, order.of, bell.ring)
+        self._expiry = Expiry(self._approvals, self._desk, self._approval_patience)
         self._memory = BusMemory(self._bus)
-        self._browse = BrowseTool(BusBrowser(self._bus))
+        self._browser = BusBrowser(self._bus)
+        self._browse = BrowseTool(self._browser)
         self._household = Household(
             Surroundings(
                 settings=self._settings,
@@ -139,7 +145,12 @@ class Control:
 
     def _build_doors(self) -> None:
         self._parts = Parts(
-            self.database, self._bus, self._memory, self._gateway, lambda: self._started
+            self.database,
+            self._bus,
+            self._memory,
+            self._browser,
+            self._gateway,
+            lambda: self._started,
         )
         readiness = Readiness(self._parts.needed)
         door = AgentDoor(self._guard, self._verbs(), self._followers)
@@ -173,13 +184,16 @@ class Control:
             status_routes(
                 self._settings.home, VERSION, self.configuration, roster, self._parts.all
             ),
-            approval_routes(self._approvals),
+            approval_routes(self._approvals, self._desk),
             dm_routes(self.configuration, sessions.store),
             command_routes(),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
             signal_routes(self.configuration, sessions.messenger),
             session_routes(sessions.store, self._events),
         )
+
+    def _approval_patience(self) -> timedelta:
+        return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
 
     def _is_idempotent(self, gateway: str) -> bool:
         found = self.configuration.current.config.gateways.get(gateway)
@@ -247,6 +261,7 @@ class Control:
             tasks.create_task(self._followers.poll(), name="signal poll")
             tasks.create_task(self._household.mender.run(), name="mender")
             tasks.create_task(self._pruner.run(), name="pruner")
+            tasks.create_task(self._expiry.run(), name="expiry of approvals")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
             self._started = True

@@ -220,6 +220,8 @@ class Config(Wire):
     """At least twice the heartbeat interval (checked by control), against false alarms."""
     rate_limit_retry_ms: int = Field(default=1_000, ge=0)
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
+    approval_timeout_ms: int = Field(default=1_800_000, ge=1_000)
+    """How long a human may take to decide; after that the answer is no (spec 19.6)."""
     event_window: int = Field(default=50, ge=4)
     """Events that stand in the prompt in full (spec 11.3)."""
     compaction_threshold: float = Field(default=0.8, gt=0, le=1)

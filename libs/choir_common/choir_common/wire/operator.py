@@ -129,6 +129,17 @@ class ApprovalView(Wire):
     status: Literal["pending", "approved", "rejected"]
     created_at: Moment
     resolved_at: Moment | None
+    digest: str = ""
+    """SHA-256 of the canonical JSON of request_type and payload: what exactly is decided on."""
+    decided_by: str | None = None
+    """`operator`, `timeout`, or a DM."""
+
+
+class Decision(Wire):
+    """A human's word on a request."""
+
+    digest: str | None = None
+    """Of what was shown to the human; a request that says something else is then not decided."""
 
 
 class DmView(Wire):

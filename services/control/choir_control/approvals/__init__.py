@@ -1,4 +1,5 @@
-"""Owns requests for a human's decision: one durable pending row per (session, call).
+"""Owns requests for a human's decision: one durable row per (session, call), decided once.
 
-Never decides. Ladder: store.
+Never decides by itself, except that time runs out, which is a no; never carries out what was approved.
+Ladder: expire > decide > store > digest.
 """

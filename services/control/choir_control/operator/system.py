@@ -1,20 +1,17 @@
-"""`/v1/status`, `/v1/approvals`, `/v1/dms` and `/v1/commands`: the system at a glance."""
+"""`/v1/status`, `/v1/dms` and `/v1/commands`: the system at a glance."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from choir_common.wire.operator import (
-    ApprovalView,
     CommandView,
     DmView,
     Page,
     PartStatus,
     SystemStatus,
 )
-from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.read import DEFAULT_MODEL
 from choir_control.inbox.commands import all_commands
@@ -45,20 +42,6 @@ def status_routes(
             parts=tuple(parts),
             agents=tuple(await roster.all()) if database_is_there else (),
         )
-
-    return router
-
-
-def approval_routes(approvals: ApprovalStore) -> APIRouter:
-    """Return the router of requests for a human's decision."""
-    router = APIRouter(tags=["approvals"])
-
-    @router.get("/approvals")
-    async def list_approvals(
-        limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    ) -> Page[ApprovalView]:
-        """List the newest requests, the pending ones first."""
-        return Page(items=[_approval(found) for found in await approvals.newest(limit)])
 
     return router
 
@@ -98,16 +81,3 @@ def command_routes() -> APIRouter:
         return Page(items=list(all_commands()))
 
     return router
-
-
-def _approval(found: Approval) -> ApprovalView:
-    return ApprovalView(
-        approval_id=found.approval_id,
-        session_id=found.session_id,
-        agent_id=found.agent_id,
-        request_type=found.request_type,
-        payload=found.payload,
-        status=found.status,
-        created_at=found.created_at,
-        resolved_at=found.resolved_at,
-    )

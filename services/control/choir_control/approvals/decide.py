@@ -1,0 +1,71 @@
+"""Decide on a request, once, whoever is first: an operator, a DM, or time running out (spec 8.10, 19.6).
+
+Called by the operator door and `expire`. What comes next is the session's signal, which is stored with the
+decision. Carrying out what was approved is not done here: an approved proposal is on record, and its digest
+says what exactly was approved.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from choir_common.errors import Conflict, NotFound
+from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+
+log = structlog.get_logger("choir.approvals")
+
+MAX_ID = 100
+
+
+class Desk:
+    """Where decisions are made."""
+
+    def __init__(
+        self,
+        store: ApprovalStore,
+        order: Callable[[str], asyncio.Lock],
+        ring: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._order = order
+        self._ring = ring
+
+    async def find(self, approval_id: str) -> Approval:
+        """Return a request. Raises NotFound."""
+        plausible = 0 < len(approval_id) <= MAX_ID and approval_id.isprintable()
+        found = await self._store.get(approval_id) if plausible else None
+        if found is None:
+            raise NotFound(f"There is no request {approval_id[:MAX_ID]!r} for a decision.")
+        return found
+
+    async def decide(
+        self, approval_id: str, verdict: Verdict, by: str, digest: str | None = None
+    ) -> Approval:
+        """Decide; `digest`, if given, is of what the decider was shown.
+
+        Raises NotFound, or Conflict when it has been decided or was shown differently.
+        """
+        asked = await self.find(approval_id)
+        if digest is not None and digest != asked.digest:
+            raise Conflict(
+                f"{approval_id} asks for something else than what you were shown; look at it again."
+            )
+        async with self._order(asked.dm):
+            won = await self._store.decide(approval_id, verdict, by)
+        now = await self.find(approval_id)
+        if not won:
+            when = now.resolved_at.isoformat(timespec="seconds") if now.resolved_at else "before"
+            raise Conflict(f"{approval_id} was {now.status} by {now.decided_by} already, {when}.")
+        self._ring(now.session_id)
+        log.info(
+            "decided",
+            approval_id=approval_id,
+            verdict=verdict,
+            by=by,
+            agent_id=now.agent_id,
+            session_id=now.session_id,
+            request_type=now.request_type,
+            digest=now.digest,
+        )
+        return now

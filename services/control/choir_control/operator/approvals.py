@@ -1,0 +1,61 @@
+"""`/v1/approvals`: what waits for a human's decision, and the decision."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from choir_common.wire.operator import ApprovalView, Decision, Page
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+
+OPERATOR = "operator"
+
+
+def approval_routes(approvals: ApprovalStore, desk: Desk) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/approvals", tags=["approvals"])
+
+    @router.get("")
+    async def list_approvals(
+        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    ) -> Page[ApprovalView]:
+        """List the newest requests, the pending ones first."""
+        return Page(items=[_view(found) for found in await approvals.newest(limit)])
+
+    @router.get("/{approval_id}")
+    async def show_approval(approval_id: str) -> ApprovalView:
+        """Show one request."""
+        return _view(await desk.find(approval_id))
+
+    @router.post("/{approval_id}/approve")
+    async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+        """Approve; 409 when it has been decided already, or is not what you were shown."""
+        return await _decide(approval_id, "approved", decision)
+
+    @router.post("/{approval_id}/reject")
+    async def reject(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+        """Reject; 409 when it has been decided already."""
+        return await _decide(approval_id, "rejected", decision)
+
+    async def _decide(
+        approval_id: str, verdict: Verdict, decision: Decision | None
+    ) -> ApprovalView:
+        shown = decision.digest if decision else None
+        return _view(await desk.decide(approval_id, verdict, OPERATOR, shown))
+
+    return router
+
+
+def _view(found: Approval) -> ApprovalView:
+    return ApprovalView(
+        approval_id=found.approval_id,
+        session_id=found.session_id,
+        agent_id=found.agent_id,
+        request_type=found.request_type,
+        payload=found.payload,
+        digest=found.digest,
+        status=found.status,
+        created_at=found.created_at,
+        resolved_at=found.resolved_at,
+        decided_by=found.decided_by,
+    )

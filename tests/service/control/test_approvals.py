@@ -1,0 +1,190 @@
+"""A request for a human's decision: stored once, decided once, by whoever is first, and told with it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from choir_common.errors import BadInput, Conflict, RateLimited
+from choir_common.wire.events import ApprovalDecided
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse
+from choir_common.wire.signals import ApprovalResolvedSignal
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.digest import digest_of
+from choir_control.approvals.expire import Expiry
+from choir_control.approvals.store import MAX_PENDING, ApprovalStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+PAYLOAD: JsonObject = {"spec": {"name": "wash", "n": 1e16}, "reason": "because"}
+
+
+async def ask(
+    agent: AgentHand,
+    call_id: str = "c1",
+    payload: JsonObject = PAYLOAD,
+    kind: ApprovalKind = "skill",
+) -> str:
+    """Ask for a decision as the agent would; return the request's id."""
+    request = ApprovalRequest(request_type=kind, call_id=call_id, payload=payload)
+    answer = await agent.call("REQUEST_APPROVAL", request)
+    return ApprovalResponse.model_validate_json(answer).approval_id
+
+
+def make_desk(world: World) -> tuple[ApprovalStore, Desk]:
+    """Make another process's view of the same table."""
+    lock, store = asyncio.Lock(), ApprovalStore(world.database)
+    return store, Desk(store, lambda _: lock, lambda _: None)
+
+
+async def decides(desk: Desk, approval_id: str) -> bool:
+    """Approve as a second service would; return whether that decided."""
+    try:
+        await desk.decide(approval_id, "approved", "dm:console")
+    except Conflict as error:
+        assert "already" in error.message
+        return False
+    return True
+
+
+async def test_a_decision_is_stored_with_its_signal_and_reaches_the_agent(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    async with agent.signals() as stream:
+        answer = await world.post(f"/v1/approvals/{approval}/approve")
+        signal = await asyncio.wait_for(anext(stream), 5)
+    assert signal.body == ApprovalResolvedSignal(approval_id=approval, status="approved")
+    decided = answer.json()
+    assert (decided["status"], decided["decided_by"]) == ("approved", "operator")
+    assert decided["digest"] == digest_of("skill", PAYLOAD) and decided["resolved_at"]
+    assert (await world.get(f"/v1/approvals/{approval}")).json() == decided
+    again = await agent.call(
+        "REQUEST_APPROVAL",
+        ApprovalRequest(request_type="skill", call_id="c1", payload=PAYLOAD),
+    )
+    assert ApprovalResponse.model_validate_json(again).status == "approved"
+    agent.add(ApprovalDecided(approval_id=approval, status="approved", what="x", dm="console"))
+    await agent.flush()
+    assert await open_signals(world) == 0
+
+
+async def open_signals(world: World) -> int:
+    """Count the decisions that wait to be taken up."""
+    return int(
+        await world.database.fetchval(
+            "SELECT count(*) FROM choir_control.signals "
+            "WHERE done_at IS NULL AND body ->> 'kind' = 'approval_resolved'"
+        )
+    )
+
+
+async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
+    world: World, agent: AgentHand
+) -> None:
+    store, desk = make_desk(world)
+    expiry = Expiry(store, desk, lambda: timedelta(0))
+    for number in range(MAX_PENDING):
+        approval = await ask(agent, f"c{number}")
+        async with asyncio.TaskGroup() as tasks:
+            taps = [
+                tasks.create_task(world.post(f"/v1/approvals/{approval}/{word}"))
+                for word in ("approve", "reject", "approve", "reject")
+            ]
+            phone = tasks.create_task(decides(desk, approval))
+            clock = tasks.create_task(expiry.reject_overdue())
+        codes = sorted(tap.result().status_code for tap in taps)
+        assert set(codes) <= {200, 409}
+        assert codes.count(200) + phone.result() + clock.result() == 1
+        shown = (await world.get(f"/v1/approvals/{approval}")).json()
+        told = await world.database.fetch(
+            "SELECT body ->> 'status' AS status FROM choir_control.signals "
+            "WHERE body ->> 'approval_id' = $1",
+            approval,
+        )
+        assert [row["status"] for row in told] == [shown["status"]]
+
+
+async def test_what_nobody_decides_is_rejected_when_time_is_up(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    store, desk = make_desk(world)
+    assert await Expiry(store, desk, lambda: timedelta(hours=1)).reject_overdue() == 0
+    await world.database.execute(
+        "UPDATE choir_control.pending_approvals SET created_at = created_at - interval '31 minutes'"
+    )
+
+    async def rejected() -> bool:
+        shown = (await world.get(f"/v1/approvals/{approval}")).json()
+        return bool(shown["status"] == "rejected" and shown["decided_by"] == "timeout")
+
+    # by choird's own clock, in its own time
+    await until(rejected, within=15)
+    told = await world.database.fetchval("SELECT body ->> 'status' FROM choir_control.signals")
+    assert told == "rejected"
+    late = await world.post(f"/v1/approvals/{approval}/approve")
+    assert late.status_code == 409 and "timeout" in late.json()["detail"]
+
+
+async def test_a_decision_holds_for_what_was_shown_and_nothing_else(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    stale = await world.post(f"/v1/approvals/{approval}/approve", json={"digest": "0" * 64})
+    assert stale.status_code == 409
+    shown = (await world.get(f"/v1/approvals/{approval}")).json()
+    assert shown["status"] == "pending"
+    with pytest.raises(Conflict):
+        await ask(agent, payload={**PAYLOAD, "reason": "another"})
+    with pytest.raises(Conflict):
+        await ask(agent, kind="config_change")
+    right = await world.post(f"/v1/approvals/{approval}/approve", json={"digest": shown["digest"]})
+    assert right.status_code == 200
+    with pytest.raises(Conflict):
+        await ask(agent, payload={"spec": {"name": "other"}})
+
+
+async def test_a_flood_of_questions_ends_at_its_bound_and_goes_on_after_a_decision(
+    world: World, agent: AgentHand
+) -> None:
+    results = await asyncio.gather(
+        *(ask(agent, f"c{number}") for number in range(3 * MAX_PENDING)), return_exceptions=True
+    )
+    taken = [found for found in results if isinstance(found, str)]
+    assert len(taken) == MAX_PENDING
+    assert all(isinstance(found, str | RateLimited) for found in results)
+    # those that stand are still answered, however often they are asked for
+    assert await ask(agent, f"c{results.index(taken[0])}") == taken[0]
+    await world.post(f"/v1/approvals/{taken[0]}/reject")
+    assert await ask(agent, "next")
+
+
+async def test_what_cannot_be_shown_to_a_human_is_refused(agent: AgentHand) -> None:
+    big: JsonObject = {"text": "x" * 200_001}
+    for call_id, payload in (("", PAYLOAD), ("x" * 201, PAYLOAD), ("a\x00b", PAYLOAD), ("c", big)):
+        with pytest.raises(BadInput):
+            await ask(agent, call_id, payload)
+
+
+async def test_a_session_that_is_over_is_told_nothing(world: World, agent: AgentHand) -> None:
+    approval = await ask(agent)
+    await world.database.execute("UPDATE choir_control.sessions SET status = 'stopped'")
+    answer = await world.post(f"/v1/approvals/{approval}/approve")
+    assert answer.json()["status"] == "approved" and await open_signals(world) == 0
+
+
+async def test_an_unknown_request_is_not_found_and_an_agent_cannot_decide(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    for unknown in ("appr_none", "x" * 300, "%00", "..%2f..", "' OR 1=1 --"):
+        for word in ("approve", "reject"):
+            answer = await world.post(f"/v1/approvals/{unknown}/{word}")
+            assert answer.status_code == 404, answer.text
+    malformed = await world.post(f"/v1/approvals/{approval}/approve", json={"digest": 3})
+    assert malformed.status_code == 400
+    forged = await agent.client.post(f"/v1/approvals/{approval}/approve", headers=agent.headers)
+    assert forged.status_code == 404
+    assert (await world.get(f"/v1/approvals/{approval}")).json()["status"] == "pending"
