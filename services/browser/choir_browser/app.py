@@ -6,7 +6,7 @@ Called by `__main__`; doors.py says what is answered.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
 import structlog
@@ -20,7 +20,7 @@ from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
 from choir_browser.pages.port import Launch
 from choir_browser.settings import BrowserSecrets, BrowserSettings
-from choir_common.bus.client import Bus
+from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import Clock, SystemClock
 from choir_common.http.listen import bind_tcp, bind_unix, serve
 
@@ -56,15 +56,18 @@ async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.
         app = health_app(bus, keeper, settings.chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))
-            work = tasks.create_task(_work(bus, rooms, settings))
+            doors = bus_endpoints(rooms, keeper, settings.chromium)
+            work = tasks.create_task(_work(bus, rooms, doors, settings))
             await stop.wait()
             work.cancel()
 
 
-async def _work(bus: Bus, rooms: Rooms, settings: BrowserSettings) -> None:
+async def _work(
+    bus: Bus, rooms: Rooms, doors: Sequence[Endpoint], settings: BrowserSettings
+) -> None:
     """Answer the bus until cancelled, ending an idle Chromium on the way."""
     idle = timedelta(seconds=settings.browser_idle_s)
-    async with bus, bus.serve("choir-browser", VERSION, *bus_endpoints(rooms)):
+    async with bus, bus.serve("choir-browser", VERSION, *doors):
         log.info("browser worker ready")
         while True:
             await asyncio.sleep(settings.browser_idle_s / IDLE_CHECKS_PER_PERIOD)

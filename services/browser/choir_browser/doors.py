@@ -1,4 +1,4 @@
-"""The doors of the browser worker: three requests on the bus, and its health.
+"""The doors of the browser worker: four requests on the bus, and its health.
 
 Built by app.py; each request goes straight to `contexts.rooms`.
 """
@@ -22,7 +22,7 @@ from choir_common.wire.operator import PartStatus
 VERSION = "0.1.0"
 
 
-def bus_endpoints(rooms: Rooms) -> Sequence[Endpoint]:
+def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> Sequence[Endpoint]:
     """List what this worker answers on the bus."""
 
     async def open_context(request: ContextRequest) -> Nothing:
@@ -36,7 +36,11 @@ def bus_endpoints(rooms: Rooms) -> Sequence[Endpoint]:
     async def browse(request: BrowseRequest) -> BrowsedPage:
         return await rooms.browse(request)
 
+    async def status(_: Nothing) -> PartStatus:
+        return PartStatus(name="browser", ok=True, detail=_chromium_state(keeper, chromium))
+
     return (
+        Endpoint(subjects.browser_status(), Nothing, status),
         Endpoint(subjects.open_context(), ContextRequest, open_context),
         Endpoint(subjects.close_context(), ContextRequest, close_context),
         Endpoint(subjects.browse_page(), BrowseRequest, browse),

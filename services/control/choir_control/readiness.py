@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import httpx2
 
 from choir_common.bus.client import Bus
+from choir_common.clients.browser import Browser
 from choir_common.clients.memory import Memory
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
@@ -22,12 +23,14 @@ class Parts:
         database: Database,
         bus: Bus,
         memory: Memory,
+        browser: Browser,
         gateway: httpx2.AsyncClient,
         started: Callable[[], bool],
     ) -> None:
         self._database = database
         self._bus = bus
         self._memory = memory
+        self._browser = browser
         self._gateway = gateway
         self._started = started
 
@@ -46,10 +49,12 @@ class Parts:
 
     async def all(self) -> Sequence[PartStatus]:
         """Return every part there is."""
-        memory, gateway = await asyncio.gather(
-            _ask("memory", self._ask_memory), _ask("gateway", self._ask_gateway)
+        others = await asyncio.gather(
+            _ask("memory", self._ask_memory),
+            _ask("gateway", self._ask_gateway),
+            _ask("browser", self._ask_browser),
         )
-        return (*await self.needed(), memory, gateway)
+        return (*await self.needed(), *others)
 
     async def _postgres(self) -> str:
         return "" if await self._database.reachable() else "!the database does not answer"
@@ -58,8 +63,15 @@ class Parts:
         status = await self._memory.status()
         return status.degraded or f"{status.embedder}, {status.queued} to embed"
 
+    async def _ask_browser(self) -> str:
+        found = await self._browser.status()
+        return found.detail if found.ok else f"!{found.detail}"
+
     async def _ask_gateway(self) -> str:
-        answer = await self._gateway.get("/livez", timeout=PATIENCE_S)
+        try:
+            answer = await self._gateway.get("/livez", timeout=PATIENCE_S)
+        except httpx2.HTTPError:
+            return "!it does not answer; it may be restarting"
         return "" if answer.is_success else f"!HTTP {answer.status_code}"
 
 
@@ -68,6 +80,8 @@ async def _ask(name: str, question: Callable[[], Awaitable[str]]) -> PartStatus:
     try:
         async with asyncio.timeout(PATIENCE_S):
             detail = await question()
-    except (ChoirError, TimeoutError, httpx2.HTTPError) as error:
-        detail = f"!{error or type(error).__name__}"
+    except ChoirError as error:
+        detail = f"!{error.message}"
+    except TimeoutError:
+        detail = f"!it did not answer within {PATIENCE_S:g} s"
     return PartStatus(name=name, ok=not detail.startswith("!"), detail=detail.removeprefix("!"))

@@ -234,4 +234,6 @@ async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
         await worker.start()
         with pytest.raises(Unavailable, match="/nowhere/chromium"):
             await read(BusBrowser(bus), f"{site.url}/")
+        status = await BusBrowser(bus).status()
+        assert status.ok and "/nowhere/chromium" in status.detail
         await worker.stop()

@@ -33,7 +33,11 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
         "nats": True,
         "memory": False,
         "gateway": False,
+        "browser": False,
     }
+    details = {part.name: part.detail for part in status.parts}
+    assert details["gateway"] == "it does not answer; it may be restarting"
+    assert "Errno" not in " ".join(details.values())
     assert status.model == "scripted" and next(a.agent_id for a in status.agents) == "main"
     view = AgentView.model_validate_json((await world.get("/v1/agents/main")).content)
     assert view.state == "running" and view.session_id == agent.spec.session_id

@@ -59,3 +59,8 @@ def close_context() -> str:
 def browse_page() -> str:
     """control → browser: BrowseRequest → BrowsedPage."""
     return "choir.browser.browse"
+
+
+def browser_status() -> str:
+    """control → browser: Nothing → PartStatus."""
+    return "choir.browser.status"

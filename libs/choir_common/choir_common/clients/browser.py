@@ -6,10 +6,12 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
 from choir_common.wire.messages import Nothing
+from choir_common.wire.operator import PartStatus
 
 CONTEXT_TIMEOUT_S = 10.0
 # what the page itself may take comes on top
 GRACE_S = 15.0
+STATUS_TIMEOUT_S = 2.0
 
 
 class Browser(Protocol):
@@ -20,6 +22,8 @@ class Browser(Protocol):
     async def close(self, context: ContextRequest) -> None: ...
 
     async def browse(self, request: BrowseRequest) -> BrowsedPage: ...
+
+    async def status(self) -> PartStatus: ...
 
 
 class BusBrowser:
@@ -40,3 +44,9 @@ class BusBrowser:
         """Load a page as text; raises Forbidden for a private address, BadInput for a bad URL."""
         timeout_s = request.timeout_ms / 1000 + GRACE_S
         return await self._bus.ask(subjects.browse_page(), request, BrowsedPage, timeout_s)
+
+    async def status(self) -> PartStatus:
+        """Tell how the browser is."""
+        return await self._bus.ask(
+            subjects.browser_status(), Nothing(), PartStatus, STATUS_TIMEOUT_S
+        )
