@@ -2,8 +2,11 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from choir_common.http.transport import make_client
+from tests.bench.edge_latency import generous_config, measure_busy_edge
 from tests.bench.figures import Results
 from tests.bench.floor import Floor
 from tests.bench.footprint import weigh
+from tests.bench.long_session import compacting_config, measure_long_session
+from tests.bench.prefix import prefix_shares
 from tests.bench.throughput import crowd_config, measure_throughput
 from tests.bench.turns import measure_turns
-from tests.support.stack import Stack, running_stack, user_at
+from tests.support.stack import Stack, User, running_stack, user_at
 
 OUT = Path(".bench/results.json")
 
@@ -31,8 +37,9 @@ async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, 
     return system, request["tools"]
 
 
-async def turns_and_footprint(stack: Stack, results: Results) -> None:
-    """Measure turns beside the floor, then weigh the processes."""
+@contextlib.asynccontextmanager
+async def beside_the_floor(stack: Stack) -> AsyncIterator[tuple[User, Floor]]:
+    """Sit a user down, and make the floor that sends what the agent sends."""
     async with user_at(stack.endpoint) as user:
         await user.asks("#tools=1 warm up")
         system, tools = await prompt_of(stack)
@@ -44,8 +51,22 @@ async def turns_and_footprint(stack: Stack, results: Results) -> None:
         ):
             floor = Floor(model, pool, system, tools)
             await floor.prepare()
-            results.turns = await measure_turns(user, floor)
+            yield user, floor
+
+
+async def turns_and_footprint(stack: Stack, results: Results) -> None:
+    """Measure turns beside the floor, then weigh the processes."""
+    async with beside_the_floor(stack) as (user, floor):
+        results.turns = await measure_turns(user, floor)
+    results.prefix_share["without compaction"] = await prefix_shares(stack)
     results.rss_mb = await weigh(stack)
+
+
+async def long_session(stack: Stack, results: Results) -> None:
+    """Measure both ends of a long session, with compaction."""
+    async with beside_the_floor(stack) as (user, floor):
+        results.long_session = await measure_long_session(stack, user, floor)
+    results.prefix_share["with compaction"] = await prefix_shares(stack)
 
 
 async def first_answer(stack: Stack) -> None:
@@ -74,7 +95,16 @@ def show(results: Results) -> None:
         cells = (f.choir_p50_ms, f.choir_p99_ms, f.floor_pg_p50_ms, f.floor_pg_p99_ms, f.ratio)
         turns.add_row(kind, *(f"{cell:.2f}" for cell in cells))
     console.print(turns)
+    singles: list[tuple[str, dict[str, float]]] = [
+        (f"share of prompt bytes the call before began with, {how}", shares)
+        for how, shares in results.prefix_share.items()
+    ]
+    if results.busy_edge is not None:
+        singles.append(("edge lane, 4 core jobs at work and 1 hanging", asdict(results.busy_edge)))
+    if results.long_session is not None:
+        singles.append(("plain turns, early and late", asdict(results.long_session)))
     for title, figures in (
+        *singles,
         ("throughput", results.throughput),
         ("resident MB", results.rss_mb),
         ("start, s", results.start_s),
@@ -98,6 +128,10 @@ def main() -> None:
         results.start_s["cold_up"] = round(time.perf_counter() - start, 2)
         asyncio.run(turns_and_footprint(stack, results))
         measure_starts(stack, results)
+    with running_stack(prepare=generous_config) as stack:
+        results.busy_edge = asyncio.run(measure_busy_edge(stack))
+    with running_stack(prepare=compacting_config) as stack:
+        asyncio.run(long_session(stack, results))
     if not options.quick:
         with running_stack(prepare=crowd_config) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))

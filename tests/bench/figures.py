@@ -37,11 +37,84 @@ def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFi
     )
 
 
+@dataclass(frozen=True, slots=True)
+class BusyFigures:
+    """The edge lane's answers while core jobs work, beside idle; milliseconds."""
+
+    idle_p50_ms: float
+    idle_p95_ms: float
+    busy_p50_ms: float
+    busy_p95_ms: float
+    ratio_p50: float
+    ratio_p95: float
+    turns: int
+    job_steps: int
+    """Model calls the jobs made meanwhile."""
+
+
+def busy_figures(idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: int) -> BusyFigures:
+    """Sum up both kinds' samples."""
+    idle50, idle95 = percentile(idle_ms, 0.5), percentile(idle_ms, 0.95)
+    busy50, busy95 = percentile(busy_ms, 0.5), percentile(busy_ms, 0.95)
+    return BusyFigures(
+        idle_p50_ms=round(idle50, 2),
+        idle_p95_ms=round(idle95, 2),
+        busy_p50_ms=round(busy50, 2),
+        busy_p95_ms=round(busy95, 2),
+        ratio_p50=round(busy50 / idle50, 2),
+        ratio_p95=round(busy95 / idle95, 2),
+        turns=len(busy_ms),
+        job_steps=job_steps,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LongFigures:
+    """Plain turns at the beginning and the end of a long session; medians in milliseconds."""
+
+    early_ms: float
+    late_ms: float
+    floor_early_ms: float
+    floor_late_ms: float
+    ratio: float
+    """late / early."""
+    ratio_to_floor: float
+    """The same, each divided by its floor."""
+    events: int
+    compactions: int
+
+
+def long_figures(
+    early: tuple[Sequence[float], Sequence[float]],
+    late: tuple[Sequence[float], Sequence[float]],
+    events: int,
+    compactions: int,
+) -> LongFigures:
+    """Sum up the samples of Choir and floor, at both ends."""
+    (a, floor_a), (b, floor_b) = (
+        (percentile(choir, 0.5), percentile(floor, 0.5)) for choir, floor in (early, late)
+    )
+    return LongFigures(
+        early_ms=round(a, 2),
+        late_ms=round(b, 2),
+        floor_early_ms=round(floor_a, 2),
+        floor_late_ms=round(floor_b, 2),
+        ratio=round(b / a, 2),
+        ratio_to_floor=round((b / floor_b) / (a / floor_a), 2),
+        events=events,
+        compactions=compactions,
+    )
+
+
 @dataclass(slots=True)
 class Results:
     """All figures of one run."""
 
     turns: dict[str, TurnFigures] = field(default_factory=dict)
+    busy_edge: BusyFigures | None = None
+    long_session: LongFigures | None = None
+    prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By whether compaction went on, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)

@@ -12,17 +12,16 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
-from choir_common.http.transport import make_client
 from choir_common.wire.events import Event, Reply, ToolResultCommitted, payload_of
+from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
+from tests.support.replay import check_replay
 from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
 
 KILLS = int(os.environ.get("CHOIR_KILLS", "20"))
 CALLS = 3
 TURN_S = 0.8
-MEND_WITHIN_S = 45
 VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")
 
 
@@ -39,31 +38,15 @@ def order(mark: str) -> str:
 
 
 async def whole_log(stack: Stack) -> list[Event]:
-    """Return the events of all sessions, each session verified."""
+    """Return the events of all sessions, each session verified and replayed."""
     events: list[Event] = []
     for session in await sessions_of(stack):
         verdict = await verify(stack, session["session_id"])
         assert verdict.ok, verdict
-        events += await read_log(stack, session["session_id"])
+        stored = await read_log(stack, session["session_id"])
+        check_replay(stored)
+        events += stored
     return events
-
-
-async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:
-    """Wait until the victim lives again under another pid, and control finds everything there."""
-    async with asyncio.timeout(MEND_WITHIN_S), make_client(stack.endpoint) as client:
-        while True:
-            try:
-                pid = await stack.agent_pid() if victim == "agent" else stack.pid(victim)
-                if pid and pid != old_pid and psutil.pid_exists(pid):
-                    (await client.get("/readyz")).raise_for_status()
-                    return
-            except Exception as error:  # whatever is down right now is what this test is about
-                assert not isinstance(error, AssertionError)
-            await asyncio.sleep(0.1)
-
-
-async def pid_of(stack: Stack, victim: str) -> int | None:
-    return await stack.agent_pid() if victim == "agent" else stack.pid(victim)
 
 
 async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:

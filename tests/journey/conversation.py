@@ -14,6 +14,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     payload_of,
 )
+from tests.support.replay import check_replay
 from tests.support.stack import Stack, read_log, sessions_of, verify
 
 SCORE = Path(__file__).parent / "scores" / "first_conversation.json"
@@ -79,6 +80,8 @@ async def check_logs(stack: Stack) -> None:
         assert verdict.events == verdict.head_rev > 0
     first = await read_log(stack, before["session_id"])
     second = await read_log(stack, newest["session_id"])
+    check_replay(first)
+    check_replay(second)
     assert _finished_tools(first) == ["choir.fs.read", "choir.memory.upsert"]
     assert _finished_tools(second) == ["choir.memory.query", "choir.web.browse"]
     assert any(isinstance(payload_of(event), MemoryWriteCommitted) for event in first)

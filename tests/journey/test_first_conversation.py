@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import asyncpg
 import httpx2
@@ -19,6 +18,7 @@ from tests.journey.conversation import (
     leave_a_note,
     serving_a_page,
 )
+from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
 from tests.support.stack import (
     Stack,
     running_stack,
@@ -32,8 +32,6 @@ needs_chromium = pytest.mark.skipif(
     shutil.which("chromium") is None,
     reason="NOT TESTED: the browser needs Chromium (Debian: apt-get install chromium)",
 )
-BOT_TOKEN = "123456:journey-bot-token"
-TELEGRAM_USER = 4711
 
 
 @pytest.fixture
@@ -88,27 +86,6 @@ async def test_with_choirctl_alone(stack: Stack) -> None:
     assert NOTE in answer
     agents = json.loads(await asyncio.to_thread(stack.run, "agent", "list", "--json"))
     assert [agent["agent_id"] for agent in agents] == ["main"]
-
-
-class Prepare:
-    """Rewrites the starter config for an agent that talks through a Telegram bot."""
-
-    def __init__(self, api_url: str) -> None:
-        self._api_url = api_url
-
-    def __call__(self, home: Path) -> None:
-        config = json.loads((home / "config.json").read_text())
-        config["gateways"]["bot"] = {
-            "type": "telegram",
-            "secret": "bot-token",
-            "api_url": self._api_url,
-        }
-        config["dms"]["phone"] = {"gateway": "bot", "user_id": str(TELEGRAM_USER), "admin": True}
-        config["agents"]["main"]["defaults"]["dm"] = "phone"
-        (home / "config.json").write_text(json.dumps(config))
-        secrets = json.loads((home / "secrets.json").read_text())
-        secrets["bot-token"] = BOT_TOKEN
-        (home / "secrets.json").write_text(json.dumps(secrets))
 
 
 @needs_chromium

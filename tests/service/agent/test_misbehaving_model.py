@@ -119,7 +119,6 @@ NO_COMPLETIONS = {
     "calls that are none": {"choices": [{"message": {"tool_calls": [{"function": None}]}}]},
     "calls that are text": {"choices": [{"message": {"tool_calls": "choir_fs_read"}}]},
     "an error with 200": {"error": {"message": "overloaded", "code": 529}},
-    "counts that are text": {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "y"}},
 }  # fmt: skip
 
 
@@ -128,6 +127,14 @@ async def test_what_is_no_completion_ends_in_words_for_the_user(content: object)
     async with survives(lambda _: document(content)) as agent:
         reply = await agent.goes_on()
         assert reply.kind == "error"
+
+
+async def test_usage_that_makes_no_sense_spoils_no_answer() -> None:
+    usage = {"prompt_tokens": "many", "completion_tokens": -3, "prompt_tokens_details": []}
+    content = {"choices": [{"message": {"content": "Hello."}}], "usage": usage}
+    async with survives(lambda _: document(content)) as agent:
+        assert (await agent.goes_on()).text == "Hello."
+        assert all(o.prompt_tokens >= 0 <= o.completion_tokens for o in agent.outputs())
 
 
 async def test_a_trickle_without_end_ends_with_the_models_timeout() -> None:

@@ -1,0 +1,77 @@
+"""How long the user waits while the agent works: with four core jobs at it and one hanging, beside idle.
+
+Both are taken in turns, in one session. The jobs call a tool at every step, from a model that takes
+`MODEL_MS`: many times faster than any real one, so they keep the agent far busier than real jobs would.
+"""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+from tests.bench.figures import BusyFigures, busy_figures
+from tests.support.stack import Stack, User, read_log, sessions_of, user_at
+
+ROUNDS = 6
+TURNS = 20
+WORKING = tuple(f"work-{number}" for number in range(4))
+HANGING = "hang"
+MODEL_MS = 50
+ENDLESS = 1_000_000_000
+
+
+def generous_config(home: Path) -> None:
+    """Rewrite the starter config in `home` so that no budget ends what is measured."""
+    path = home / "config.json"
+    config = json.loads(path.read_text())
+    config["budgets"] = {
+        "total_session_tokens": ENDLESS,
+        "max_tool_calls_per_session": ENDLESS,
+        "per_job_max_steps": ENDLESS,
+        "per_job_max_tool_calls": ENDLESS,
+    }
+    path.write_text(json.dumps(config, indent=2))
+
+
+async def measure_busy_edge(stack: Stack) -> BusyFigures:
+    """Return the edge lane's answer times, idle and busy."""
+    idle: list[float] = []
+    busy: list[float] = []
+    async with user_at(stack.endpoint) as user:
+        await _answers(user, [])
+        for _ in range(ROUNDS):
+            await _answers(user, idle)
+            await _begin_work(user)
+            await _answers(user, busy)
+            await _end_work(user)
+    return busy_figures(idle, busy, await _steps_of_jobs(stack))
+
+
+async def _answers(user: User, taken: list[float]) -> None:
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        await user.asks("#tools=0 hello")
+        taken.append((time.perf_counter() - start) * 1000)
+
+
+async def _begin_work(user: User) -> None:
+    orders = [f"#spawn {name}: #tools=1000 #delay={MODEL_MS}" for name in WORKING]
+    answer = await user.asks("\n".join([*orders, f"#spawn {HANGING}: #hang"]))
+    if answer.count("started") != len(WORKING) + 1:
+        raise AssertionError(answer)
+    await asyncio.sleep(0.2)
+
+
+async def _end_work(user: User) -> None:
+    told = sum(message.kind == "report" for message in user.heard) + len(WORKING) + 1
+    await user.asks("\n".join(f"#cancel {name}" for name in (*WORKING, HANGING)))
+    async with asyncio.timeout(30), user.arrived:
+        await user.arrived.wait_for(
+            lambda: sum(message.kind == "report" for message in user.heard) >= told
+        )
+
+
+async def _steps_of_jobs(stack: Stack) -> int:
+    (session, *_) = await sessions_of(stack)
+    events = await read_log(stack, session["session_id"])
+    return sum(e.type == "model_output" and e.lane.startswith("core:") for e in events)

@@ -1,0 +1,77 @@
+"""Whether a turn takes longer in a long session: ten thousand events, with compaction going on.
+
+Plain turns at the session's beginning beside plain turns at its end, each in turns with the floor, whose own
+history stays short: where the machine was slower meanwhile, the floor shows it.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from choir_common.http.transport import make_client
+from tests.bench.edge_latency import generous_config
+from tests.bench.figures import LongFigures, long_figures
+from tests.bench.floor import Floor
+from tests.support.stack import Stack, User, sessions_of
+
+EARLY, LATE, LENGTH = 10, 9_900, 10_000
+# of the model's context window: compaction then comes every few turns
+COMPACT_AT = 0.02
+
+
+def compacting_config(home: Path) -> None:
+    """Rewrite the starter config in `home` for frequent compaction, and budgets without end."""
+    generous_config(home)
+    path = home / "config.json"
+    config = json.loads(path.read_text())
+    config["compaction_threshold"] = COMPACT_AT
+    path.write_text(json.dumps(config, indent=2))
+
+
+async def head_rev(stack: Stack) -> int:
+    """Return how many events the agent's session has."""
+    (session, *_) = await sessions_of(stack)
+    return int(session["head_rev"])
+
+
+async def compactions(stack: Stack) -> int:
+    """Return how often the session's log was compacted."""
+    (session, *_) = await sessions_of(stack)
+    url = f"/v1/sessions/{session['session_id']}/events"
+    count, after = 0, 0
+    async with make_client(stack.endpoint) as client:
+        while True:
+            page = (await client.get(url, params={"after": after, "limit": 500})).json()
+            count += sum(item["type"] == "memory_compacted" for item in page["items"])
+            if page["next"] is None:
+                return count
+            after = page["items"][-1]["rev"]
+
+
+async def measure_long_session(stack: Stack, user: User, floor: Floor) -> LongFigures:
+    """Return the figures of a session of `LENGTH` events."""
+    await _grow(stack, user, EARLY, "#tools=0 hello")
+    early = await _measure(stack, user, floor, 100)
+    await _grow(stack, user, LATE - 200, "#tools=5 go")
+    await _grow(stack, user, LATE, "#tools=0 hello")
+    late = await _measure(stack, user, floor, LENGTH)
+    return long_figures(early, late, await head_rev(stack), await compactions(stack))
+
+
+async def _grow(stack: Stack, user: User, length: int, text: str) -> None:
+    while await head_rev(stack) < length:
+        for _ in range(5 if length > EARLY else 1):
+            await user.asks(text)
+
+
+async def _measure(
+    stack: Stack, user: User, floor: Floor, until: int
+) -> tuple[list[float], list[float]]:
+    choir: list[float] = []
+    bare: list[float] = []
+    while await head_rev(stack) < until:
+        for turn, taken in ((user.asks, choir), (floor.turn, bare)):
+            start = time.perf_counter()
+            await turn("#tools=0 hello")
+            taken.append((time.perf_counter() - start) * 1000)
+    return choir, bare

@@ -1,0 +1,40 @@
+"""A user talks with an agent whose core jobs are at work: over the console, and through Telegram."""
+
+from choir_common.testing.telegram import run_fake_telegram
+from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
+from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
+from tests.support.stack import User, starting_stack, user_at
+
+
+class Ears:
+    """Hears one message of a console after the other."""
+
+    def __init__(self, user: User) -> None:
+        self._user, self._heard = user, 0
+
+    async def hear(self) -> str:
+        async with self._user.arrived:
+            await self._user.arrived.wait_for(lambda: len(self._user.heard) > self._heard)
+        self._heard += 1
+        return self._user.heard[self._heard - 1].text
+
+
+async def test_the_edge_lane_answers_while_core_jobs_work_and_one_hangs() -> None:
+    async with starting_stack(SCORE) as stack:
+        leave_the_lists(stack)
+        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+            await work_while_talking(Talk(user.says, Ears(user).hear))
+        await check_the_work(stack)
+
+
+async def test_the_same_through_telegram() -> None:
+    async with run_fake_telegram() as telegram:
+        async with starting_stack(SCORE, prepare=Prepare(telegram.api_url)) as stack:
+            leave_the_lists(stack)
+            person = telegram.user(TELEGRAM_USER, BOT_TOKEN)
+
+            async def hear() -> str:
+                return str((await person.hears(60)).text)
+
+            await work_while_talking(Talk(person.says, hear))
+            await check_the_work(stack)

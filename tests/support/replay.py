@@ -1,0 +1,38 @@
+"""Fold stored logs as an agent does, and hold them to GUARANTEES 3: a replay gives the same state."""
+
+from collections.abc import Sequence
+
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState, digest_of, dump, load
+from choir_common.eventlog.chain import first_break
+from choir_common.wire.events import Event, Snapshot, payload_of
+
+
+def fold(events: Sequence[Event], state: SessionState | None = None) -> SessionState:
+    """Return the state a log adds up to, from a state on."""
+    state = state or SessionState()
+    for event in events:
+        committed = Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
+        state = step(state, committed)
+    return state
+
+
+def check_replay(events: Sequence[Event]) -> SessionState:
+    """Assert that a whole log folds to one state, however it is read; return that state.
+
+    Twice from the beginning, from a state that was written down and read back halfway, and from every
+    snapshot in it.
+    """
+    assert first_break(list(events)) is None
+    state = fold(events)
+    digest = digest_of(state)
+    assert digest_of(fold(events)) == digest
+    half = len(events) // 2
+    assert digest_of(fold(events[half:], load(dump(fold(events[:half]))))) == digest
+    for number, event in enumerate(events):
+        if event.type == Snapshot.model_fields["type"].default:
+            assert digest_of(fold(events[number:])) == digest, (
+                f"the snapshot at {event.rev} differs"
+            )
+    return state
