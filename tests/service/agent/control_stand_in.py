@@ -81,6 +81,9 @@ class ControlStandIn:
         self.config_version = 1
         self.epoch = 1
         self.events: list[Event] = []
+        self.continues: str | None = None
+        self.handed_down: JsonObject | None = None
+        """What the session it continues had summed up."""
         self.acknowledging = asyncio.Event()
         self.acknowledging.set()
         self.lose_answers = 0
@@ -240,6 +243,11 @@ class ControlStandIn:
     def _head(self) -> Head:
         return head_of(self.events[-1]) if self.events else Head()
 
+    def _tail(self) -> tuple[Event, ...]:
+        newest = next((event for event in reversed(self.events) if event.type == "snapshot"), None)
+        first = int(str(newest.payload["window_from"])) if newest is not None else 1
+        return tuple(event for event in self.events if event.rev >= first)
+
     def _hello(self, request: HelloRequest) -> HelloResponse:
         if request.epoch != self.epoch:
             raise Fenced()
@@ -248,11 +256,12 @@ class ControlStandIn:
         return HelloResponse(
             status="resumed" if self.events else "fresh",
             epoch=self.epoch,
-            continues=None,
+            continues=self.continues,
             resource_bindings=ResourceBindings(workspace="main", llm="default", dm=DM),
             head_rev=head.rev,
             head_hash=head.hash,
-            tail_events=tuple(self.events),
+            snapshot=self.handed_down,
+            tail_events=self._tail(),
             config_version=self.config_version,
             config=self.settings(),
         )
