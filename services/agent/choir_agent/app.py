@@ -140,12 +140,9 @@ class Agent:
         self._control = parts.control
         self._clock = SystemClock()
         self._dynamic = DynamicSettings(
-            parts.control,
-            parts.redactor,
-            parts.hello.config_version,
-            parts.hello.config,
+            parts.control, parts.redactor, parts.hello.config_version, parts.hello.config,
             parts.git.adopt,
-        )
+        )  # fmt: skip
         self._replication = Replication(
             parts.control,
             parts.session_log,
