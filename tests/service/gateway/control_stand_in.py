@@ -9,6 +9,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.gateway import BusGateway
 from choir_common.errors import ChoirError
+from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import (
     Accepted,
     ChannelTable,
@@ -64,7 +65,9 @@ class ControlStandIn:
         self.table = table
         await self.bus.publish(subjects.channels_changed(), Nothing())
 
-    def keep(self, dm: str, text: str, *, maybe_repeated: bool = False) -> OutboundMessage:
+    def keep(
+        self, dm: str, text: str, *, maybe_repeated: bool = False, kind: ReplyKind = "answer"
+    ) -> OutboundMessage:
         """Make an outbox row, not delivered."""
         binding = next(found for found in self.table.dms if found.name == dm)
         message = OutboundMessage(
@@ -74,7 +77,7 @@ class ControlStandIn:
             agent_id="main",
             session_id="s",
             rev=len(self.outbox) + 1,
-            kind="answer",
+            kind=kind,
             text=text,
             answers=None,
             at=datetime.now(UTC),
@@ -83,9 +86,9 @@ class ControlStandIn:
         self.outbox.append(message)
         return message
 
-    async def say(self, dm: str, text: str) -> Receipt:
+    async def say(self, dm: str, text: str, kind: ReplyKind = "answer") -> Receipt:
         """Make an outbox row and deliver it."""
-        return await self.deliver(self.keep(dm, text))
+        return await self.deliver(self.keep(dm, text, kind=kind))
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         """Deliver a row, as often as asked."""

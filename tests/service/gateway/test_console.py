@@ -172,6 +172,16 @@ async def test_followers_hear_what_is_said_in_order_under_its_outbox_id(
     assert texts == ["one", "two\nlines", "three – ünïcode 😀"]
 
 
+async def test_a_report_is_told_from_an_answer(
+    client: httpx2.AsyncClient, control: ControlStandIn
+) -> None:
+    async with client.stream("GET", FOLLOW, headers={"Last-Event-ID": "0"}) as response:
+        listener = Listener(response)
+        await control.say("console", "the notes are read", "report")
+        heard = OutboundMessage.model_validate_json((await listener.next()).data)
+    assert (heard.kind, heard.answers) == ("report", None)
+
+
 async def test_who_was_away_gets_what_was_missed_and_each_thing_once(
     client: httpx2.AsyncClient, control: ControlStandIn
 ) -> None:

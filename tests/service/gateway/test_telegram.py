@@ -197,6 +197,15 @@ async def test_a_note_of_control_is_passed_to_the_user_once(
     assert await alice.hears_nothing(0.5)
 
 
+async def test_a_report_is_delivered_as_an_answer_is(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    receipt = await control.say("alice", "the notes are read", "report")
+    assert receipt.status == "delivered"
+    assert (await alice.hears()).text == "the notes are read"
+
+
 async def test_a_dm_that_is_added_or_removed_counts_at_once(
     gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
 ) -> None:
