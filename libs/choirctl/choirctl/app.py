@@ -35,6 +35,7 @@ COMMANDS = (
     Entry("chat", "Talk to an agent."),
     Entry("agent", "List, start and stop agents, and reach one while it works."),
     Entry("session", "Read and verify the logs of sessions, and sum one up."),
+    Entry("approval", "See what agents ask a human for, and decide."),
     Entry("doctor", "Look for what would keep Choir from working here."),
     Entry("init", "Make the state directory with a first configuration."),
     Entry("version", "Print the version."),

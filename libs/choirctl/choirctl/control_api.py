@@ -5,7 +5,8 @@ Every failure leaves as an error of `choir_common.errors`, worded for the person
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TypeVar
+from typing import Literal, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -22,9 +23,11 @@ from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
 from choir_common.wire.operator import (
     AgentView,
+    ApprovalView,
     CancelWork,
     CommandView,
     CompactMemory,
+    Decision,
     EventPage,
     InjectText,
     Page,
@@ -37,6 +40,7 @@ from choir_common.wire.operator import (
 from choirctl.place import Place
 
 M = TypeVar("M", bound=BaseModel)
+Verdict = Literal["approve", "reject"]
 PAGE = 200
 BARE_UNAVAILABLE = (502, 503, 504)  # what a proxy in between says, without a problem document
 VERIFY_S = 300.0  # a log of a million events takes a while to hash
@@ -88,6 +92,19 @@ class ControlApi:
     async def session(self, session_id: str) -> SessionView:
         """Return one session. Raises NotFound when there is none of that id."""
         return await self._get(f"/v1/sessions/{session_id}", SessionView)
+
+    async def approvals(self) -> list[ApprovalView]:
+        """Return the newest requests for a decision, the pending ones first."""
+        return (await self._get("/v1/approvals", Page[ApprovalView], {"limit": "500"})).items
+
+    async def approval(self, approval_id: str) -> ApprovalView:
+        """Return one request. Raises NotFound."""
+        return await self._get(f"/v1/approvals/{quote(approval_id, safe='')}", ApprovalView)
+
+    async def decide(self, approval_id: str, verdict: Verdict, digest: str) -> ApprovalView:
+        """Decide on what has this digest. Raises Conflict when it is decided, or says something else."""
+        path = f"/v1/approvals/{quote(approval_id, safe='')}/{verdict}"
+        return await self._post(path, Decision(digest=digest), ApprovalView)
 
     async def sessions(self, agent_id: str | None, limit: int) -> list[SessionView]:
         """Return up to `limit` sessions, newest first."""

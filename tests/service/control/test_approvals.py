@@ -1,7 +1,11 @@
 """A request for a human's decision: stored once, decided once, by whoever is first, and told with it."""
 
 import asyncio
+import json
+import os
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +19,7 @@ from choir_control.approvals.digest import digest_of
 from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, until
+from tests.service.control.world import OPERATOR_TOKEN, World, until
 
 PAYLOAD: JsonObject = {"spec": {"name": "wash", "n": 1e16}, "reason": "because"}
 
@@ -188,3 +192,40 @@ async def test_an_unknown_request_is_not_found_and_an_agent_cannot_decide(
     forged = await agent.client.post(f"/v1/approvals/{approval}/approve", headers=agent.headers)
     assert forged.status_code == 404
     assert (await world.get(f"/v1/approvals/{approval}")).json()["status"] == "pending"
+
+
+async def choirctl(world: World, *args: str) -> tuple[int, str, str]:
+    """Run choirctl; return its exit code and what it said.
+
+    Over TCP with the token: on the socket a child of choird's process passes for an agent's tool.
+    """
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("choirctl"),
+        "approval",
+        *args,
+        env={**os.environ, "CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_an_operator_lists_reads_and_decides_on_the_command_line(
+    world: World, agent: AgentHand
+) -> None:
+    assert "Nothing waits" in (await choirctl(world, "list"))[2]
+    trick = {"reason": "\x1b[2J[red]harmless[/] \u202e"}
+    first, second = await ask(agent, "c1", {**trick}), await ask(agent, "c2")
+    code, listed, _ = await choirctl(world, "list")
+    assert code == 0 and first in listed and second in listed
+    code, shown, _ = await choirctl(world, "approve", first)
+    assert code == 0 and f"{first}: approved." in shown
+    assert "\x1b" not in shown and "\u202e" not in shown and "[red]harmless[/]" in shown
+    code, _, said = await choirctl(world, "reject", first)
+    assert code == 5 and "approved by operator already" in " ".join(said.split())
+    code, rejected, _ = await choirctl(world, "reject", second, "--json")
+    assert code == 0 and json.loads(rejected)["status"] == "rejected"
+    assert (await choirctl(world, "show", "appr_none"))[0] == 3
+    assert second not in (await choirctl(world, "list"))[1]
+    assert second in (await choirctl(world, "list", "--all"))[1]
