@@ -16,6 +16,7 @@ from choir_common.wire.events import (
     ModelOutput,
     Reply,
     ReportBegun,
+    SkillStopped,
     Snapshot,
     ToolResultCommitted,
     UserMsg,
@@ -45,7 +46,7 @@ class WorkingMemory:
             case ModelOutput():
                 self._add(event.lane, payload.turn_id, event)
                 self.meter.counted(event.lane, payload.prompt_tokens)
-            case ToolResultCommitted() | Reply():
+            case ToolResultCommitted() | Reply() | SkillStopped():
                 self._add(event.lane, payload.turn_id, event)
             case InjectedInstruction(target=target):
                 self._inject(payload, event)

@@ -18,6 +18,7 @@ from choir_common.wire.events import (
     ModelOutput,
     Reply,
     ReportBegun,
+    SkillStopped,
     ToolCall,
     ToolResultCommitted,
     UserMsg,
@@ -73,6 +74,10 @@ def step_messages(events: Sequence[Committed], lane: str, model_name: ModelName)
                 messages.append(orjson.dumps({"role": "assistant", "content": text}))
             case InjectedInstruction():
                 messages += head_messages(event)
+            case SkillStopped(outcome="error" | "cancelled") as stopped:
+                # of one that was completed the result of its last call has told
+                why = f"The skill {stopped.skill!r} has ended ({stopped.outcome}). {stopped.reason}"
+                messages.append(system_message(f"[Choir] {why}"))
             case _:
                 pass
     return messages

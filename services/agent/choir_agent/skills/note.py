@@ -5,7 +5,7 @@ Called by whoever makes a lane's prompt. It tells of this one state; the model n
 
 import orjson
 
-from choir_agent.log.state import SkillState
+from choir_agent.log.state import EDGE, SkillState
 from choir_agent.skills.allow import Shown, present, ways_on
 from choir_agent.skills.spec import TRANSITION_TOOL, SkillSpec
 from choir_common.wire.json import JsonObject
@@ -26,7 +26,10 @@ def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
         "`context` what the next step needs to know. These are its ways on:",
         *(f"- {on}: {to}" for on, to in ways_on(spec, skill)),
         *_ending(spec, skill),
-        f"You may also ask the user and stay in this step. Answers left in this skill: {left}.",
+        "An answer in words alone goes to the user, and you stay in this step."
+        if skill.lane == EDGE
+        else "An answer in words alone is the result of the whole job, and ends it.",
+        f"Answers left in this skill: {left}.",
     ]
     return "\n".join(lines)
 

@@ -47,7 +47,7 @@ class RuntimeView:
     during_jobs: bool = False
     """Whether the edge lane may use it while a core job runs (spec 7.2)."""
     in_skills: bool = False
-    """Whether it may be used in every state of a skill: the tools that move the skill itself."""
+    """Whether it may be used in every state of a skill: what moves the skill, and a core job's own voice."""
     exposure: Exposure = "both"
     """The lanes whose prompts may show its output (spec 8.5)."""
     prompt_mask: bool = False

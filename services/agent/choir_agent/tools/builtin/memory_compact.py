@@ -23,7 +23,6 @@ MANIFEST = ToolManifest(
         side_effect="none",
         idempotent=True,
         during_jobs=True,
-        in_skills=True,
     ),
 )
 
