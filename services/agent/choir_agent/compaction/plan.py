@@ -53,13 +53,13 @@ def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
     It goes down to half at once, so that the prompt's beginning then stays the same for long.
     """
     usual = list(window.usual_pieces())
+    all_pieces = sorted([*usual, *window.further_pieces()], key=lambda piece: piece.last_rev)
     if why == "asked":
         # a job goes on from its newest steps
         return usual[-1].last_rev if usual else None
     if why == "overflow":
         # only bytes matter, and half of them is what a refusal costs
-        pieces = [*usual, *window.further_pieces()]
-        return _first_enough(pieces, window, window.count, window.size // 2)
+        return _first_enough(all_pieces, window, window.count, window.size // 2)
     if not is_full(window, limits):
         return None
     goal_count, goal_size = limits.events // 2, limits.size // 2
@@ -67,7 +67,7 @@ def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
     left_count, left_size = _left(usual, window)
     still_bursting = left_count > HARD_COUNT * limits.events or left_size > limits.size
     if window.lane == EDGE and still_bursting:
-        return _first_enough([*usual, *window.further_pieces()], window, goal_count, goal_size)
+        return _first_enough(all_pieces, window, goal_count, goal_size)
     return through
 
 

@@ -135,17 +135,14 @@ class LaneWindow:
             return
         kept = self._kept()
         for turn in self.turns:
-            if turn.turn_id in kept:
-                return
-            yield Piece(turn.last_rev, turn.count, turn.size)
+            if turn.turn_id not in kept:
+                yield Piece(turn.last_rev, turn.count, turn.size)
 
     def further_pieces(self) -> Iterator[Piece]:
-        """Yield what rolls off only when space would run out: steps of the newest turns."""
+        """Yield what rolls off only when space would run out: steps of the turns that are kept."""
         if self.lane == EDGE:
             kept = self._kept()
-            turns = list(self.turns)
-            first = next((n for n, turn in enumerate(turns) if turn.turn_id in kept), len(turns))
-            yield from self._steps_of(turns[first:])
+            yield from self._steps_of([turn for turn in self.turns if turn.turn_id in kept])
 
     def events(self, through_rev: int) -> Iterator[Committed]:
         """Yield the events up to `through_rev`, in the order they stand in prompts."""
