@@ -24,16 +24,20 @@ from choir_agent.tools.builtin.fs_write import FsWrite
 from choir_agent.tools.builtin.memory_compact import MemoryCompact
 from choir_agent.tools.builtin.memory_query import MemoryQuery
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
+from choir_agent.tools.builtin.notion_query import NotionQuery
 from choir_agent.tools.builtin.propose_config_change import ProposeConfigChange
 from choir_agent.tools.builtin.propose_skill import ProposeSkill
 from choir_agent.tools.builtin.propose_tool import ProposeTool
 from choir_agent.tools.builtin.shell import Shell
 from choir_agent.tools.builtin.skill_start import SkillStart
 from choir_agent.tools.builtin.skill_transition import SkillTransition
+from choir_agent.tools.builtin.tts_speak import TtsSpeak
 from choir_agent.tools.builtin.web_browse import WebBrowse
+from choir_agent.tools.builtin.web_search import WebSearch
 from choir_agent.tools.child import Children
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import Tool
+from choir_agent.tools.web_client import WebClient
 from choir_agent.tools.workspace import Workspace
 
 
@@ -65,6 +69,7 @@ def make_toolset(
         return [tool.manifest.name for tool in tools]
 
     children = Children(workspace.root, tmp_dir, git.own_children, git.environment)
+    web = WebClient()
     tools: list[Tool] = [
         FsRead(workspace),
         FsWrite(workspace),
@@ -74,6 +79,9 @@ def make_toolset(
         MemoryUpsert(control),
         MemoryCompact(),
         WebBrowse(control),
+        WebSearch(web),
+        NotionQuery(web),
+        TtsSpeak(workspace, web),
         EmailSend(workspace),
         EmailReceive(workspace),
         EmailCheck(),

@@ -1,0 +1,114 @@
+"""`choir.notion.query`: search, read and change pages of a Notion workspace (spec 8.7, 18.3).
+
+Called by the arbiter without locks, after the commitment is durable. What comes next is `tools.notion`.
+"""
+
+import re
+
+from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
+from choir_agent.tools.notion.api import NotionApi, service_of
+from choir_agent.tools.notion.pages import Pages
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.web_client import WebClient
+from choir_common.wire.json import JsonObject
+
+TIMEOUT_MS = 120_000
+MAX_TEXT_CHARS = 200_000
+DEFAULT_LIMIT = 20
+# what each operation cannot do without
+NEEDS = {
+    "search": ("query",),
+    "query": ("id",),
+    "read": ("id",),
+    "create": ("id", "title"),
+    "append": ("id", "text"),
+    "update": ("id", "properties"),
+}
+_ID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.notion.query",
+        description=(
+            "Work with Notion. operation `search` (query): pages and databases by title; `query` (id "
+            "of a database or data source, filter and sorts in Notion's own form): its rows; `read` "
+            "(id): a page as Markdown; `create` (id of the parent page or database, title, "
+            "properties, text as Markdown); `append` (id, text); `update` (id, properties). "
+            'Properties are plain values, such as {"Status": "Done", "Due": "2026-01-31"}. An id is '
+            "the 32 digits at the end of a page's address. Go on with next_cursor."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "operation": {"type": "string", "enum": [*NEEDS]},
+                "id": {"type": "string", "maxLength": 300},
+                "query": {"type": "string", "maxLength": 500},
+                "filter": {"type": "object"},
+                "sorts": {"type": "array", "items": {"type": "object"}, "maxItems": 10},
+                "title": {"type": "string", "minLength": 1, "maxLength": 2_000},
+                "properties": {"type": "object"},
+                "text": {"type": "string", "maxLength": MAX_TEXT_CHARS},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+                "cursor": {"type": "string", "maxLength": 200},
+            },
+            "required": ["operation"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=TIMEOUT_MS,
+        side_effect="external",
+        # a page created twice is two pages
+        idempotent=False,
+        secret_resources=("notion",),
+    ),
+)
+
+
+class NotionQuery:
+    """Speaks with Notion."""
+
+    manifest = MANIFEST
+
+    def __init__(self, web: WebClient) -> None:
+        self._web = web
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Do one operation; raises ToolFailed where nothing is configured, or with what Notion said."""
+        operation = str(arguments["operation"])
+        missing = [name for name in NEEDS[operation] if name not in arguments]
+        if missing:
+            raise ToolFailed("bad_input", f"{operation} needs {' and '.join(missing)}.")
+        pages = Pages(NotionApi(self._web, service_of(context)))
+        return ToolOutput(await _do(pages, operation, arguments))
+
+
+async def _do(pages: Pages, operation: str, arguments: JsonObject) -> JsonObject:
+    given = arguments.get("limit", DEFAULT_LIMIT)
+    limit = int(given) if isinstance(given, int | float) else DEFAULT_LIMIT
+    cursor = str(arguments["cursor"]) if "cursor" in arguments else None
+    if operation == "search":
+        return await pages.search(str(arguments["query"]), limit, cursor)
+    page = _id(str(arguments["id"]))
+    text = str(arguments.get("text", ""))
+    given = arguments.get("properties")
+    properties = given if isinstance(given, dict) else {}
+    match operation:
+        case "query":
+            narrowing = {key: held for key, held in arguments.items() if key in ("filter", "sorts")}
+            return await pages.query(page, narrowing, limit, cursor)
+        case "read":
+            return await pages.read(page)
+        case "create":
+            return await pages.create(page, str(arguments["title"]), properties, text)
+        case "append":
+            return await pages.append(page, text)
+    return await pages.update(page, properties)
+
+
+def _id(text: str) -> str:
+    """Return the id in a text, which may be a page's whole address; nothing else gets into a path."""
+    found = [match.group() for match in _ID.finditer(text.partition("?")[0])]
+    if not found:
+        raise ToolFailed("bad_input", "An id has 32 hexadecimal digits.")
+    return found[-1]

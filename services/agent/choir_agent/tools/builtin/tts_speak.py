@@ -1,0 +1,207 @@
+"""`choir.tts.speak`: say a text with the agent's voice, into a file for the user (spec 8.7, 18.3, 21.3).
+
+Called by the arbiter under `choirtmp` X, after the commitment is durable. The voice profile is the one of
+this moment; the audio is streamed into `.choirtmp/send/`, where the host finds it.
+"""
+
+import asyncio
+import re
+
+import httpx2
+import orjson
+from pydantic import JsonValue
+
+from choir_agent.tools import staging
+from choir_agent.tools.draft import Draft
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failure, hidden
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.config import VoiceBinding
+from choir_common.wire.json import JsonObject
+
+TIMEOUT_S = 120.0
+MAX_CHARS = 5_000
+MAX_AUDIO_BYTES = 20_000_000
+MAX_ERROR_BYTES = 20_000
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+QUOTA = ("quota", "credits")
+EXTENSIONS = {
+    "mp3": "mp3",
+    "opus": "ogg",
+    "pcm": "pcm",
+    "wav": "wav",
+    "ulaw": "ulaw",
+    "alaw": "alaw",
+}
+_VOICE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.tts.speak",
+        description=(
+            "Speak a text with your voice and save the audio in .choirtmp/send/, from where it can be "
+            "sent to the user. `name` is the file's name without extension."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "minLength": 1, "maxLength": MAX_CHARS},
+                "name": {"type": "string", "pattern": NAME},
+            },
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=int(TIMEOUT_S * 1000) + 5_000,
+        # every call is paid for
+        side_effect="external",
+        idempotent=False,
+        locks=(LockTemplate("choirtmp", "X"),),
+        secret_resources=("voice_profile",),
+    ),
+)
+
+
+class TtsSpeak:
+    """Speaks through ElevenLabs."""
+
+    manifest = MANIFEST
+
+    def __init__(
+        self, workspace: Workspace, web: WebClient, max_audio_bytes: int = MAX_AUDIO_BYTES
+    ) -> None:
+        self._workspace = workspace
+        self._web = web
+        self._max_audio_bytes = max_audio_bytes
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Speak; raises ToolFailed where no voice is configured, or with what the service said."""
+        service, voice = _service(context)
+        path = _path(context, arguments, voice.profile.output_format)
+        text = str(arguments["text"])
+        call = Call(
+            "POST",
+            f"/text-to-speech/{voice.profile.voice_id}",
+            {"output_format": voice.profile.output_format},
+            {
+                "text": text,
+                "model_id": voice.tts.model_id,
+                "voice_settings": voice.profile.voice_settings.model_dump(),
+            },
+            effect=True,
+        )
+        size = await self._save(service, call, path)
+        return ToolOutput(
+            {
+                "summary": f"{size} bytes of speech are in {path}",
+                "path": path,
+                "bytes": size,
+                "format": voice.profile.output_format,
+                "characters": len(text),
+            }
+        )
+
+    async def _save(self, service: Service, call: Call, path: str) -> int:
+        """Stream the audio into its place, which gets all of it or nothing; returns its size."""
+        draft = await asyncio.to_thread(self._workspace.draft, path)
+        try:
+            async with self._web.stream(service, call, TIMEOUT_S) as response:
+                if response.status_code != 200:
+                    raise await _failed(service, response)
+                kind = response.headers.get("content-type", "")
+                if not kind.startswith(("audio/", "application/octet-stream")):
+                    raise ToolFailed(
+                        "bad_answer", f"ElevenLabs sent {kind or 'nothing'}, not audio."
+                    )
+                await self._fill(draft, response)
+            if draft.size == 0:
+                raise ToolFailed("bad_answer", "ElevenLabs sent no audio.")
+            await asyncio.to_thread(draft.put_in_place)
+        finally:
+            draft.discard()
+        return draft.size
+
+    async def _fill(self, draft: Draft, response: httpx2.Response) -> None:
+        async for chunk in response.aiter_raw(65_536):
+            if draft.size + len(chunk) > self._max_audio_bytes:
+                raise ToolFailed(
+                    "too_large", f"The audio has more than {self._max_audio_bytes} bytes."
+                )
+            await asyncio.to_thread(draft.write, chunk)
+
+
+def _service(context: CallContext) -> tuple[Service, VoiceBinding]:
+    voice = None if context.settings is None else context.settings.voice
+    if voice is None:
+        raise ToolFailed(
+            "not_configured",
+            "This agent has no voice: the user adds one under `tts` and `voice_profiles` in "
+            "config.json and names it in the agent's defaults.",
+        )
+    key = context.secrets.get("voice_profile")
+    if not key:
+        raise ToolFailed(
+            "no_secret", f"The secret `{voice.tts.secret}` has no value; the user sets it."
+        )
+    if not _VOICE_ID.fullmatch(voice.profile.voice_id):
+        raise ToolFailed("not_configured", "The voice_id of the voice profile is malformed.")
+    return Service(
+        "ElevenLabs", voice.tts.endpoint, voice.tts.secret, key, {"xi-api-key": key}
+    ), voice
+
+
+def _path(context: CallContext, arguments: JsonObject, output_format: str) -> str:
+    name = str(arguments.get("name", f"speech-{context.call_id[-12:]}"))
+    # the schema says so, too; a name is all that stands between the model and the path
+    if not re.fullmatch(NAME, name):
+        raise ToolFailed("bad_input", "A name has 1 to 64 letters, digits, - and _.")
+    extension = EXTENSIONS.get(output_format.partition("_")[0], "audio")
+    return f"{staging.SEND}/{name}.{extension}"
+
+
+async def _failed(service: Service, response: httpx2.Response) -> ToolFailed:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > MAX_ERROR_BYTES:
+            break
+    code, said = _said(bytes(body))
+    status = response.status_code
+    # ElevenLabs tells an empty account with 401, as it does a wrong key
+    if any(word in code for word in QUOTA):
+        return ToolFailed(
+            "quota_exceeded", f"The ElevenLabs quota is used up: {hidden(said, service)}"
+        )
+    if status in (400, 404) and "voice" in code:
+        return ToolFailed(
+            "not_found", f"ElevenLabs does not know the voice: {hidden(said, service)}"
+        )
+    if status == 422:
+        return ToolFailed("bad_input", f"ElevenLabs refused it: {hidden(said, service)}")
+    return failure(service, Answer(status, response.headers, b""), said)
+
+
+def _said(body: bytes) -> tuple[str, str]:
+    """Return an error's code and message, whichever of its shapes it has."""
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "", ""
+    detail: JsonValue = told.get("detail") if isinstance(told, dict) else None
+    match detail:
+        case str():
+            return "", detail
+        case dict():
+            code = detail.get("code") or detail.get("status") or ""
+            return str(code), str(detail.get("message") or "")
+        case list():
+            faults = [item for item in detail if isinstance(item, dict)]
+            return "", "; ".join(f"{_where(item)}: {item.get('msg')}" for item in faults)
+    return "", ""
+
+
+def _where(fault: JsonObject) -> str:
+    where = fault.get("loc")
+    return "/".join(str(part) for part in where) if isinstance(where, list) else "input"

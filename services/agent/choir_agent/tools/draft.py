@@ -1,0 +1,91 @@
+"""A file in the making: it takes its place whole or not at all, and never through a link.
+
+Made by `workspace`. It is written under another name in the directory that was opened, and renamed there, so
+whatever happens to paths meanwhile, no other directory is touched.
+"""
+
+import contextlib
+import os
+import stat
+
+from choir_agent.tools.path_errors import failed, not_a_file
+from choir_agent.tools.tool import ToolFailed
+
+NEW_FILE_MODE = 0o644
+
+
+class Draft:
+    """Content on its way to a place; owns the descriptor of the place's directory."""
+
+    def __init__(self, directory: int, canonical: str, *, must_be_new: bool = False) -> None:
+        """Begin; raises ToolFailed where the place is no regular file, or taken."""
+        self._directory = directory
+        self._canonical = canonical
+        self._must_be_new = must_be_new
+        self._name = os.path.basename(canonical)  # noqa: PTH119 - a name, not a place
+        self._draft = f".choir-{os.urandom(8).hex()}"
+        self._file = -1
+        self._placed = False
+        self.size = 0
+        try:
+            self._mode = self._present_mode()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._draft, flags, 0o600, dir_fd=directory)
+        except OSError as error:
+            os.close(directory)
+            raise failed(canonical, error) from error
+        except ToolFailed:
+            os.close(directory)
+            raise
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether there was no such file when the draft was begun."""
+        return self._mode is None
+
+    def write(self, content: bytes) -> None:
+        """Add to the content; raises ToolFailed."""
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            raise failed(self._canonical, error) from error
+        self.size += len(content)
+
+    def put_in_place(self) -> None:
+        """Let the content take its place; raises ToolFailed, and then nothing has changed."""
+        here = self._directory
+        try:
+            os.fchmod(self._file, NEW_FILE_MODE if self._mode is None else self._mode)
+            if self._must_be_new:
+                # a link, unlike a rename, never replaces what came there meanwhile
+                os.link(self._draft, self._name, src_dir_fd=here, dst_dir_fd=here)
+                os.unlink(self._draft, dir_fd=here)
+            else:
+                os.rename(self._draft, self._name, src_dir_fd=here, dst_dir_fd=here)
+        except OSError as error:
+            raise failed(self._canonical, error) from error
+        self._placed = True
+
+    def discard(self) -> None:
+        """Let go of it; what is not in its place by now never will be."""
+        if self._file < 0:
+            return
+        if not self._placed:
+            with contextlib.suppress(OSError):
+                os.unlink(self._draft, dir_fd=self._directory)
+        os.close(self._file)
+        os.close(self._directory)
+        self._file = -1
+
+    def _present_mode(self) -> int | None:
+        try:
+            found = os.stat(self._name, dir_fd=self._directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            raise not_a_file(self._canonical, found.st_mode)
+        if self._must_be_new:
+            raise ToolFailed("exists", f"There is a {self._canonical!r} already.")
+        return stat.S_IMODE(found.st_mode)

@@ -1,0 +1,76 @@
+"""Make requests to Notion's API, of the version that knows data sources.
+
+Called by `pages`; what comes next is `web_client`.
+"""
+
+from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failure, hidden
+from choir_common.wire.json import JsonObject
+
+VERSION = "2025-09-03"
+TIMEOUT_S = 30.0
+
+
+class NotionApi:
+    """One call's access to Notion."""
+
+    def __init__(self, web: WebClient, service: Service) -> None:
+        self._web = web
+        self._service = service
+
+    async def get(self, path: str, **query: str | int) -> JsonObject:
+        """Read; raises ToolFailed with what Notion said."""
+        return await self._send(Call("GET", f"/v1{path}", query))
+
+    async def ask(self, path: str, body: JsonObject) -> JsonObject:
+        """Search or query, which are POST requests that change nothing; raises ToolFailed."""
+        return await self._send(Call("POST", f"/v1{path}", body=body))
+
+    async def change(self, method: str, path: str, body: JsonObject) -> JsonObject:
+        """Create or update; raises ToolFailed."""
+        return await self._send(Call(method, f"/v1{path}", body=body, effect=True))
+
+    async def _send(self, call: Call) -> JsonObject:
+        answer = await self._web.call(self._service, call, TIMEOUT_S)
+        if answer.status != 200:
+            raise self._failed(answer)
+        return answer.json(self._service)
+
+    def _failed(self, answer: Answer) -> ToolFailed:
+        try:
+            told = answer.json(self._service)
+        except ToolFailed:
+            told = {}
+        said = str(told.get("message") or "")
+        match told.get("code"):
+            case "object_not_found" | "restricted_resource":
+                return ToolFailed(
+                    "not_found",
+                    f"Notion: {hidden(said, self._service)} The user shares a page with the "
+                    "integration in the page's menu, under Connections.",
+                )
+            case "conflict_error":
+                return ToolFailed(
+                    "conflict", "Notion: somebody else changed it in the same moment. Try again."
+                )
+            case "validation_error" | "invalid_json" | "invalid_request":
+                return ToolFailed("bad_input", f"Notion: {hidden(said, self._service)}")
+        return failure(self._service, answer, said)
+
+
+def service_of(context: CallContext) -> Service:
+    """Return the agent's Notion integration; raises ToolFailed where there is none."""
+    config = None if context.settings is None else context.settings.notion
+    if config is None:
+        raise ToolFailed(
+            "not_configured",
+            "This agent has no Notion integration: the user adds one under `notion_integrations` in "
+            "config.json and names it in the agent's defaults.",
+        )
+    key = context.secrets.get("notion")
+    if not key:
+        raise ToolFailed(
+            "no_secret", f"The secret `{config.secret}` has no value; the user sets it."
+        )
+    headers = {"Authorization": f"Bearer {key}", "Notion-Version": VERSION}
+    return Service("Notion", config.endpoint, config.secret, key, headers)

@@ -1,0 +1,151 @@
+"""Turn Notion's blocks into Markdown, and Markdown into blocks: pure.
+
+Called by `pages`. What Markdown has no word for is named in brackets rather than left out.
+"""
+
+import re
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from choir_common.wire.json import JsonObject
+
+# Notion's own limit on one piece of text
+MAX_TEXT = 2_000
+_PREFIXES = {
+    "heading_1": "# ",
+    "heading_2": "## ",
+    "heading_3": "### ",
+    "bulleted_list_item": "- ",
+    "numbered_list_item": "1. ",
+    "quote": "> ",
+    "callout": "> ",
+    "toggle": "- ",
+    "paragraph": "",
+}
+_LINE = re.compile(
+    r"(?P<heading>#{1,3}) +|(?P<todo>[-*] +\[[ xX]\] +)|(?P<bullet>[-*] +)|"
+    r"(?P<number>\d+[.)] +)|(?P<quote>> ?)"
+)
+_HEADINGS = {1: "heading_1", 2: "heading_2", 3: "heading_3"}
+FENCE = "```"
+
+
+def plain(rich: JsonValue) -> str:
+    """Return a rich text as Markdown: links and code are marked, other styles dropped."""
+    pieces = [piece for piece in rich if isinstance(piece, dict)] if isinstance(rich, list) else []
+    return "".join(_piece(piece) for piece in pieces)
+
+
+def _piece(piece: JsonObject) -> str:
+    text = str(piece.get("plain_text") or "")
+    styles, link = piece.get("annotations"), piece.get("href")
+    if isinstance(styles, dict) and styles.get("code") is True:
+        text = f"`{text}`"
+    return f"[{text}]({link})" if isinstance(link, str) and link and text != link else text
+
+
+def line_of(block: JsonObject, depth: int) -> str:
+    """Return one block as a line (or a few) of Markdown, indented by its depth."""
+    kind = str(block.get("type"))
+    held = block.get(kind)
+    content = held if isinstance(held, dict) else {}
+    indent = "  " * depth
+    return "\n".join(indent + line for line in _lines(kind, content))
+
+
+def _lines(kind: str, content: JsonObject) -> list[str]:
+    text = plain(content.get("rich_text"))
+    match kind:
+        case "to_do":
+            return [f"- [{'x' if content.get('checked') is True else ' '}] {text}"]
+        case "code":
+            return [f"{FENCE}{content.get('language') or ''}", *text.split("\n"), FENCE]
+        case "divider":
+            return ["---"]
+        case "child_page" | "child_database":
+            return [f"[{kind.replace('_', ' ')}: {content.get('title')}]"]
+        case "equation":
+            return [f"$${content.get('expression')}$$"]
+        case "table_row":
+            cells = content.get("cells")
+            texts = [plain(cell) for cell in cells] if isinstance(cells, list) else []
+            return [f"| {' | '.join(texts)} |"]
+        case "image" | "file" | "video" | "pdf" | "audio" | "bookmark" | "embed" | "link_preview":
+            return [f"[{kind}: {plain(content.get('caption')) or _address(content)}]"]
+        case "table" | "column_list" | "column" | "synced_block":
+            # their children say it
+            return []
+    if kind in _PREFIXES:
+        return [_PREFIXES[kind] + line for line in text.split("\n")]
+    return [f"[{kind}] {text}".rstrip()]
+
+
+def _address(content: JsonObject) -> str:
+    for held in (content, content.get("external"), content.get("file")):
+        if isinstance(held, dict) and isinstance(held.get("url"), str):
+            return str(held["url"])
+    return "no address"
+
+
+def blocks_of(markdown: str) -> list[JsonObject]:
+    """Return a text as blocks: headings, lists, to-dos, quotes, code, dividers, paragraphs."""
+    blocks: list[JsonObject] = []
+    lines = iter(markdown.split("\n"))
+    for line in lines:
+        if line.startswith(FENCE):
+            blocks.append(_code(line.removeprefix(FENCE).strip(), lines))
+        elif line.strip() in ("---", "***"):
+            blocks.append({"object": "block", "type": "divider", "divider": {}})
+        elif line.strip():
+            blocks.append(_block(line.strip()))
+    return blocks
+
+
+def _code(language: str, lines: Iterator[str]) -> JsonObject:
+    held: list[str] = []
+    for line in lines:
+        if line.startswith(FENCE):
+            break
+        held.append(line)
+    # Notion refuses a language it does not know; a wrong colour is better than no page
+    content: JsonObject = {"rich_text": rich("\n".join(held)), "language": "plain text"}
+    if language in (
+        "python",
+        "bash",
+        "json",
+        "javascript",
+        "typescript",
+        "go",
+        "rust",
+        "sql",
+        "yaml",
+    ):
+        content["language"] = language
+    return {"object": "block", "type": "code", "code": content}
+
+
+def _block(line: str) -> JsonObject:
+    found = _LINE.match(line)
+    kind, text = "paragraph", line
+    content: JsonObject = {}
+    if found:
+        text = line[found.end() :]
+        match found.lastgroup:
+            case "heading":
+                kind = _HEADINGS[len(found["heading"])]
+            case "todo":
+                kind, content = "to_do", {"checked": "x" in found["todo"].lower()}
+            case "bullet":
+                kind = "bulleted_list_item"
+            case "number":
+                kind = "numbered_list_item"
+            case _:
+                kind = "quote"
+    return {"object": "block", "type": kind, kind: {"rich_text": rich(text), **content}}
+
+
+def rich(text: str) -> list[JsonValue]:
+    """Return a text as Notion wants it, in pieces it takes."""
+    pieces = [text[start : start + MAX_TEXT] for start in range(0, len(text), MAX_TEXT)]
+    return [{"type": "text", "text": {"content": piece}} for piece in pieces]

@@ -1,0 +1,123 @@
+"""Turn the properties of pages into plain values, and plain values into properties: pure.
+
+Called by `pages`. Values are written by the type the page or data source gives them, so a model writes
+`{"Status": "Done"}` and need not know Notion's shapes; an object is passed on as it is.
+"""
+
+from pydantic import JsonValue
+
+from choir_agent.tools.notion.blocks import plain, rich
+from choir_agent.tools.tool import ToolFailed
+from choir_common.wire.json import JsonObject
+
+READ_ONLY = (
+    *("formula", "rollup", "unique_id", "button", "verification"),
+    *("created_time", "created_by", "last_edited_time", "last_edited_by"),
+)
+
+
+def values_of(properties: JsonValue) -> JsonObject:
+    """Return the values of a page's properties; empty ones are left out."""
+    if not isinstance(properties, dict):
+        return {}
+    values: JsonObject = {}
+    for name, held in properties.items():
+        value = _value(held) if isinstance(held, dict) else None
+        if value not in (None, "", []):
+            values[name] = value
+    return values
+
+
+def title_of(thing: JsonObject) -> str:
+    """Return the title of a page, a data source or a database."""
+    own = thing.get("title")
+    if isinstance(own, list):
+        return plain(own)
+    properties = thing.get("properties")
+    for held in properties.values() if isinstance(properties, dict) else ():
+        if isinstance(held, dict) and held.get("type") == "title":
+            return plain(held.get("title"))
+    return ""
+
+
+def types_of(properties: JsonValue) -> dict[str, str]:
+    """Return the type of each property, of a page or of a data source's schema."""
+    if not isinstance(properties, dict):
+        return {}
+    return {
+        name: str(held.get("type")) for name, held in properties.items() if isinstance(held, dict)
+    }
+
+
+def _value(held: JsonObject) -> JsonValue:
+    kind = str(held.get("type"))
+    value = held.get(kind)
+    match kind, value:
+        case (("title" | "rich_text"), _):
+            return plain(value)
+        case (("select" | "status"), dict()):
+            return value.get("name")
+        case "multi_select", list():
+            return [item.get("name") for item in value if isinstance(item, dict)]
+        case "date", dict():
+            start, end = value.get("start"), value.get("end")
+            return f"{start} to {end}" if end else start
+        case (("people" | "relation"), list()):
+            return [item.get("name") or item.get("id") for item in value if isinstance(item, dict)]
+        case "files", list():
+            return [item.get("name") for item in value if isinstance(item, dict)]
+        case "formula", dict():
+            return value.get(str(value.get("type")))
+        case "unique_id", dict():
+            return f"{value.get('prefix') or ''}{value.get('number')}"
+        case "rollup", dict():
+            inner = value.get(str(value.get("type")))
+            many = inner if isinstance(inner, list) else []
+            return [_value(item) for item in many if isinstance(item, dict)] or inner
+        case (("created_by" | "last_edited_by"), dict()):
+            return value.get("name") or value.get("id")
+    return value
+
+
+def written(values: JsonObject, types: dict[str, str]) -> JsonObject:
+    """Return plain values as Notion's properties.
+
+    Raises ToolFailed for a property that is not there, cannot be written, or has another type.
+    """
+    properties: JsonObject = {}
+    for name, value in values.items():
+        kind = types.get(name)
+        if kind is None or kind in READ_ONLY:
+            known = sorted(known for known, held in types.items() if held not in READ_ONLY)
+            raise ToolFailed(
+                "bad_input",
+                f"{name!r} is no property that can be written.",
+                {"properties": [*known]},
+            )
+        properties[name] = value if isinstance(value, dict) else {kind: _written(name, kind, value)}
+    return properties
+
+
+def _written(name: str, kind: str, value: JsonValue) -> JsonValue:
+    many = value if isinstance(value, list) else [value]
+    match kind, value:
+        case (("title" | "rich_text"), str()):
+            return rich(value)
+        case _, None:
+            return None
+        case (("select" | "status"), str()):
+            return {"name": value}
+        case "multi_select", str() | list():
+            return [{"name": str(item)} for item in many]
+        case "date", str():
+            start, _, end = value.partition(" to ")
+            return {"start": start, "end": end or None}
+        case (("people" | "relation"), str() | list()):
+            return [{"id": str(item)} for item in many]
+        case "checkbox", bool():
+            return value
+        case "number", int() | float() if not isinstance(value, bool):
+            return value
+        case (("url" | "email" | "phone_number"), str()):
+            return value
+    raise ToolFailed("bad_input", f"{name!r} is of type {kind}, which {value!r} is not.")

@@ -1,0 +1,32 @@
+"""Say in words a model can act on why a path cannot be used: pure.
+
+Called by `workspace` and `draft`.
+"""
+
+import stat
+
+from choir_agent.tools.tool import ToolFailed
+
+
+def not_a_file(path: str, mode: int) -> ToolFailed:
+    """Return the error for a directory, link, fifo, socket or device."""
+    kind = "directory" if stat.S_ISDIR(mode) else "symlink" if stat.S_ISLNK(mode) else "device"
+    if stat.S_ISFIFO(mode):
+        kind = "fifo"
+    if stat.S_ISSOCK(mode):
+        kind = "socket"
+    return ToolFailed("not_a_file", f"{path!r} is a {kind}, not a regular file.")
+
+
+def failed(path: str, error: OSError) -> ToolFailed:
+    """Return the error for what the system said."""
+    match error:
+        case FileExistsError():
+            return ToolFailed("exists", f"There is a {path!r} already.")
+        case FileNotFoundError():
+            return ToolFailed("not_found", f"There is no {path!r} in the workspace.")
+        case PermissionError():
+            return ToolFailed("denied", f"No permission for {path!r}.")
+        case IsADirectoryError() | NotADirectoryError():
+            return ToolFailed("not_a_file", f"{path!r}: {error.strerror}.")
+    return ToolFailed("io_error", f"{path!r}: {error.strerror}.")

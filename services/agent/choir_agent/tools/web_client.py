@@ -1,0 +1,206 @@
+"""Call somebody's HTTP API for a tool: with a deadline, a size limit, and one wait where it limits the rate.
+
+Called by the tools that talk to a service. What a service says is passed on cut short and without the key,
+whoever echoes it.
+"""
+
+import asyncio
+import email.utils
+import math
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx2
+import orjson
+
+from choir_agent.tools.tool import ToolFailed
+from choir_common.telemetry import MASK
+from choir_common.wire.json import JsonObject
+
+CONNECT_S = 10.0
+MAX_BODY_BYTES = 8_000_000
+MAX_DETAIL_CHARS = 300
+# a call may wait this long for its turn; longer is the model's to decide
+LONGEST_WAIT_S = 20.0
+TOO_MANY_REQUESTS = 429
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Whom to call, and the key that must not be told."""
+
+    name: str
+    """As people call it."""
+    endpoint: str
+    secret_name: str
+    secret: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request; `effect` says whether it changes something there."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    body: JsonObject | None = None
+    effect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, read whole."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+    def json(self, service: Service) -> JsonObject:
+        """Return the body's object; raises ToolFailed where it is none."""
+        try:
+            value = orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise ToolFailed("bad_answer", f"{service.name} answered with what is no JSON object.")
+        return value
+
+
+class WebClient:
+    """Calls services; one for all tools of an agent."""
+
+    def __init__(self) -> None:
+        self._tls: ssl.SSLContext | None = None
+
+    async def call(self, service: Service, call: Call, timeout_s: float) -> Answer:
+        """Make a call and read its answer, whatever its status; waits once where it is asked to.
+
+        Raises ToolFailed where there is no answer.
+        """
+        ends_at = time.monotonic() + timeout_s
+        answer = await self._once(service, call, ends_at)
+        if answer.status != TOO_MANY_REQUESTS:
+            return answer
+        wait_s = retry_after(answer.headers)
+        # it was refused, so nothing happened there, whatever the call does
+        if wait_s is None or wait_s > min(LONGEST_WAIT_S, ends_at - time.monotonic() - 1.0):
+            return answer
+        await asyncio.sleep(wait_s)
+        return await self._once(service, call, ends_at)
+
+    @asynccontextmanager
+    async def stream(
+        self, service: Service, call: Call, timeout_s: float
+    ) -> AsyncIterator[httpx2.Response]:
+        """Make a call and yield its answer unread, within `timeout_s` for all of it.
+
+        Raises ToolFailed where there is none, or it breaks off.
+        """
+        if service.endpoint.startswith("https:") and self._tls is None:
+            # reading the certificates takes a moment
+            self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
+        limits = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                httpx2.AsyncClient(verify=self._tls or False, timeout=limits) as client,
+                client.stream(
+                    call.method,
+                    service.endpoint.rstrip("/") + call.path,
+                    params={**call.query},
+                    headers={**service.headers, "Accept-Encoding": "identity"},
+                    json=call.body,
+                ) as response,
+            ):
+                yield response
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
+            reason = f"{service.name} cannot be reached at {service.endpoint}: {error}"
+            raise ToolFailed("unreachable", hidden(reason, service)) from error
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise _lost(service, call, f"did not answer within {timeout_s:.0f} s") from error
+        except httpx2.TransportError as error:
+            raise _lost(service, call, f"broke off ({error})") from error
+
+    async def _once(self, service: Service, call: Call, ends_at: float) -> Answer:
+        async with self.stream(service, call, max(1.0, ends_at - time.monotonic())) as response:
+            body = bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise ToolFailed("bad_answer", f"The answer of {service.name} is too long.")
+            clean = bytes(body).replace(service.secret.encode(), MASK.encode())
+            return Answer(response.status_code, response.headers, clean)
+
+
+def retry_after(headers: httpx2.Headers) -> float | None:
+    """Return how many seconds a service asks to wait, None where it does not say."""
+    text = headers.get("retry-after", "").strip()
+    if text:
+        try:
+            seconds = float(text)
+        except ValueError:
+            try:
+                seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+            except ValueError:
+                return None
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    return _until_reset(headers)
+
+
+def _until_reset(headers: httpx2.Headers) -> float | None:
+    """Return the seconds until the window that is used up begins anew (X-RateLimit-*, Brave)."""
+    resets = _numbers(headers.get("x-ratelimit-reset", ""))
+    left = _numbers(headers.get("x-ratelimit-remaining", ""))
+    used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]
+    if used_up:
+        return max(used_up)
+    return min(resets, default=None)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        return []
+    return numbers if all(math.isfinite(n) and n >= 0 for n in numbers) else []
+
+
+def hidden(text: str, service: Service) -> str:
+    """Return what a service said: cut short, and without the key."""
+    return text.replace(service.secret, MASK)[:MAX_DETAIL_CHARS]
+
+
+def failure(service: Service, answer: Answer, said: str) -> ToolFailed:
+    """Return the error for an answer that is none, where nothing more is known than its status."""
+    said = hidden(said, service)
+    detail = f" It says: {said}" if said else ""
+    match answer.status:
+        case 401 | 403:
+            return ToolFailed(
+                "unauthorized",
+                f"{service.name} refused the key (secret `{service.secret_name}`); the user must "
+                f"check or renew it.{detail}",
+            )
+        case 404:
+            return ToolFailed("not_found", f"{service.name} does not know that.{detail}")
+        case 429:
+            wait_s = retry_after(answer.headers)
+            message = f"{service.name} limits the rate of requests; try again later.{detail}"
+            return ToolFailed(
+                "rate_limited", message, {} if wait_s is None else {"retry_after_s": wait_s}
+            )
+        case status if status >= 500:
+            return ToolFailed("service_error", f"{service.name} failed ({status}).{detail}")
+    return ToolFailed("refused", f"{service.name} refused it ({answer.status}).{detail}")
+
+
+def _lost(service: Service, call: Call, what: str) -> ToolFailed:
+    if call.effect:
+        return ToolFailed(
+            "outcome_unknown", f"{service.name} {what}: it may have happened. Check before again."
+        )
+    return ToolFailed("timeout", f"{service.name} {what}.")
