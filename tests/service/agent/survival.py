@@ -44,10 +44,10 @@ class Survived:
         await self.control.say("go", inbox_id)
         return await self.closing(inbox_id)
 
-    async def answers_the_next(self) -> None:
+    async def answers_the_next(self, inbox_id: str = "inb_next") -> None:
         """Ask another message, and get the right answer."""
-        await self.control.say(STILL_THERE, "inb_next")
-        assert (await self.closing("inb_next")).text == YES
+        await self.control.say(STILL_THERE, inbox_id)
+        assert (await self.closing(inbox_id)).text == YES
 
     async def closing(self, inbox_id: str) -> Reply:
         """Wait for the one reply that closes a message."""
@@ -74,12 +74,17 @@ class Survived:
     async def ended(self, count: int = 1) -> list[CoreStopped]:
         """Wait until `count` core jobs have ended, and the user was told of each."""
 
-        def told() -> bool:
-            reports = [r for r in self.control.replies() if r.kind == "report"]
-            return len(self.all(CoreStopped)) >= count and len(reports) >= count
-
-        await self.control.until(told, self.timeout_s)
+        await self.control.until(lambda: len(self.all(CoreStopped)) >= count, self.timeout_s)
+        await self.told(count)
         return self.all(CoreStopped)
+
+    async def told(self, count: int) -> None:
+        """Wait until the user got `count` reports."""
+
+        def reports() -> int:
+            return sum(reply.kind == "report" for reply in self.control.replies())
+
+        await self.control.until(lambda: reports() >= count, self.timeout_s)
 
     def outputs(self, turn_id: str | None = None) -> list[ModelOutput]:
         """Return the model's outputs."""

@@ -198,8 +198,8 @@ async def test_jobs_that_are_not_there_can_be_neither_told_nor_cancelled() -> No
 
 @pytest.mark.parametrize(
     "report",
-    [lambda _: says(""), lambda _: calls(READ), lambda _: calls(spawn("again")), hangs],
-    ids=["silence", "calls for ever", "spawns for ever", "hanging"],
+    [lambda _: says(""), lambda _: calls(READ), hangs],
+    ids=["silence", "calls for ever", "hanging"],
 )
 async def test_what_a_misbehaving_reporter_keeps_back_the_user_is_told_all_the_same(
     report: Script,
@@ -210,6 +210,28 @@ async def test_what_a_misbehaving_reporter_keeps_back_the_user_is_told_all_the_s
         await agent.ended()
         told = [r.text for r in agent.all(Reply) if r.kind == "report"]
         assert any("42" in text for text in told)
+
+
+async def test_reports_that_start_jobs_that_are_reported_do_not_go_on_without_the_user() -> None:
+    budgets = BUDGETS.model_copy(update={"max_core_jobs_per_message": 7})
+
+    def report(asked: Asked) -> Response:
+        return calls(spawn(f"again-{asked.number}"))
+
+    core = then(says("Done."))
+    async with survives(by_lane(STARTS, core, report), budgets) as agent:
+        await agent.goes_on()
+        await agent.ended(7)
+        assert len(agent.all(CoreStarted)) == 7
+
+
+async def test_a_job_that_asks_and_asks_does_not_flood_the_user() -> None:
+    need = ("choir_core_report", {"kind": "need_info", "body": {"missing": "the colour"}})
+    async with survives(by_lane(STARTS, lambda _: calls(*[need] * 15)), BUDGETS) as agent:
+        await agent.goes_on()
+        await agent.told(1)
+        await agent.answers_the_next("inb_between")
+        assert len([r for r in agent.all(Reply) if r.kind == "report"]) == 1
 
 
 BAD_DELTAS = {

@@ -184,6 +184,8 @@ class Budgets(Wire):
     max_tool_calls_per_turn: int = Field(default=100, ge=1)
     max_core_jobs: int = Field(default=8, ge=0)
     """Core jobs at the same time; each is a model conversation of its own."""
+    max_core_jobs_per_message: int = Field(default=24, ge=0)
+    """Core jobs from one message of the user's to the next: a job whose report starts jobs, and so on."""
     total_session_tokens: int = Field(default=20_000_000, ge=1)
     """Prompt and completion of every call of a session; the user can grant as much again."""
     max_tool_calls_per_session: int = Field(default=20_000, ge=1)

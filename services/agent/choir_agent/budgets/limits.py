@@ -50,6 +50,12 @@ def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
 
 def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
     """Return the structured refusal of one more core job, None while there is room."""
+    if state.spent.jobs_unasked >= budgets.max_core_jobs_per_message:
+        return {
+            "code": "too_many_jobs",
+            "message": f"{budgets.max_core_jobs_per_message} core jobs were started since the user's "
+            "last message (max_core_jobs_per_message). Tell the user what you have, and ask.",
+        }
     if len(state.jobs) < budgets.max_core_jobs:
         return None
     running = ", ".join(job.name for job in state.jobs) or "none"

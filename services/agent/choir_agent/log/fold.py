@@ -60,7 +60,7 @@ def step(state: SessionState, event: Committed) -> SessionState:
             return replace(load(p.state), rev=event.rev)
         case UserMsg() as p:
             turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
-            return replace(state, turn=turn)
+            return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
         case ReportBegun() as p:
             return _begin_report(state, p)
         case Reply() as p:

@@ -34,7 +34,8 @@ _OUTCOMES = {
 def after_start(state: SessionState, started: CoreStarted, at: str) -> SessionState:
     """Open a job."""
     job = JobState(turn_id=started.job_id, dm=started.dm, briefing=started, started_at=at)
-    spent = replace(state.spent, jobs=state.spent.jobs + 1)
+    jobs, unasked = state.spent.jobs + 1, state.spent.jobs_unasked + 1
+    spent = replace(state.spent, jobs=jobs, jobs_unasked=unasked)
     return replace(state, jobs=(*state.jobs, job), spent=spent)
 
 
@@ -45,14 +46,32 @@ def after_report(state: SessionState, report: CoreReported) -> SessionState:
         return state
     noted = replace(job, latest_by=report.call_id)
     if report.kind == "need_info":
-        needs = _text(report.body)
+        needs = _needs(job, _text(report.body))
         noted = replace(noted, needs=needs)
         brief = f"The core job {report.job_name!r} needs something to go on: {needs}"
-        due = Due(f"{report.job_id}:needs:{state.rev}", _short(brief), job.dm)
-        state = replace(state, due=(*state.due, due))
+        if needs != job.needs:
+            state = replace(state, due=_asked(state, job, _short(brief)))
     elif report.kind in ("progress", "plan"):
         noted = replace(noted, latest={"kind": report.kind, **report.body})
     return replace(state, jobs=tuple(noted if other is job else other for other in state.jobs))
+
+
+def _needs(job: JobState, text: str) -> str:
+    if job.needs is None or text in job.needs:
+        return job.needs or text
+    return _short(f"{job.needs}\n{text}")
+
+
+def _asked(state: SessionState, job: JobState, brief: str) -> tuple[Due, ...]:
+    """Return what is due when a job asks: once, as long as the user has not been told."""
+    begun = None if state.turn is None else state.turn.subject
+    mark = f"{job.turn_id}:needs:"
+    for due in state.due:
+        if due.subject.startswith(mark) and due.subject != begun:
+            return tuple(
+                replace(due, brief=brief) if other is due else other for other in state.due
+            )
+    return (*state.due, Due(f"{mark}{state.rev}", brief, job.dm))
 
 
 def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:

@@ -159,6 +159,8 @@ class Spent:
     tokens: int = 0
     tool_calls: int = 0
     jobs: int = 0
+    jobs_unasked: int = 0
+    """Of those, the ones since the user's last message: reports can start jobs, which are reported."""
     granted_tokens: int = 0
     granted_tool_calls: int = 0
 
