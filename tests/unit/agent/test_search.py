@@ -1,0 +1,132 @@
+"""Searching the session's own log: all of it, and nothing a lane may not read (spec 11.7)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from choir_agent.memory.search import Reader, by_hash, by_words, excerpt
+from choir_common.wire.events import (
+    CoreStopped,
+    Exposure,
+    InjectedInstruction,
+    ToolCall,
+    ToolResultCommitted,
+)
+from tests.unit.agent.told_session import TOOL, ToldSession
+
+EDGE = Reader()
+CORE = Reader("core:fix")
+
+
+def revs(session: ToldSession, query: str, reader: Reader = EDGE, limit: int = 10) -> list[int]:
+    return [hit.event.rev for hit in by_words(session.log.entries, query, limit, reader)]
+
+
+def test_the_event_with_most_of_the_words_comes_first_and_among_equals_the_newest() -> None:
+    session = ToldSession()
+    session.ask(1, "a blue house")
+    session.ask(2, "a blue boat")
+    session.ask(3, "a boat")
+    assert revs(session, "BLUE boat") == [2, 3, 1]
+    assert revs(session, "blue", limit=1) == [2]
+
+
+def test_what_rolled_off_the_window_is_found() -> None:
+    session = ToldSession()
+    session.ask(1, "the treasure is under the oak")
+    for number in range(2, 9):
+        through = session.turn(number)
+    session.compact("edge", through - 4, "they talked")
+    assert b"treasure" not in b"".join(session.edge().messages)
+    assert revs(session, "treasure") == [1]
+
+
+def test_an_event_is_found_by_the_hash_a_summary_names() -> None:
+    session = ToldSession()
+    session.turn(1)
+    wanted = session.log.entries[0].event()
+    found = by_hash(session.log.entries, f" {wanted.hash[:12].upper()}", 5, EDGE)
+    assert [hit.event for hit in found] == [wanted]
+    assert by_hash(session.log.entries, wanted.hash[:5], 5, EDGE) == []
+
+
+def test_a_core_job_never_finds_the_users_own_words() -> None:
+    session = ToldSession()
+    session.ask(1, "secret wish")
+    words = InjectedInstruction(target="edge", turn_id="t1", text="secret too", by="user")
+    session.append("edge", words)
+    session.use("job_fix", "c1", "core:fix", output={"text": "a secret of the file"})
+    assert revs(session, "secret") == [4, 2, 1]
+    assert revs(session, "secret", CORE) == [4]
+    assert by_hash(session.log.entries, session.log.entries[0].hash, 5, CORE) == []
+
+
+@pytest.mark.parametrize(
+    ("exposure", "masked", "edge", "core"),
+    [
+        ("both", False, True, True),
+        ("edge", False, True, False),
+        ("core", False, False, True),
+        ("none", False, False, False),
+        ("both", True, False, False),
+    ],
+)
+def test_an_output_is_found_only_by_lanes_whose_prompts_may_show_it(
+    exposure: Exposure, masked: bool, edge: bool, core: bool
+) -> None:
+    session = ToldSession()
+    result = ToolResultCommitted(
+        turn_id="t",
+        call_id="c",
+        tool=TOOL,
+        status="success",
+        output={"text": "hidden", "summary": "nine lines"},
+        exposure=exposure,
+        masked=masked,
+    )
+    session.append("edge", result)
+    assert (revs(session, "hidden") == [1]) is edge
+    assert (revs(session, "hidden", CORE) == [1]) is core
+    if masked:
+        assert revs(session, "nine lines") == [1]
+
+
+def test_a_question_does_not_find_itself_nor_what_an_earlier_one_found() -> None:
+    session = ToldSession()
+    query = ToolCall(call_id="q1", tool="choir.memory.query", arguments='{"query":"treasure"}')
+    session.think("t1", "", calls=(query,))
+    found = ToolResultCommitted(
+        turn_id="t1",
+        call_id="q0",
+        tool="choir.memory.query",
+        status="success",
+        output={"hits": ["treasure"]},
+    )
+    session.append("edge", found)
+    assert revs(session, "treasure", Reader("edge", "q1")) == []
+
+
+def test_names_of_fields_and_ids_are_no_words() -> None:
+    session = ToldSession()
+    session.append("core:fix", CoreStopped(job_id="j1", job_name="fix", outcome="completed"))
+    session.ask(1)
+    assert revs(session, "payload turn_id duration_ms t1 j1 hash_prev") == []
+    assert revs(session, "completed") == [1]
+
+
+@given(text=st.text(max_size=80), query=st.text(max_size=20))
+def test_any_text_can_be_searched_for_any_words(text: str, query: str) -> None:
+    session = ToldSession()
+    session.ask(1, text)
+    hits = by_words(session.log.entries, query, 5, EDGE)
+    for hit in hits:
+        assert any(word in hit.text.lower() for word in query.lower().split())
+        assert len(excerpt(hit.text, query)) <= 602
+
+
+@given(word=st.text(alphabet='aZé"\\/ß\n\t中', min_size=1, max_size=8))
+def test_a_word_that_was_said_is_found(word: str) -> None:
+    session = ToldSession()
+    session.ask(1, f"before {word} after")
+    if word.split():
+        assert revs(session, word.split()[0]) == [1]
