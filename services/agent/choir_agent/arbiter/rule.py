@@ -18,6 +18,7 @@ from choir_common.wire.events import LockHold, ToolCall
 from choir_common.wire.json import JsonObject
 
 PATH_SLOT = "{path}"
+INODE = "inode:"
 
 
 def check(call: ToolCall, registry: Registry, workspace: Workspace) -> Permit | Refuse:
@@ -78,7 +79,16 @@ def _locks(
         LockHold(resource=_resource(template.resource, path), mode=template.mode)
         for template in manifest.runtime.locks
     )
-    return path, holds
+    return path, (*holds, *_by_inode(manifest, path, workspace))
+
+
+def _by_inode(manifest: ToolManifest, path: str, workspace: Workspace) -> Lockset:
+    """Lock what has several names under none of them, so that two names of a file are one thing."""
+    modes = [lock.mode for lock in manifest.runtime.locks if PATH_SLOT in lock.resource]
+    inode = workspace.shared_inode(path) if modes else None
+    if inode is None:
+        return ()
+    return (LockHold(resource=f"{INODE}{inode}", mode="X" if "X" in modes else "S"),)
 
 
 def _resource(template: str, path: str) -> str:

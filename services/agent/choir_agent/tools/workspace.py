@@ -52,6 +52,15 @@ class Workspace:
             )
         return os.path.relpath(real, self.root)
 
+    def shared_inode(self, canonical: str) -> str | None:
+        """Return what identifies a file that has several names (hard links); none for any other."""
+        try:
+            found = os.stat(canonical, dir_fd=self._root_fd, follow_symlinks=False)
+        except OSError:
+            return None
+        several = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+        return f"{found.st_dev}:{found.st_ino}" if several else None
+
     def open_file(self, canonical: str) -> int:
         """Open a regular file for reading; returns its descriptor.
 
