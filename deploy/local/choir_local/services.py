@@ -238,8 +238,9 @@ SERVICES = (
         endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
         env=_control_env,
         secrets=_control_secrets,
-        # Agents finish and sum up what they did (45 s at most); sessions are archived when they close.
-        stops_before=("memory", "browser", "rehearsal"),
+        # Agents finish and sum up what they did (45 s at most), users hear their last words, and sessions
+        # are archived when they close.
+        stops_before=("gateway", "memory", "browser", "rehearsal"),
         stop_within=timedelta(seconds=65),
     ),
     Service(
@@ -249,6 +250,5 @@ SERVICES = (
         endpoint=lambda parts: f"{UNIX}{parts.home.gateway_socket}",
         env=lambda parts: {"CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket)},
         secrets=_gateway_secrets,
-        stops_before=("control",),
     ),
 )

@@ -32,6 +32,7 @@ def test_a_command_is_read_with_what_follows_it(text: str, command: Command) -> 
         "hello",
         "/continue",
         "/CONTINUE",
+        '/tool choir.fs.read {"path": "a"}',
         " /inject as it is",
         "/etc/hosts: what is in it?",
         "/",

@@ -11,8 +11,8 @@ from choir_common.wire.operator import CommandView
 
 # a path such as /etc/hosts is no command, and neither is anything after a space
 _COMMAND = re.compile(r"/([A-Za-z_]{1,32})(?:@\w{1,64})?(?:\s+(.*))?", re.DOTALL)
-# words that mean something to the agent itself
-_FOR_THE_AGENT = ("continue",)
+# words that mean something to the agent itself, and the one the rehearsal model teaches at the first hello
+_FOR_THE_AGENT = ("continue", "tool")
 
 
 class Verb(StrEnum):
