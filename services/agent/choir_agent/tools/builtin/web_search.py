@@ -61,14 +61,15 @@ class WebSearch:
 
     manifest = MANIFEST
 
-    def __init__(self, web: WebClient) -> None:
+    def __init__(self, web: WebClient, timeout_s: float = TIMEOUT_S) -> None:
         self._web = web
+        self._timeout_s = timeout_s
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Search; raises ToolFailed where nothing is configured, or with what Brave said."""
         service = _service(context)
         call = Call("GET", "/web/search", _query(arguments))
-        answer = await self._web.call(service, call, TIMEOUT_S)
+        answer = await self._web.call(service, call, self._timeout_s)
         if answer.status != 200:
             raise _failed(service, answer)
         return ToolOutput(_rendered(answer.json(service), str(arguments["query"])))
