@@ -62,6 +62,18 @@ def test_the_edges_reads_pass_those_who_wait_for_the_workspace_only_while_a_core
     assert [claim.owner for claim in table.release(early)] == ["core:two", "edge"]
 
 
+def test_a_read_that_a_command_just_let_pass_is_not_granted_twice() -> None:
+    table = LockTable()
+    writer = granted(table, "core:one", x("file:a"))
+    assert writer
+    command = table.ask("core:two", (x("workspace"),))
+    given_up = table.ask("core:three", (x("workspace"),))
+    read = table.ask("edge", (s("file:a"),))
+    # now both the command and the read wait for the writer alone
+    assert table.release(given_up) == []
+    assert table.release(writer) == [command, read]
+
+
 def test_a_file_whose_name_reads_like_a_lock_of_core_jobs_is_a_file_like_any_other() -> None:
     table = LockTable()
     odd = "file:workspace by core jobs"
