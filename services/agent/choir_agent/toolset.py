@@ -9,7 +9,7 @@ from choir_agent.credentials.git import GitAccess
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import SessionState
 from choir_agent.skills.registry import Skills, load_skills
-from choir_agent.tools.builtin import skill_start, skill_transition
+from choir_agent.tools.builtin import core_spawn, skill_start, skill_transition
 from choir_agent.tools.builtin.core_cancel import CoreCancel
 from choir_agent.tools.builtin.core_inject import CoreInject
 from choir_agent.tools.builtin.core_list import CoreList
@@ -35,6 +35,7 @@ from choir_agent.tools.builtin.tts_speak import TtsSpeak
 from choir_agent.tools.builtin.web_browse import WebBrowse
 from choir_agent.tools.builtin.web_search import WebSearch
 from choir_agent.tools.child import Children
+from choir_agent.tools.external import load_external
 from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import Tool
 from choir_agent.tools.web_client import WebClient
@@ -93,10 +94,10 @@ def make_toolset(
         CoreList(state),
         CoreReport(state),
     ]
-    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
-    names = [tool.manifest.name for tool in tools]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
-    skills = load_skills(choir_dir, [*names, *of_skills])
+    tools += load_external(choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children)
+    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
+    skills = load_skills(choir_dir, [*known(), *of_skills])
     tools += [SkillStart(skills, state), SkillTransition(skills, state)]
     return Toolset(Registry(tools), skills)
 

@@ -58,6 +58,8 @@ class RuntimeView:
     network: bool = True
     """Whether an external tool may open connections."""
     version: str = "1.0"
+    executable_hash: str = ""
+    """SHA-256 of an external tool's program: another program is another set of tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ class Schemas:
 
     def __init__(self, parameters: Mapping[str, JsonObject]) -> None:
         self._validators = {
-            name: jsonschema_rs.Draft202012Validator(schema) for name, schema in parameters.items()
+            # offline: a manifest's schema may not make us read files or addresses
+            name: jsonschema_rs.Draft202012Validator(schema, offline=True)
+            for name, schema in parameters.items()
         }
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:

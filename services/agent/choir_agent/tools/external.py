@@ -1,0 +1,169 @@
+"""Load the tools that lie as manifest and executable in /choir/tools (spec 8.3, 8.8).
+
+Called by `toolset` at start-up; immutable afterwards. One that does not fit stops the start: an agent never
+runs with half of its tools. What comes next is `external_tool`.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from choir_agent.skills.shapes import schema_fault
+from choir_agent.tools import seal
+from choir_agent.tools.child import Children
+from choir_agent.tools.external_tool import SPARE_MS, ExternalTool
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.registry import model_name_of
+from choir_common.errors import StartupError
+from choir_common.wire.tool_manifest import ToolManifestFile
+
+PLACES = ("global", "agent")
+"""Below /choir/tools; the agent's own tool overrides a global one of its name."""
+BAKED_IN = PurePosixPath("/choir")
+MAX_MANIFEST_BYTES = 256_000
+MAX_TOOLS = 200
+PROBE_WITHIN_S = 15.0
+
+
+class _BadManifest(Exception):
+    """This is no manifest of a tool; its text says which field is wrong and why."""
+
+
+def load_external(
+    choir_dir: Path, taken: Collection[str], children: Children
+) -> list[ExternalTool]:
+    """Return the tools of /choir/tools, sorted by name; blocks, for a start-up only.
+
+    Raises StartupError naming the file, the field and the reason when one does not fit.
+    """
+    top = choir_dir / "tools"
+    found: dict[str, ExternalTool] = {}
+    for place in PLACES:
+        found |= _load_place(top, place, children)
+    if len(found) > MAX_TOOLS:
+        raise StartupError(f"{top} holds {len(found)} tools; {MAX_TOOLS} is the most.")
+    _check_names(found, taken, top)
+    offline = [name for name, tool in found.items() if not tool.manifest.runtime.network]
+    if offline:
+        _check_network_wall(offline)
+    return [found[name] for name in sorted(found)]
+
+
+def _load_place(top: Path, place: str, children: Children) -> dict[str, ExternalTool]:
+    loaded: dict[str, ExternalTool] = {}
+    try:
+        files = sorted(path for path in (top / place).iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StartupError(f"Cannot read the tools in {top / place}: {error.strerror}.") from error
+    for path in files:
+        try:
+            tool = _load(path, top, children)
+        except _BadManifest as error:
+            raise StartupError(f"The tool manifest {path} does not fit. {error}.") from error
+        except OSError as error:
+            raise StartupError(f"Cannot read the tool of {path}: {error.strerror}.") from error
+        name = tool.manifest.name
+        if name in loaded:
+            raise StartupError(f"Two tools in {top / place} have the name {name!r}; see {path}.")
+        loaded[name] = tool
+    return loaded
+
+
+def _load(path: Path, top: Path, children: Children) -> ExternalTool:
+    text = path.read_bytes()
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise _BadManifest(f"file: has more than {MAX_MANIFEST_BYTES} bytes")
+    try:
+        read = ToolManifestFile.model_validate_json(text)
+    except ValidationError as error:
+        raise _BadManifest(_faults(error)) from error
+    if read.llm.name.startswith("choir."):
+        raise _BadManifest("llm.name: names in `choir.` are Choir's own")
+    if read.llm.parameters.get("type") != "object":
+        raise _BadManifest("llm.parameters: must be a schema of type object")
+    fault = schema_fault(read.llm.parameters)
+    if fault:
+        raise _BadManifest(f"llm.parameters: {fault}")
+    executable = _executable(path, top, read.runtime.exec_path)
+    digest = hashlib.sha256(executable.read_bytes()).hexdigest()
+    return ExternalTool(_manifest(read, digest), executable, digest, children)
+
+
+def _faults(error: ValidationError) -> str:
+    faults = error.errors(include_input=False, include_url=False)
+    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults[:5])
+
+
+def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
+    """Return the real executable; it lies in the tools' directory, whatever links say."""
+    if exec_path is None:
+        given = manifest.with_suffix("")
+    elif PurePosixPath(exec_path).is_relative_to(BAKED_IN):
+        given = top.parent / PurePosixPath(exec_path).relative_to(BAKED_IN)
+    else:
+        given = manifest.parent / exec_path
+    real = given.resolve()
+    if not real.is_relative_to(top.resolve()):
+        raise _BadManifest(f"runtime.exec_path: {given} leads out of {top}")
+    if not real.is_file():
+        raise _BadManifest(f"runtime.exec_path: there is no file {given}")
+    if not os.access(real, os.X_OK):
+        raise _BadManifest(f"runtime.exec_path: {given} is not executable (chmod +x)")
+    return real
+
+
+def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
+    runtime = read.runtime
+    return ToolManifest(
+        LlmView(read.llm.name, read.llm.description, read.llm.parameters),
+        RuntimeView(
+            timeout_ms=runtime.timeout_ms + SPARE_MS,
+            side_effect=runtime.side_effect,
+            idempotent=runtime.idempotent,
+            locks=tuple(LockTemplate(lock.resource, lock.mode) for lock in runtime.locks),
+            needs_approval=runtime.needs_approval,
+            lanes=runtime.lanes,
+            exposure=runtime.exposure,
+            prompt_mask=runtime.prompt_mask,
+            secret_resources=runtime.secret_resources,
+            network=runtime.network,
+            version=runtime.version,
+            executable_hash=digest,
+        ),
+    )
+
+
+def _check_names(found: Collection[str], taken: Collection[str], top: Path) -> None:
+    known = {model_name_of(name): name for name in taken}
+    for name in found:
+        other = known.setdefault(model_name_of(name), name)
+        if other != name:
+            raise StartupError(
+                f"A model could not tell the tool {name!r} in {top} from {other!r}: both are "
+                f"{model_name_of(name)} to it. Rename one."
+            )
+
+
+def _check_network_wall(names: list[str]) -> None:
+    """Try whether this kernel keeps a program offline; raises StartupError where it does not."""
+    probe = [sys.executable, "-I", "-S", seal.__file__, "--offline", "--"]
+    try:
+        tried = subprocess.run(probe, capture_output=True, timeout=PROBE_WITHIN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    else:
+        if tried.returncode == 0:
+            return
+        reason = tried.stderr.decode("utf-8", "replace").strip()
+    raise StartupError(
+        f"The tools {', '.join(names)} say `network: false`, and this system cannot keep a program "
+        f"off the network ({reason}). Run the agent on Linux with seccomp, or let the manifests say "
+        "`network: true`."
+    )

@@ -1,0 +1,98 @@
+"""A tool that is a program of its own: JSON in on standard input, a JSON object out (spec 8.3, 8.8).
+
+Called by the arbiter; what comes next is `child`. It gets {"call_id", "input", "secrets"?}: the call_id is
+the key under which a repetition must not have a second effect. Its standard error is for the log.
+"""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import orjson
+import structlog
+
+from choir_agent.tools.child import Children, Program
+from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.streams import Capture
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.wire.json import JsonObject
+
+log = structlog.get_logger("choir.agent.tools")
+
+MAX_RESULT_BYTES = 2_000_000
+MAX_LOGGED_BYTES = 8_000
+# by how much the arbiter's timeout stands above the program's own, which it must not precede
+SPARE_MS = 2_000
+
+
+class ExternalTool:
+    """Runs one executable, as long as it is the one that was there at the start."""
+
+    def __init__(
+        self, manifest: ToolManifest, executable: Path, digest: str, children: Children
+    ) -> None:
+        self.manifest = manifest
+        self._executable = executable
+        self._digest = digest
+        self._children = children
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Run it; raises ToolFailed when it fails, or says what is no result."""
+        await asyncio.to_thread(self._check)
+        runtime = self.manifest.runtime
+        given: JsonObject = {"call_id": context.call_id, "input": arguments}
+        if context.secrets:
+            given["secrets"] = {str(name): value for name, value in context.secrets.items()}
+        program = Program(
+            context.call_id,
+            [str(self._executable)],
+            (runtime.timeout_ms - SPARE_MS) / 1000,
+            stdin=orjson.dumps(given),
+            with_git="git_identity" in runtime.secret_resources,
+            offline=not runtime.network,
+        )
+        stdout, stderr = Capture(MAX_RESULT_BYTES // 2), Capture(MAX_LOGGED_BYTES // 2)
+        try:
+            exit_code = await self._children.run(program, stdout, stderr)
+        except OSError as error:
+            raise ToolFailed("cannot_start", f"The tool cannot be started: {error}.") from error
+        if stderr.size:
+            about = {"tool": self.manifest.name, "call_id": context.call_id}
+            log.info("a tool wrote to its log", **about, text=stderr.text())
+        return ToolOutput(_result(exit_code, stdout))
+
+    def _check(self) -> None:
+        try:
+            now = hashlib.sha256(self._executable.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ToolFailed("cannot_start", f"The tool is gone: {error.strerror}.") from error
+        if now != self._digest:
+            raise ToolFailed(
+                "changed",
+                "The tool's program is not the one this agent started with; the user restarts the "
+                "agent to use the new one.",
+            )
+
+
+def _result(exit_code: int | None, stdout: Capture) -> JsonObject:
+    if exit_code is None:
+        raise ToolFailed("timeout", "The tool did not end in time and was killed.")
+    if stdout.missing:
+        raise ToolFailed("bad_result", f"The tool wrote {stdout.size} bytes, which is too much.")
+    try:
+        result = orjson.loads(bytes(stdout.start + stdout.end))
+    except orjson.JSONDecodeError:
+        result = None
+    if not isinstance(result, dict):
+        if exit_code != 0:
+            raise ToolFailed("failed", f"The tool ended with exit code {exit_code} and no result.")
+        raise ToolFailed("bad_result", "The tool did not write one JSON object.")
+    if exit_code != 0 or result.get("status") == "error":
+        code, message = result.pop("code", None), result.pop("message", None)
+        result.pop("status", None)
+        raise ToolFailed(
+            code if isinstance(code, str) and code else "failed",
+            message if isinstance(message, str) and message else f"Exit code {exit_code}.",
+            result,
+        )
+    return result
