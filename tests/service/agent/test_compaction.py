@@ -4,8 +4,12 @@ import asyncio
 
 import orjson
 import pytest
+from pydantic import JsonValue
 from starlette.responses import Response
 
+from choir_agent.log.committed import Committed
+from choir_agent.log.fold import step
+from choir_agent.log.state import SessionState
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import (
     MemoryCompacted,
@@ -14,6 +18,7 @@ from choir_common.wire.events import (
     SessionStopped,
     Snapshot,
     ToolResultCommitted,
+    payload_of,
 )
 from choir_common.wire.json import JsonObject
 from choir_common.wire.signals import CompactSignal, ShutdownSignal
@@ -25,8 +30,8 @@ from tests.service.agent.scripted_model import Asked, calls, document, run_scrip
 
 MARK = "They spoke of the blue house"
 DELTA = orjson.dumps({"memory_delta": {"mode": "append", "summary_update": MARK}}).decode()
-FOLDS = {"when": {"lane": "compaction"}, "then": [{"say": DELTA}]}
-REMEMBERS = {"when": {"system_contains": MARK}, "then": [{"say": "I remember"}]}
+FOLDS: JsonObject = {"when": {"lane": "compaction"}, "then": [{"say": DELTA}]}
+REMEMBERS: JsonObject = {"when": {"system_contains": MARK}, "then": [{"say": "I remember"}]}
 
 
 def score(*rules: JsonObject) -> Score:
@@ -35,6 +40,14 @@ def score(*rules: JsonObject) -> Score:
 
 def compacted(control: ControlStandIn) -> list[MemoryCompacted]:
     return [p for p in control.payloads() if isinstance(p, MemoryCompacted)]
+
+
+def fold(control: ControlStandIn) -> SessionState:
+    state = SessionState()
+    for event in control.events:
+        payload = payload_of(event)
+        state = step(state, Committed(event.rev, event.hash, event.lane, event.at, payload))
+    return state
 
 
 async def talk(control: ControlStandIn, first: int, last: int) -> None:
@@ -272,3 +285,41 @@ async def test_a_core_job_is_folded_by_its_own_model_and_keeps_its_briefing() ->
     (first, *_) = [p for p in compacted(control) if p.target == "core:counter"]
     assert first.summary.summary == MARK
     assert "core job that works on one task" in seen[0]
+
+
+async def test_a_job_that_ends_while_it_is_folded_leaves_no_summary_behind() -> None:
+    slow: JsonObject = {"when": {"lane": "compaction"}, "then": [{"delay_ms": 700, "say": DELTA}]}
+    query: JsonObject = {
+        "name": "choir.memory.query",
+        "arguments": {"store": "working", "query": "x"},
+    }
+    steps: list[JsonValue] = [{"call": query}] * 5
+    works: JsonObject = {"when": {"lane": "core"}, "then": [*steps, {"say": "counted"}]}
+    spawn: JsonObject = {"job_name": "counter", "task_spec": "count to many"}
+    begins: JsonObject = {
+        "when": {"contains": "go", "lane": "edge"},
+        "then": [{"call": {"name": "choir.core.spawn", "arguments": spawn}}, {"say": "begun"}],
+    }
+    async with run_rehearsal(score(slow, works, begins)) as model, run_control(model) as control:
+        control.bound = {"event_window": 4}
+        async with running_agent(control):
+            await control.say("go", "inb_1")
+            await control.until(lambda: bool(compacted(control)))
+    (only,) = compacted(control)
+    stopped = control.types().index("core_stopped")
+    assert stopped < control.types().index("memory_compacted")
+    # it was paid for, and that is all
+    assert (only.target, only.failed) == ("core:counter", "the job had ended")
+    assert fold(control).summaries == ()
+    assert fold(control).spent.tokens >= only.prompt_tokens > 0
+
+
+async def test_nothing_follows_the_end_of_a_session_not_even_a_compaction() -> None:
+    slow: JsonObject = {"when": {"lane": "compaction"}, "then": [{"delay_ms": 400, "say": DELTA}]}
+    async with run_rehearsal(score(slow)) as model, run_control(model) as control:
+        control.bound = {"event_window": 4, "summary_timeout_ms": 0}
+        async with running_agent(control) as agent:
+            await talk(control, 1, 4)
+            await control.tell(ShutdownSignal(reason="enough"))
+            assert await agent == 0
+    assert control.types()[-1] == "session_stopped"

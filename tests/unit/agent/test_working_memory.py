@@ -18,6 +18,7 @@ from choir_common.wire.events import (
     SessionStarted,
     SessionStopped,
 )
+from choir_common.wire.json import JsonObject
 from tests.unit.agent.told_session import ToldSession
 
 ROOMY = 1_000_000
@@ -60,7 +61,7 @@ def test_the_newest_message_and_the_last_answer_never_roll_off() -> None:
     window = session.memory.window("edge")
     assert window is not None
     for why in ("full", "asked", "overflow"):
-        through = cut(window, limits(4, 100), why)  # type: ignore[arg-type]
+        through = cut(window, limits(4, 100), why)
         if through is not None:
             session.compact("edge", through, "short")
     shown = words(session.edge())
@@ -215,7 +216,7 @@ def test_a_session_begins_with_what_the_one_before_had_summed_up() -> None:
         through_rev=77,
     )
     core = LaneSummary(lane="core:x", summary=ReferenceSummary(summary="no"))
-    snapshot = {
+    snapshot: JsonObject = {
         "summaries": [before.model_dump(mode="json"), core.model_dump(mode="json")],
         "summary": "Yesterday we planned.",
     }

@@ -44,6 +44,28 @@ RETRY_SHARE = 8
 """After a failure the window has to grow by this part before the next attempt."""
 
 
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What the model is told of its task."""
+
+    text: str
+    edge: str
+    core: str
+
+    @classmethod
+    def read(cls) -> "Instructions":
+        """Read the texts beside this module."""
+        texts = files("choir_agent.compaction")
+        edge, core = texts.joinpath("roles.md").read_text("utf-8").split("\n---\n")
+        text = texts.joinpath("compact.md").read_text("utf-8")
+        return cls(text.strip(), edge.strip(), core.strip())
+
+    def of(self, lane: str, room: int) -> str:
+        """Return the instructions for a lane whose summary may take `room` bytes."""
+        role = self.edge if lane == EDGE else self.core
+        return self.text.replace("{role}", role).replace("{room}", str(room))
+
+
 class Committer(Protocol):
     """The arbiter, as far as it is needed here."""
 
@@ -80,6 +102,7 @@ class Compactor:
         self._assembler = assembler
         self._asker = asker
         self._current = current
+        self._instructions = Instructions.read()
         self._wake = asyncio.Event()
         self._touched: set[str] = set()
         self._asked: set[str] = set()
@@ -94,7 +117,6 @@ class Compactor:
             case CompactionRequested(target=target):
                 self._asked.add(target)
             case MemoryCompacted(target=target, failed=""):
-                self._asked.discard(target)
                 self._retry_at.pop(target, None)
                 return
             case CoreStopped():
@@ -153,6 +175,10 @@ class Compactor:
     async def _in_background(self, lane: str, why: Why) -> None:
         try:
             await self._compact(lane, why)
+        except Exception:
+            # the outermost frame of a compaction: its bug must not end the session
+            log.exception("a compaction broke", lane=lane)
+            self._wait_for_growth(lane)
         finally:
             self._busy_of(lane).release()
             # what came meanwhile was not looked at
@@ -170,9 +196,14 @@ class Compactor:
             log.warning("no compaction", lane=lane, reason=error.message)
             folded = False
         if not folded:
-            grown = max(1, self._current().settings.event_window // RETRY_SHARE)
-            self._retry_at[lane] = job.window.count + grown
+            self._wait_for_growth(lane)
         return folded
+
+    def _wait_for_growth(self, lane: str) -> None:
+        window = self._memory.window(lane)
+        if window is not None:
+            grown = max(1, self._current().settings.event_window // RETRY_SHARE)
+            self._retry_at[lane] = window.count + grown
 
     def _plan(self, lane: str, why: Why) -> Job | None:
         window = self._memory.window(lane)
@@ -186,15 +217,14 @@ class Compactor:
     async def _fold(self, job: Job) -> bool:
         context = self._asker.context_window(job.lane)
         room = room_for(context)
-        material = (
-            f"The summary so far:\n{job.before.model_dump_json()}\n\n"
-            f"The events:\n{lines_of(job.events, job.lane, context)}"
-        )
+        instructions = self._instructions.of(job.lane, room)
+        # outputs may be long, and the lane is not to wait
+        lines = await asyncio.to_thread(lines_of, job.events, job.lane, context)
+        before = job.before.model_dump_json()
+        material = f"The summary so far:\n{before}\n\nThe events:\n{lines}"
         further: tuple[bytes, ...] = ()
         for _ in range(ATTEMPTS):
-            async with self._asker.ask(
-                job.lane, instructions_for(job.lane, room), material, *further
-            ) as thought:
+            async with self._asker.ask(job.lane, instructions, material, *further) as thought:
                 fault = self._commit(job, thought, room)
             if not fault:
                 return True
@@ -204,7 +234,8 @@ class Compactor:
     def _commit(self, job: Job, thought: Thought, room: int) -> str:
         """Commit what the model made of it; returns what is wrong with it, or nothing."""
         if self._memory.window(job.lane) is not job.window:
-            log.info("the lane ended before its compaction", lane=job.lane)
+            ended = "the job had ended"
+            self._append(job.lane, job.through_rev, job.before, thought=thought, failed=ended)
             return ""
         try:
             delta = read_delta(thought.text)
@@ -267,12 +298,3 @@ class Compactor:
         self._retry_at.pop(lane, None)
         if lane in self._busy and not self._busy[lane].locked():
             del self._busy[lane]
-
-
-def instructions_for(lane: str, room: int) -> str:
-    """Return what the model is told of its task."""
-    texts = files("choir_agent.compaction")
-    edge, core = texts.joinpath("roles.md").read_text("utf-8").split("\n---\n")
-    role = (edge if lane == EDGE else core).strip()
-    text = texts.joinpath("compact.md").read_text("utf-8").strip()
-    return text.replace("{role}", role).replace("{room}", str(room))

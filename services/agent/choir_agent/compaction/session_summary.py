@@ -59,6 +59,8 @@ class SessionSummarizer:
         self._memory = memory
         self._asker = asker
         self._current = current
+        texts = files("choir_agent.compaction")
+        self._instructions = texts.joinpath("session.md").read_text("utf-8").strip()
 
     async def sum_up(self, state: SessionState) -> SessionSummary | None:
         """Return the summary; none for a session without a completed turn, or when there is no time.
@@ -70,9 +72,8 @@ class SessionSummarizer:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                instructions = files("choir_agent.compaction").joinpath("session.md").read_text()
                 material = self._material(state)
-                async with self._asker.ask(EDGE, instructions.strip(), material) as thought:
+                async with self._asker.ask(EDGE, self._instructions, material) as thought:
                     return read_summary(thought.text)
         except TimeoutError:
             log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")

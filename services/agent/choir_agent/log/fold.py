@@ -240,13 +240,15 @@ def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) 
 
 
 def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> SessionState:
+    tokens = state.spent.tokens + compacted.prompt_tokens + compacted.completion_tokens
+    state = replace(state, spent=replace(state.spent, tokens=tokens))
+    if compacted.failed:
+        return state
     summary = LaneSummary(
         lane=compacted.target, summary=compacted.summary, through_rev=compacted.through_rev
     )
     others = tuple(other for other in state.summaries if other.lane != compacted.target)
-    tokens = state.spent.tokens + compacted.prompt_tokens + compacted.completion_tokens
-    spent = replace(state.spent, tokens=tokens)
-    return replace(state, summaries=(*others, summary), spent=spent)
+    return replace(state, summaries=(*others, summary))
 
 
 def _after_grant(state: SessionState, granted: BudgetGranted) -> SessionState:

@@ -50,7 +50,7 @@ class WorkingMemory:
                 self._add(event.lane, payload.turn_id, event)
             case InjectedInstruction(target=target):
                 self._inject(payload, event)
-            case MemoryCompacted(target=target, through_rev=through_rev):
+            case MemoryCompacted(target=target, through_rev=through_rev, failed=""):
                 if target in self._windows:
                     self._windows[target].roll_off(through_rev)
             case Snapshot():
