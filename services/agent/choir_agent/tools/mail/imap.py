@@ -153,9 +153,7 @@ class _Tls(imaplib.IMAP4_SSL):
         context = ssl.create_default_context()
         super().__init__(server.host, server.port, ssl_context=context, timeout=WAIT_S)
 
-    def open(
-        self, host: str = "", port: int | None = 993, timeout: float | None = None
-    ) -> None:
+    def open(self, host: str = "", port: int | None = 993, timeout: float | None = None) -> None:
         super().open(host, port, timeout)
         self._show(self)
 
