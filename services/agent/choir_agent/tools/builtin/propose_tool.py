@@ -55,6 +55,7 @@ _RUNTIME: JsonObject = {
             "items": {"enum": ["git_identity", "notion", "email", "search", "voice_profile"]},
         },
         "needs_approval": {"type": "boolean"},
+        "lanes": {"type": "string", "enum": ["edge", "core", "both"]},
         "exposure": {"type": "string", "enum": ["edge", "core", "both", "none"]},
         "prompt_mask": {"type": "boolean"},
         "version": {"type": "string", "pattern": "^\\d+(\\.\\d+){0,2}$"},

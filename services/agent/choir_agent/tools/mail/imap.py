@@ -191,7 +191,10 @@ def _leave(box: BaseMailBox) -> None:
 
 
 def _matching(box: BaseMailBox, query: Query) -> list[int]:
-    uids = sorted(int(uid) for uid in box.uids(_criteria(query), charset="UTF-8"))
+    criteria = _criteria(query)
+    # some servers refuse to be told a character set, so only where one is needed
+    charset = None if str(criteria).isascii() else "UTF-8"
+    uids = sorted(int(uid) for uid in box.uids(criteria, charset=charset))
     # `n:*` holds the last message even where its number is lower (RFC 3501, 6.4.8)
     return [uid for uid in uids if query.since_uid is None or uid > query.since_uid]
 

@@ -5,11 +5,15 @@ Called by `choir.propose.tool`; the schema of its input has already said which f
 
 from collections.abc import Collection
 
+import orjson
+from pydantic import ValidationError
+
 from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools.proposals.plain_words import refuse_programs
 from choir_agent.tools.registry import model_name_of
 from choir_agent.tools.tool import ToolFailed
 from choir_common.wire.json import JsonObject
+from choir_common.wire.tool_manifest import ToolManifestFile
 
 OURS = "choir."
 _PATH_LOCK = "file:{path}"
@@ -28,12 +32,23 @@ def check_tool(manifest: JsonObject, behaviour: str, known: Collection[str]) -> 
         raise ToolFailed(
             "bad_input", f"manifest.llm.name: names that begin with {OURS} are Choir's."
         )
+    _check_form(manifest)
     if model_name_of(name) in {model_name_of(taken) for taken in known}:
         raise ToolFailed("conflict", f"manifest.llm.name: there is a tool {name!r} already.")
     _check_parameters(llm["parameters"], runtime)
     refuse_programs("manifest", manifest)
     refuse_programs("behaviour", behaviour)
     return name
+
+
+def _check_form(manifest: JsonObject) -> None:
+    """Hold it to the form of a tool's file, so that what a human approves can be loaded."""
+    try:
+        ToolManifestFile.model_validate_json(orjson.dumps(manifest))
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)
+        words = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in faults[:5])
+        raise ToolFailed("bad_input", f"manifest.{words}") from error
 
 
 def _check_parameters(parameters: object, runtime: JsonObject) -> None:
