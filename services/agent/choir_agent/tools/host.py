@@ -7,6 +7,7 @@ import asyncio
 
 from choir_agent.control.backoff import Backoff
 from choir_agent.control.client import Control
+from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
 from choir_common.wire.json import JsonObject
@@ -17,32 +18,27 @@ PATIENCE_S = 10.0
 
 
 async def use_on_host(
-    control: Control,
-    context: CallContext,
-    tool: str,
-    arguments: JsonObject,
-    *,
-    timeout_s: float,
-    idempotent: bool,
+    control: Control, context: CallContext, manifest: ToolManifest, arguments: JsonObject
 ) -> JsonObject:
-    """Run `tool` there and return its output.
+    """Run the tool of that manifest there and return its output.
 
     While control or the part behind it is away it is tried again for ten seconds, where a
     repetition cannot do harm. Raises ToolFailed with what the host said.
     """
-    request = HostToolRequest(tool_name=tool, call_id=context.call_id, input=arguments)
+    runtime = manifest.runtime
+    request = HostToolRequest(tool_name=manifest.name, call_id=context.call_id, input=arguments)
     began = asyncio.get_running_loop().time()
     backoff = Backoff()
     while True:
         gone_s = asyncio.get_running_loop().time() - began
         try:
-            answer = await control.use_host_tool(request, timeout_s)
+            answer = await control.use_host_tool(request, runtime.timeout_ms / 1000)
             _raise_if_passing(answer)
             break
         except (Fenced, Unauthorized):
             raise
         except Unavailable as error:
-            safe = idempotent or not isinstance(error, OutcomeUnknown)
+            safe = runtime.idempotent or not isinstance(error, OutcomeUnknown)
             pause_s = backoff.pause_s()
             if not safe or gone_s + pause_s > PATIENCE_S:
                 raise ToolFailed(error.code, error.message) from error

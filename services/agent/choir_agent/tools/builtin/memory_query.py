@@ -69,15 +69,7 @@ class MemoryQuery:
             # a copy: the log grows while the thread reads it
             entries = tuple(self._entries())
             return ToolOutput(await asyncio.to_thread(_search, entries, context, arguments))
-        output = await use_on_host(
-            self._control,
-            context,
-            MANIFEST.name,
-            arguments,
-            timeout_s=TIMEOUT_MS / 1000,
-            idempotent=True,
-        )
-        return ToolOutput(output)
+        return ToolOutput(await use_on_host(self._control, context, MANIFEST, arguments))
 
 
 def _search(entries: tuple[Entry, ...], context: CallContext, arguments: JsonObject) -> JsonObject:

@@ -47,14 +47,7 @@ class MemoryUpsert:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write; raises ToolFailed with what the host said."""
-        output = await use_on_host(
-            self._control,
-            context,
-            MANIFEST.name,
-            arguments,
-            timeout_s=TIMEOUT_MS / 1000,
-            idempotent=True,
-        )
+        output = await use_on_host(self._control, context, MANIFEST, arguments)
         document, key = output.get("document_id"), output.get("key")
         write = MemoryWriteCommitted(
             turn_id=context.turn_id,

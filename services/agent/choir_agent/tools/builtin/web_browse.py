@@ -49,12 +49,4 @@ class WebBrowse:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Browse; raises ToolFailed with what the host said."""
-        output = await use_on_host(
-            self._control,
-            context,
-            MANIFEST.name,
-            arguments,
-            timeout_s=TIMEOUT_MS / 1000,
-            idempotent=False,
-        )
-        return ToolOutput(output)
+        return ToolOutput(await use_on_host(self._control, context, MANIFEST, arguments))
