@@ -215,7 +215,7 @@ async def test_invalid_transitions_beyond_the_budget_end_a_skill_without_an_erro
     assert len(model.tools()[4]) > 3
     assert results(control)[2].output["valid_transitions"] == [
         {"on": "complete", "to": "done"},
-        {"on": "cancel", "to": "out of the skill, unfinished; when the user wants it no more"},
+        {"on": "cancel", "to": None},
     ]
 
 
@@ -296,6 +296,24 @@ async def test_a_core_job_walks_a_skill_of_its_own() -> None:
     assert end.outcome == "completed"
     assert moves(control) == ["in boil", "complete pour", "complete done", "out completed"]
     assert {e.lane for e in control.events if e.type.startswith("skill_")} == {"core:tea"}
+
+
+async def test_a_job_that_ends_in_the_middle_of_a_skill_ends_the_skill_first() -> None:
+    brief = ("choir_core_spawn", {"job_name": "tea", "task_spec": "Make tea."})
+
+    def both(asked: Asked) -> Response:
+        if asked.lane == "core":
+            return calls(START) if asked.turn.answers == 0 else says("I know better.")
+        return calls(brief) if asked.number == 1 else says("It is done.")
+
+    async with run_scripted(both) as endpoint, run_control(endpoint) as control:
+        install(control)
+        async with running_agent(control):
+            await control.say("make tea in the background")
+            await control.until(lambda: "core_stopped" in control.types())
+    assert moves(control) == ["in boil", "out cancelled"]
+    types = [event.type for event in control.events if event.lane == "core:tea"]
+    assert types[-2:] == ["skill_stopped", "core_stopped"]
 
 
 async def walk(control: ControlStandIn) -> None:

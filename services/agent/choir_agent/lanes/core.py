@@ -194,6 +194,7 @@ class CoreJob:
             tokens=now.tokens,
             duration_ms=round(max(0.0, took.total_seconds() * 1000), 3),
         )
+        self._skills.leave(self._lane, self._id)
         self._arbiter.commit(self._lane, stopped)
         log.info("a core job ended", job=job.name, outcome=outcome, steps=now.steps)
 

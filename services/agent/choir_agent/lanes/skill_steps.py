@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.settings import CurrentSettings
-from choir_agent.skills.engine import SkillEvent, cancelled, settle
+from choir_agent.skills.engine import SkillEvent, cancelled, left_behind, settle
 from choir_agent.skills.registry import Skills
 
 
@@ -34,6 +34,12 @@ class SkillSteps:
         skill = self._arbiter.state.skill(lane)
         if skill is not None:
             self._commit(lane, cancelled(self._skills.of(skill), skill, turn_id))
+
+    def leave(self, lane: str, turn_id: str) -> None:
+        """Commit the end of whatever skill the lane is in, because the lane ends."""
+        skill = self._arbiter.state.skill(lane)
+        if skill is not None:
+            self._commit(lane, left_behind(skill, turn_id))
 
     def _commit(self, lane: str, events: tuple[SkillEvent, ...]) -> bool:
         for event in events:

@@ -44,12 +44,12 @@ def refused(spec: SkillSpec, skill: SkillState, code: str, reason: str, shown: S
     }
 
 
-def ways_on(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str]]:
-    """Return the events the present state takes, and where each leads."""
+def ways_on(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str | None]]:
+    """Return the events the present state takes, and where each leads; none is out of the skill."""
     state = present(spec, skill)
-    ways = [(known.on, known.to) for known in state.transitions]
+    ways: list[tuple[str, str | None]] = [(known.on, known.to) for known in state.transitions]
     if spec.interruptible and not state.terminal and state.to(CANCEL) is None:
-        ways.append((CANCEL, "out of the skill, unfinished; when the user wants it no more"))
+        ways.append((CANCEL, None))
     return ways
 
 

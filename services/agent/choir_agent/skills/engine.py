@@ -150,6 +150,11 @@ def cancelled(spec: SkillSpec | None, skill: SkillState, turn_id: str) -> tuple[
     return (_stopped(skill, turn_id, "cancelled", "The turn was cancelled."),)
 
 
+def left_behind(skill: SkillState, turn_id: str) -> tuple[SkillEvent, ...]:
+    """Return what the end of a core job does to its skill: every skill that began ends, once."""
+    return (_stopped(skill, turn_id, "cancelled", "The core job ended before the skill did."),)
+
+
 def _handed(spec: SkillSpec, proposal: Proposal, to: str) -> tuple[JsonObject, list[str]]:
     if not spec.states[to].terminal:
         return proposal.context, _unfit("context", None, proposal.context)

@@ -10,6 +10,8 @@ from choir_agent.skills.allow import Shown, present, ways_on
 from choir_agent.skills.spec import TRANSITION_TOOL, SkillSpec
 from choir_common.wire.json import JsonObject
 
+UNFINISHED = "out of the skill, unfinished; for when the user wants it no more"
+
 
 def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
     """Return what the model is to do now, what it was handed, and how it may go on."""
@@ -24,7 +26,7 @@ def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
         f"Tools for this step: {tools}. No other tool will run.",
         f"When it is done, leave it with {shown(TRANSITION_TOOL)}, alone in your answer, and hand on as "
         "`context` what the next step needs to know. These are its ways on:",
-        *(f"- {on}: {to}" for on, to in ways_on(spec, skill)),
+        *(f"- {on}: {to or UNFINISHED}" for on, to in ways_on(spec, skill)),
         *_ending(spec, skill),
         "An answer in words alone goes to the user, and you stay in this step."
         if skill.lane == EDGE
