@@ -1,6 +1,6 @@
 """Build the tools of an agent. Called by `app`; the only place that knows them all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,13 +70,28 @@ def make_toolset(
         return [tool.manifest.name for tool in tools]
 
     children = Children(workspace.root, tmp_dir, git.own_children, git.environment)
-    web = WebClient()
     tools: list[Tool] = [
+        MemoryQuery(control, lambda: session_log.entries),
+        ProposeTool(control, known),
+        ProposeSkill(control, known),
+        *_of_the_world(control, workspace, children),
+        *_on_jobs(state),
+    ]
+    of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
+    tools += load_external(choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children)
+    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
+    skills = load_skills(choir_dir, [*known(), *of_skills])
+    tools += [SkillStart(skills, state), SkillTransition(skills, state)]
+    return Toolset(Registry(tools), skills)
+
+
+def _of_the_world(control: Control, workspace: Workspace, children: Children) -> list[Tool]:
+    web = WebClient()
+    return [
         FsRead(workspace),
         FsWrite(workspace),
         FsSearch(workspace, children),
         Shell(children),
-        MemoryQuery(control, lambda: session_log.entries),
         MemoryUpsert(control),
         MemoryCompact(),
         WebBrowse(control),
@@ -86,20 +101,12 @@ def make_toolset(
         EmailSend(workspace),
         EmailReceive(workspace),
         EmailCheck(),
-        ProposeTool(control, known),
-        ProposeSkill(control, known),
         ProposeConfigChange(control),
-        CoreInject(state),
-        CoreCancel(state),
-        CoreList(state),
-        CoreReport(state),
     ]
-    of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
-    tools += load_external(choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children)
-    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
-    skills = load_skills(choir_dir, [*known(), *of_skills])
-    tools += [SkillStart(skills, state), SkillTransition(skills, state)]
-    return Toolset(Registry(tools), skills)
+
+
+def _on_jobs(state: Callable[[], SessionState]) -> list[Tool]:
+    return [CoreInject(state), CoreCancel(state), CoreList(state), CoreReport(state)]
 
 
 def _for_jobs(tools: Sequence[Tool]) -> list[str]:
