@@ -8,6 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 NIGHTLY = "nightly"
 NIGHTLY_STEPS = 1_000_000
 STEPS_IN_A_WALK = 100
+# hypothesis remembers every choice of a run: in parts, a million steps take 100 MB instead of gigabytes
+PARTS_OF_A_NIGHT = 25
 
 
 def register_profiles() -> None:
@@ -29,7 +31,14 @@ def walks(number: int, steps: int, *, usual_length: int) -> hypothesis.settings:
     """
     if hypothesis.settings.get_current_profile_name() != NIGHTLY:
         return hypothesis.settings(max_examples=number, stateful_step_count=steps, deadline=None)
-    return hypothesis.settings(max_examples=NIGHTLY_STEPS * 21 // 20 // usual_length)
+    walks_needed = NIGHTLY_STEPS * 21 // 20 // usual_length
+    return hypothesis.settings(max_examples=walks_needed // PARTS_OF_A_NIGHT + 1)
+
+
+def parts() -> range:
+    """Return the runs of a state machine: one by day, many by night."""
+    nightly = hypothesis.settings.get_current_profile_name() == NIGHTLY
+    return range(PARTS_OF_A_NIGHT if nightly else 1)
 
 
 class CountedMachine(RuleBasedStateMachine):

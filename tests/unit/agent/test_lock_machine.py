@@ -6,14 +6,15 @@
 import asyncio
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from choir_agent.locks.claim import Claim, Lockset
 from choir_agent.locks.locks import Locks
 from choir_agent.locks.table import LockTable
 from choir_common.wire.events import LockHold
-from tests.support.steps import CountedMachine, walked_far, walks
+from tests.support.steps import CountedMachine, parts, walked_far, walks
 from tests.unit.agent.lock_rules import Asked, PlainTable
 
 RESOURCES = (
@@ -241,10 +242,14 @@ class LocksMachine(CountedMachine):
         self.loop.close()
 
 
-TableMachine.TestCase.settings = walks(120, 40, usual_length=95)
-TestTableMachine = TableMachine.TestCase
-LocksMachine.TestCase.settings = walks(60, 30, usual_length=82)
-TestLocksMachine = LocksMachine.TestCase
+@pytest.mark.parametrize("part", parts())
+def test_random_claims_on_the_table_are_granted_by_the_rules(part: int) -> None:
+    run_state_machine_as_test(TableMachine, settings=walks(120, 40, usual_length=95))
+
+
+@pytest.mark.parametrize("part", parts())
+def test_random_calls_that_end_break_and_are_cancelled_leave_the_locks_in_order(part: int) -> None:
+    run_state_machine_as_test(LocksMachine, settings=walks(60, 30, usual_length=82))
 
 
 def test_the_walks_through_table_and_locks_went_far_enough() -> None:

@@ -4,8 +4,9 @@ Whatever a model proposes: never a state outside of the spec, never a forbidden 
 answer, an end within max_steps; and a call that runs again after a crash moves nothing.
 """
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
@@ -33,7 +34,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
 )
 from choir_common.wire.json import JsonObject
-from tests.support.steps import CountedMachine, walked_far, walks
+from tests.support.steps import CountedMachine, parts, walked_far, walks
 
 LANE, TURN = "edge", "turn_1"
 TOOLS = ("choir.fs.read", "choir.fs.write", "choir.exec", "choir.web.browse")
@@ -249,8 +250,9 @@ class SkillMachine(CountedMachine):
             assert stop.outcome != "completed" or stop.output
 
 
-SkillMachine.TestCase.settings = walks(150, 30, usual_length=58)
-TestSkillMachine = SkillMachine.TestCase
+@pytest.mark.parametrize("part", parts())
+def test_a_model_without_sense_stays_within_its_skill(part: int) -> None:
+    run_state_machine_as_test(SkillMachine, settings=walks(150, 30, usual_length=58))
 
 
 def test_the_walks_through_skills_went_far_enough() -> None:
