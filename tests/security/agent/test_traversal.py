@@ -1,4 +1,8 @@
-"""Files never leave the workspace: GUARANTEES row S3 (paths, symlinks, fifos, sockets, swap races)."""
+"""Files never leave the workspace: GUARANTEES row S3 (paths, links, fifos, sockets, devices, swap races).
+
+Every vector goes through what stands between a model's words and the disk: the arbiter's check, which
+resolves the path, and then the tool itself.
+"""
 
 import os
 import socket
@@ -9,11 +13,34 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 import pytest
 
+from choir_agent.arbiter.rule import check
+from choir_agent.arbiter.rulings import Refuse
+from choir_agent.tools.artifacts import Artifacts
 from choir_agent.tools.beneath import Beneath
-from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.builtin.fs_read import FsRead
+from choir_agent.tools.builtin.fs_search import FsSearch
+from choir_agent.tools.builtin.fs_write import FsWrite
+from choir_agent.tools.builtin.tts_speak import TtsSpeak
+from choir_agent.tools.child import Children
+from choir_agent.tools.registry import Registry
+from choir_agent.tools.staging import ARTIFACTS, SEND, make_staging
+from choir_agent.tools.tool import CallContext, Tool, ToolFailed
+from choir_agent.tools.web_client import WebClient
 from choir_agent.tools.workspace import Workspace
+from choir_common.wire.config import (
+    AgentSettings,
+    Budgets,
+    ModelConfig,
+    TtsConfig,
+    VoiceBinding,
+    VoiceProfileConfig,
+)
+from choir_common.wire.events import ToolCall
+from choir_common.wire.json import JsonObject
+from tests.support.web_services import KEY, running_elevenlabs
 
 CANARY = "outside-canary"
 UPS = ["../" * depth for depth in range(1, 9)]
@@ -51,6 +78,44 @@ ESCAPES = [
     "link-dir/new-file",
     "link-dangling-out",
 ]
+ESCAPES += [
+    f"{start}{link}{rest}"
+    for start in ("", "./", "in/../", "in/./../", "{root}/", "{root}/in/..//", ".//")
+    for link, rest in (
+        ("link-file", ""),
+        ("link-chain", ""),
+        ("link-dir", ""),
+        ("link-dir/", "secret"),
+        ("link-dir//", "./secret"),
+        ("link-up/", "outside/secret"),
+        ("link-up/ws/../", "outside/secret"),
+        ("link-root/", "etc/passwd"),
+        ("link-root/", "proc/self/environ"),
+        ("link-proc/", "self/mem"),
+        ("link-proc/", "self/root/etc/passwd"),
+        ("link-proc/", "self/cwd/../../etc/passwd"),
+        ("link-self-fd/", "1"),
+        ("link-dangling-out", ""),
+        ("in/link-deep", ""),
+    )
+]
+ESCAPES += [
+    *[f"{'in/' * depth}{'../' * (2 * depth + 1)}outside/secret" for depth in range(1, 9)],
+    *[f"{'./' * depth}../outside/secret" for depth in range(2, 9)],
+    *[f"{'/' * depth}etc/passwd" for depth in range(3, 7)],
+    *[f".choirtmp/{up}../outside/secret" for up in UPS],
+    *[f".choirtmp/send/{up}../../outside/secret" for up in UPS],
+    "/dev/shm/x",
+    "/dev/fd/0",
+    "/dev/stdin",
+    "/proc/self/fd/0",
+    "/proc/thread-self/environ",
+    "/sys/kernel/hostname",
+    "/etc/shadow",
+    "/root/.ssh/id_rsa",
+    "/tmp/outside",
+]
+ESCAPES = [*dict.fromkeys(ESCAPES)]
 MALFORMED = ["", "a\x00b", "\x00", "../\x00", "x" * 5000, "a/" * 3000, "é" * 2100]
 ODD_BUT_INSIDE = [
     "%2e%2e/outside/secret",
@@ -61,6 +126,30 @@ ODD_BUT_INSIDE = [
     "$HOME",
 ]
 SPECIAL = ["fifo", "socket", "in", ".", "loop-a", "device"]
+
+
+TTS_NAMES = [
+    *[f"{up}x" for up in UPS],
+    "/etc/cron.d/x",
+    "a/b",
+    "a\\b",
+    "..",
+    ".",
+    "",
+    ".hidden",
+    "-rf",
+    "a\x00b",
+    "a\n",
+    "x" * 65,
+    "é",
+    "%2e%2e%2fx",
+    "link-dir/x",
+    "a.ogg/../../x",
+    "~",
+    "$(id)",
+    "*",
+    "a b",
+]
 
 
 @dataclass(frozen=True)
@@ -81,6 +170,31 @@ class Place:
 
     def write(self, vector: str) -> None:
         self.workspace.replace_file(self.workspace.canonical(self.path(vector)), b"overwritten")
+
+    async def use(
+        self, tool: Tool, registry: Registry, vector: str, **arguments: str
+    ) -> JsonObject:
+        """Take a call the way the arbiter does; raises ToolFailed for what it refuses."""
+        given: JsonObject = {"path": self.path(vector), **arguments}
+        call = ToolCall(
+            call_id="call_1", tool=tool.manifest.name, arguments=orjson.dumps(given).decode()
+        )
+        permit = check(call, registry, self.workspace)
+        if isinstance(permit, Refuse):
+            raise ToolFailed(str(permit.error["code"]), str(permit.error["message"]))
+        context = CallContext("call_1", "edge", permit.path)
+        return (await tool.run(context, permit.arguments)).output
+
+    def tools(self) -> list[tuple[Tool, dict[str, str]]]:
+        """Return every tool that takes a path, with what else it needs."""
+        children = Children(self.root, str(self.root))
+        return [
+            (FsRead(self.workspace), {}),
+            (FsWrite(self.workspace), {"content": "overwritten"}),
+            (FsWrite(self.workspace), {"content": "overwritten", "mode": "append"}),
+            (FsWrite(self.workspace), {"content": "overwritten", "mode": "create"}),
+            (FsSearch(self.workspace, children), {"pattern": "."}),
+        ]
 
     def outside_is_untouched(self) -> bool:
         return [(p.name, p.read_text()) for p in self.outside.iterdir()] == [("secret", CANARY)]
@@ -120,13 +234,16 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
             workspace._beneath.uses_openat2 = False
         elif not workspace._beneath.uses_openat2:
             pytest.skip("this kernel has no openat2")
+        make_staging(workspace)
         yield Place(root, outside, workspace)
         workspace.close()
         bound.close()
 
 
 def test_there_are_enough_vectors() -> None:
-    assert len({*ESCAPES, *MALFORMED, *ODD_BUT_INSIDE, *SPECIAL}) >= 60
+    paths = {*ESCAPES, *MALFORMED, *ODD_BUT_INSIDE, *SPECIAL}
+    assert len(paths) >= 200
+    assert len(TTS_NAMES) >= 20
 
 
 @pytest.mark.parametrize("vector", ESCAPES)
@@ -135,6 +252,17 @@ def test_no_path_leads_out(place: Place, vector: str) -> None:
         with pytest.raises(ToolFailed) as caught:
             attempt(vector)
         assert caught.value.kind in ("outside_workspace", "not_a_file", "bad_path")
+    assert place.outside_is_untouched()
+
+
+async def test_no_tool_takes_a_path_that_leads_out(place: Place) -> None:
+    for tool, arguments in place.tools():
+        registry = Registry([tool])
+        for vector in ESCAPES:
+            with pytest.raises(ToolFailed) as caught:
+                await place.use(tool, registry, vector, **arguments)
+            refused = ("outside_workspace", "not_a_file", "bad_path")
+            assert caught.value.kind in refused, (tool.manifest.name, vector)
     assert place.outside_is_untouched()
 
 
@@ -217,3 +345,124 @@ def test_opening_itself_refuses_ways_out(place: Place, path: str) -> None:
     with pytest.raises(OSError):
         os.close(beneath.open(path, os.O_RDONLY))
     os.close(descriptor)
+
+
+def speaking(endpoint: str) -> CallContext:
+    """Make the context of a call to speak."""
+    profile = VoiceProfileConfig(tts="t", voice_id="voice1", output_format="opus_48000_64")
+    tts = TtsConfig(model_id="m", endpoint=endpoint, secret="eleven")
+    settings = AgentSettings(
+        model_name="m",
+        model=ModelConfig(model="m", endpoint="http://127.0.0.1:1"),
+        budgets=Budgets(),
+        heartbeat_interval_ms=1000,
+        rate_limit_retry_ms=1,
+        event_window=10,
+        voice=VoiceBinding(profile=profile, tts=tts),
+    )
+    return CallContext("call_1", "edge", settings=settings, secrets={"voice_profile": KEY})
+
+
+@pytest.mark.parametrize("name", TTS_NAMES)
+async def test_no_name_of_a_recording_leads_out(place: Place, name: str) -> None:
+    tool = TtsSpeak(place.workspace, WebClient())
+    call = ToolCall(
+        call_id="c", tool=tool.manifest.name,
+        arguments=orjson.dumps({"text": "x", "name": name}).decode(),
+    )  # fmt: skip
+    permit = check(call, Registry([tool]), place.workspace)
+    # the schema's pattern lets one line break pass at the end, as regular expressions do
+    assert isinstance(permit, Refuse) or name == "a\n"
+    with pytest.raises(ToolFailed) as caught:
+        await tool.run(speaking("http://127.0.0.1:1"), {"text": "x", "name": name})
+    assert caught.value.kind == "bad_input"
+    assert place.outside_is_untouched()
+
+
+@pytest.mark.parametrize("swapped", [".choirtmp", SEND])
+async def test_a_recording_is_not_written_through_a_link(place: Place, swapped: str) -> None:
+    (place.outside / "send").mkdir()
+    (place.root / swapped).rename(place.root / "moved")
+    (place.root / swapped).symlink_to(place.outside)
+    async with running_elevenlabs() as service:
+        with pytest.raises(ToolFailed):
+            await TtsSpeak(place.workspace, WebClient()).run(
+                speaking(service.endpoint), {"text": "x", "name": "secret"}
+            )
+    assert not service.asked
+    assert sorted(path.name for path in place.outside.rglob("*")) == ["secret", "send"]
+    (place.outside / "send").rmdir()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "hardlink"])
+async def test_a_recording_never_goes_into_what_took_its_place(place: Place, kind: str) -> None:
+    taken = place.root / SEND / "n.ogg"
+    match kind:
+        case "link":
+            taken.symlink_to(place.outside / "secret")
+        case "fifo":
+            os.mkfifo(taken)
+        case "directory":
+            taken.mkdir()
+        case "hardlink":
+            taken.hardlink_to(place.outside / "secret")
+    async with running_elevenlabs() as service:
+        with suppress(ToolFailed):
+            await TtsSpeak(place.workspace, WebClient()).run(
+                speaking(service.endpoint), {"text": "x", "name": "n"}
+            )
+    assert place.outside_is_untouched()
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append", "replace", "insert"])
+async def test_writing_where_a_hard_link_is_leaves_the_other_name_alone(
+    place: Place, mode: str
+) -> None:
+    (place.root / "hard").hardlink_to(place.outside / "secret")
+    lines = {"start_line": 1, "end_line": 1}
+    context = CallContext("c", "edge", "hard")
+    given: JsonObject = {"path": "hard", "content": "overwritten", "mode": mode, **lines}
+    await FsWrite(place.workspace).run(context, given)
+    assert (place.root / "hard").read_text() != CANARY
+    assert place.outside_is_untouched()
+
+
+def test_hard_and_symbolic_links_swapped_all_the_time_are_never_written_through(
+    place: Place,
+) -> None:
+    stop = threading.Event()
+    artifacts = Artifacts(place.workspace, str, max_total_bytes=2_000)
+    (place.root / "plain").write_text("inside")
+    away = place.root / "away"
+
+    def swap() -> None:
+        while not stop.is_set():
+            for source in ("hard", "soft", "plain"):
+                draft = place.root / "draft"
+                draft.unlink(missing_ok=True)
+                if source == "soft":
+                    draft.symlink_to(place.outside / "secret")
+                elif source == "hard":
+                    draft.hardlink_to(place.outside / "secret")
+                else:
+                    draft.write_text("inside")
+                draft.replace(place.root / "target")
+            with suppress(OSError):
+                (place.root / ARTIFACTS).rename(away)
+                (place.root / ARTIFACTS).symlink_to(place.outside)
+                (place.root / ARTIFACTS).unlink()
+                away.rename(place.root / ARTIFACTS)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for number in range(1500):
+            with suppress(ToolFailed):
+                place.workspace.replace_file("target", b"overwritten")
+            with suppress(ToolFailed):
+                place.workspace.replace_file("target", b"new", must_be_new=True)
+            artifacts.keep({"n": number, "x": "x" * 500})
+    finally:
+        stop.set()
+        thread.join()
+    assert place.outside_is_untouched()
