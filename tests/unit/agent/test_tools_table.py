@@ -1,0 +1,56 @@
+"""The README's table of tools says what the manifests say."""
+
+from pathlib import Path
+
+from choir_agent.control.client import Control
+from choir_agent.credentials.git import GitAccess
+from choir_agent.log.session_log import SessionLog
+from choir_agent.tools.manifest import RuntimeView, ToolManifest
+from choir_agent.tools.workspace import Workspace
+from choir_agent.toolset import make_toolset
+from choir_common.clock import SystemClock
+from choir_common.wire.runtime import AgentBoot
+
+README = Path(__file__).parents[3] / "services/agent/README.md"
+HEAD = (
+    "| tool | lanes | locks | side effect | again after a crash | where |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def row(manifest: ToolManifest) -> str:
+    """Return a tool's line of the table."""
+    runtime = manifest.runtime
+    lanes = runtime.lanes
+    again = "yes" if runtime.idempotent else "no"
+    where = "host" if runtime.host else "here"
+    return (
+        f"| `{manifest.name}` | {lanes} | {locks(runtime)} | {runtime.side_effect} | {again} "
+        f"| {where} |"
+    )
+
+
+def locks(runtime: RuntimeView) -> str:
+    """Return the locks in words."""
+    named = [f"`{lock.resource.replace('{path}', '<path>')}` {lock.mode}" for lock in runtime.locks]
+    return ", ".join(named) or "none"
+
+
+async def test_the_table_of_tools_is_what_the_registry_holds(tmp_path: Path) -> None:
+    boot = AgentBoot(
+        agent_id="main", session_id="s", epoch=1, lease_token="t",
+        endpoint=f"unix://{tmp_path}/s", workspace=str(tmp_path), choir_dir=str(tmp_path),
+    )  # fmt: skip
+    control, workspace = Control(boot), Workspace(tmp_path)
+    session_log = SessionLog("s", SystemClock(), lambda _: None, str)
+    git = GitAccess(str(tmp_path), tmp_path)
+    toolset = make_toolset(control, workspace, session_log, str(tmp_path), tmp_path, git)
+    wanted = [*HEAD, *(row(manifest) for manifest in toolset.registry.manifests())]
+    found = [line for line in README.read_text().splitlines() if line.startswith("| ")]
+    table = "\n".join(wanted)
+    await control.close()
+    workspace.close()
+    missing = [line for line in wanted if line not in [*found, HEAD[1]]]
+    assert not missing, f"services/agent/README.md should hold this table:\n{table}"
+    stale = [line for line in found if line.startswith("| `choir.") and line not in wanted]
+    assert not stale
