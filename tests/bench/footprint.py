@@ -12,14 +12,17 @@ MB = 1024 * 1024
 
 
 async def weigh(stack: Stack) -> dict[str, float]:
-    """Return MB by process name, the agent, and `all_services` (all but the agent)."""
+    """Return MB by process name, the agent, and `all_services`: all but the agent, and the rehearsal model.
+
+    The rehearsal model stands where a provider would, outside of Choir.
+    """
     weights: dict[str, float] = {}
     record = stack.children()
     weights["supervisor"] = _rss(record["supervisor_pid"])
     for name in record["children"]:
         pid = stack.pid(name)
         weights[name] = _tree_pss(pid) if name == "postgres" else _rss(pid)
-    services = sum(weights.values())
+    services = sum(weight for name, weight in weights.items() if name != "rehearsal")
     agent = await stack.agent_pid()
     if agent is not None:
         weights["agent"] = _rss(agent)

@@ -2,13 +2,16 @@
 
 import sys
 
-import uvloop
+# structlog loads rich when it finds it, for coloured tracebacks: 5 MB a service never uses
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
 
-from choir_browser.app import run
-from choir_browser.settings import BrowserSecrets, BrowserSettings
-from choir_common.errors import StartupError
-from choir_common.http.listen import stop_on_signals
-from choir_common.telemetry import Redactor, configure_logging
+import uvloop  # noqa: E402 - the line above must come first
+
+from choir_browser.app import run  # noqa: E402
+from choir_browser.settings import BrowserSecrets, BrowserSettings  # noqa: E402
+from choir_common.errors import StartupError  # noqa: E402
+from choir_common.http.listen import stop_on_signals  # noqa: E402
+from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
 
 
 async def serve_until_stopped() -> None:

@@ -84,6 +84,8 @@ class Boundary:
             "HOME": str(self.workspace),
             "TMPDIR": str(self.temporary),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # an agent's few threads need no heap of their own; 1.5 MB less in each agent
+            "MALLOC_ARENA_MAX": "1",
         }
 
 
