@@ -14,6 +14,7 @@ from choir_common.wire.events import (
     CoreStopped,
     Fact,
     LaneSummary,
+    MemoryCompacted,
     ReferenceSummary,
     SessionStarted,
     SessionStopped,
@@ -230,3 +231,23 @@ def test_a_session_begins_with_what_the_one_before_had_summed_up() -> None:
 @pytest.mark.parametrize("snapshot", [None, {}, {"summaries": "x"}, {"summary": 3}])
 def test_nothing_handed_down_is_no_seed(snapshot: dict[str, object] | None) -> None:
     assert seed_of(snapshot, "s1") == ()  # type: ignore[arg-type]
+
+
+def test_a_failed_or_late_compaction_takes_nothing_out_of_a_window() -> None:
+    session = ToldSession()
+    session.turn(1)
+    newer = session.turn(2)
+    session.turn(3)
+    session.ask(4)
+    failed = MemoryCompacted(
+        target="edge", through_rev=newer, delta={}, summary=ReferenceSummary(), failed="no json"
+    )
+    before = session.edge()
+    session.append("edge", failed)
+    assert session.edge() == before
+    session.compact("edge", newer, "two turns")
+    session.answer(4)
+    session.turn(5)
+    session.compact("edge", newer - 3, "two turns")
+    # the third turn was kept as the last answer then, and is not taken now
+    assert '"ask 3"' in words(session.edge())
