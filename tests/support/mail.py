@@ -137,19 +137,11 @@ def dovecot_missing() -> str:
     return ""
 
 
-DOVECOT_CONF = """\
-protocols = imap
-base_dir = {root}/run
-state_dir = {root}/state
-log_path = {root}/dovecot.log
-listen = 127.0.0.1
-{identities}
-ssl = {ssl}
+# Debian 12 has dovecot 2.3, Debian 13 has 2.4, which speaks another dialect.
+DOVECOT_23 = """\
 ssl_cert = <{cert}
 ssl_key = <{key}
 disable_plaintext_auth = {no_open_login}
-auth_mechanisms = plain login
-auth_failure_delay = 0
 mail_location = maildir:{root}/mail
 passdb {{
   driver = passwd-file
@@ -159,6 +151,34 @@ userdb {{
   driver = static
   args = uid={uid} gid={gid} home={root}/mail
 }}
+"""
+DOVECOT_24 = """\
+ssl_server_cert_file = {cert}
+ssl_server_key_file = {key}
+auth_allow_cleartext = {open_login}
+mail_driver = maildir
+mail_path = {root}/mail
+passdb passwd-file {{
+  passwd_file_path = {root}/users
+}}
+userdb static {{
+  fields {{
+    uid = {uid}
+    gid = {gid}
+    home = {root}/mail
+  }}
+}}
+"""
+DOVECOT_CONF = """\
+protocols = imap
+base_dir = {root}/run
+state_dir = {root}/state
+log_path = {root}/dovecot.log
+listen = 127.0.0.1
+{identities}
+ssl = {ssl}
+auth_mechanisms = plain login
+auth_failure_delay = 0
 service imap-login {{
   chroot =
   inet_listener imap {{
@@ -212,6 +232,18 @@ def _free_port() -> int:
         return port
 
 
+def _dialect() -> str:
+    """Return the configuration for the dovecot there is."""
+    program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
+    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    version = ".".join(said.stdout.split()[0].split("-")[0].split(".")[:2])
+    if version == "2.3":
+        return DOVECOT_CONF + DOVECOT_23
+    # its first lines say which dialect follows
+    dialect = "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n"
+    return dialect + DOVECOT_CONF + DOVECOT_24
+
+
 def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_login: bool) -> Path:
     """Write what dovecot needs; as root it wants other users, else it does all as the one there is."""
     me = pwd.getpwuid(os.getuid())
@@ -230,13 +262,14 @@ def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_l
     (root / "users").write_text(f"{USER}:{{PLAIN.b64}}{hidden}\n")
     conf = root / "dovecot.conf"
     conf.write_text(
-        DOVECOT_CONF.format(
+        _dialect().format(
             root=root,
             identities=identities,
             cert=certificate.cert,
             key=certificate.key,
             ssl="no" if open_login else "yes",
             no_open_login="no" if open_login else "yes",
+            open_login="yes" if open_login else "no",
             uid=owner.pw_uid,
             gid=owner.pw_gid,
             imap=server.imap_port,
