@@ -113,7 +113,7 @@ async def test_clone_and_push_over_https_work_for_an_allowed_host(place: Path) -
             )
             assert author.strip() == "Dev/dev@example.org"
             assert agent.holds(TOKEN) == []
-            assert "canary" not in (await agent.run("env; cat /proc/*/environ /proc/*/cmdline"))[1]
+            assert TOKEN not in (await agent.run("env; cat /proc/*/environ /proc/*/cmdline"))[1]
         assert server.was_shown_the_token()
 
 
