@@ -14,6 +14,9 @@ from choir_common.wire.events import (
     MemoryCompacted,
     ReferenceSummary,
     Reply,
+    SkillStarted,
+    SkillStopped,
+    SkillTransitioned,
 )
 from choir_common.wire.signals import CompactSignal
 from tests.service.agent.scripted_model import Asked, Script, calls, endless, says
@@ -232,6 +235,31 @@ async def test_a_job_that_asks_and_asks_does_not_flood_the_user() -> None:
         await agent.told(1)
         await agent.answers_the_next("inb_between")
         assert len([r for r in agent.all(Reply) if r.kind == "report"]) == 1
+
+
+def leap(on: str) -> tuple[str, object]:
+    return ("choir_skill_transition", {"on": on, "context": {}})
+
+
+async def test_a_leap_without_a_skill_and_a_skill_that_does_not_exist_are_refused() -> None:
+    start = ("choir_skill_start", {"skill": "world-domination", "input": {}})
+    async with survives(then(calls(leap("complete"), start), says("Sorry."))) as agent:
+        assert (await agent.goes_on()).text == "Sorry."
+        assert {result.status for result in agent.results()} <= {"refused", "error"}
+        assert agent.all(SkillStarted) == []
+
+
+async def test_leaps_to_wherever_the_model_likes_end_the_skill_and_not_the_session() -> None:
+    wanted = {"skill": "tool-builder", "input": {"requirement": "a tool", "why": "because"}}
+    leaps = [calls(leap(on)) for on in ("submit", "done", "../../x", "complete\x00", "error", "")]
+    edge = then(calls(("choir_skill_start", wanted)), *leaps, *leaps, says("Well."))
+    async with survives(edge, BUDGETS) as agent:
+        await agent.goes_on()
+        started = agent.all(SkillStarted)
+        assert len(started) == 1
+        assert len(agent.all(SkillTransitioned)) <= 1
+        assert [stopped.outcome for stopped in agent.all(SkillStopped)] == ["error"]
+        assert fold(agent.control.events).skills == ()
 
 
 BAD_DELTAS = {
