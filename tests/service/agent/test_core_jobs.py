@@ -311,3 +311,44 @@ async def test_jobs_cannot_start_jobs() -> None:
             told = (await reported(control))[0]
     assert "wrong_lane" in told.text
     assert control.types().count("core_started") == 1
+
+
+async def test_a_job_that_waits_for_a_lock_or_for_an_answer_can_be_cancelled() -> None:
+    hold = {"name": "choir.exec", "arguments": {"command": "touch begun; sleep 30"}}
+    ask = {"name": "choir.core.report", "arguments": {"kind": "need_info", "body": {"m": "which?"}}}
+    rules = (
+        core("hold", {"call": hold}, {"say": "never"}),
+        core("queue", {"call": WRITE}, {"say": "never"}),
+        core("ask", {"call": ask}, {"say": "never"}),
+    )
+    async with run_rehearsal(score(*rules)) as model, run_control(model) as control:
+        async with running_agent(control):
+            await control.say("#spawn holder: hold", "inb_1")
+            while not (control.workspace / "begun").exists():
+                await asyncio.sleep(0.02)
+            await control.say("#spawn waiter: queue\n#spawn asker: ask", "inb_2")
+            await control.until(lambda: "core_reported" in control.types())
+            await control.say("#cancel waiter\n#cancel asker", "inb_3")
+            await control.until(lambda: len(stopped(control)) == 2)
+            await control.say("#cancel holder", "inb_4")
+            await control.until(lambda: len(stopped(control)) == 3)
+    assert set(outcomes(control).values()) == {"cancelled"}
+    assert not (control.workspace / "out.txt").exists()
+    assert [r.status for r in results(control, "choir.fs.write")] == ["interrupted"]
+
+
+async def test_the_edge_lane_reads_a_file_while_a_job_has_the_whole_workspace() -> None:
+    hold = {"name": "choir.exec", "arguments": {"command": "echo 1 > note.txt; sleep 30"}}
+    read = {"name": "choir.fs.read", "arguments": {"path": "note.txt"}}
+    rules = (
+        core("hold", {"call": hold}, {"say": "never"}),
+        edge("read it", {"call": read}, {"say": "It says: {result.output.text}"}),
+    )
+    async with run_rehearsal(score(*rules)) as model, run_control(model) as control:
+        async with running_agent(control):
+            await control.say("#spawn holder: hold", "inb_1")
+            while not (control.workspace / "note.txt").exists():
+                await asyncio.sleep(0.02)
+            await control.say("read it", "inb_2")
+            answer = (await control.replied(2))[1]
+    assert answer.text == "It says: 1\n"

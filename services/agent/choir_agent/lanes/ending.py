@@ -88,6 +88,10 @@ class Ending:
         try:
             await asyncio.wait({summing, hurry}, return_when=asyncio.FIRST_COMPLETED)
             return summing.result() if summing.done() else None
+        except Exception:
+            # the outermost frame of the summary: for want of one no stop may fail
+            log.exception("the summary of the session broke")
+            return None
         finally:
             for task in (summing, hurry):
                 task.cancel()

@@ -7,6 +7,7 @@ back, so that recovery is bounded however long the log (spec 13.2, 13.4).
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 import orjson
 from pydantic import TypeAdapter
@@ -209,12 +210,15 @@ class SessionState:
         return next((summary for summary in self.summaries if summary.lane == lane), None)
 
 
-_STATE: TypeAdapter[SessionState] = TypeAdapter(SessionState)
+@cache
+def _adapter() -> TypeAdapter[SessionState]:
+    # made when a snapshot is first written or read: most sessions are too short for one
+    return TypeAdapter(SessionState)
 
 
 def dump(state: SessionState) -> JsonObject:
     """Return the state as JSON, for a snapshot."""
-    dumped: JsonObject = _STATE.dump_python(state, mode="json")
+    dumped: JsonObject = _adapter().dump_python(state, mode="json")
     return dumped
 
 
@@ -223,7 +227,7 @@ def load(dumped: JsonObject) -> SessionState:
 
     Raises pydantic.ValidationError when it is none.
     """
-    return _STATE.validate_python(dumped, strict=False)
+    return _adapter().validate_python(dumped, strict=False)
 
 
 def digest_of(state: SessionState) -> str:
