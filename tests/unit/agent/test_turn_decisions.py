@@ -1,13 +1,19 @@
-"""The pure parts of a turn: the state table, the next move, the fold."""
+"""The pure parts of a turn: the next move, the fold."""
 
 import pytest
 
-from choir_agent.lanes.edge_states import TRANSITIONS, EdgeState, EdgeTrigger, after
-from choir_agent.lanes.next_move import Answer, OutOfBudget, Speechless, Think, UseTools, next_move
+from choir_agent.lanes.next_move import (
+    Answer,
+    BreakOff,
+    OutOfBudget,
+    Speechless,
+    Think,
+    UseTools,
+    next_move,
+)
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
 from choir_agent.log.state import CallStage, CallState, SessionState, TurnState
-from choir_common.errors import Conflict
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     EventPayload,
@@ -33,26 +39,6 @@ def turn(**fields: object) -> TurnState:
     return TurnState(**{"turn_id": "t", "inbox_id": "i", "dm": "d", **fields})  # type: ignore[arg-type]
 
 
-def test_every_state_can_be_left_and_terminated_is_the_end() -> None:
-    for state in EdgeState:
-        ways_on = {target for (source, _), target in TRANSITIONS.items() if source is state}
-        assert ways_on - {state, EdgeState.TERMINATED} or state is EdgeState.TERMINATED
-    assert after(EdgeState.REASONING, EdgeTrigger.TERMINATE) is EdgeState.TERMINATED
-
-
-def test_every_state_is_reachable_from_idle() -> None:
-    reached, new = {EdgeState.IDLE}, {EdgeState.IDLE}
-    while new:
-        new = {to for (source, _), to in TRANSITIONS.items() if source in new} - reached
-        reached |= new
-    assert reached == set(EdgeState)
-
-
-def test_a_step_that_is_not_in_the_table_is_an_error() -> None:
-    with pytest.raises(Conflict):
-        after(EdgeState.IDLE, EdgeTrigger.FINISH)
-
-
 @pytest.mark.parametrize(
     ("state", "move"),
     [
@@ -67,6 +53,10 @@ def test_a_step_that_is_not_in_the_table_is_an_error() -> None:
         (turn(steps=40, output=output("", CALL)), OutOfBudget),
         (turn(steps=40, output=output("made it")), Answer),
         (turn(steps=1, proposed=101, calls=(CallState(CALL),)), OutOfBudget),
+        (turn(steps=1, output=output("hi"), news_rev=7), Think),
+        (turn(steps=40, output=output("hi"), news_rev=7), OutOfBudget),
+        (turn(steps=1, output=output("hi"), cancelled=True), BreakOff),
+        (turn(steps=1, calls=(CallState(CALL),), cancelled=True), BreakOff),
     ],
 )
 def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type) -> None:
