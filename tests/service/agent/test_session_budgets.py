@@ -1,7 +1,9 @@
 """A session's budget is a hard stop; the user is told, asked, and can allow more (spec 7.6)."""
 
+import orjson
+
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import BudgetExhausted, BudgetGranted, ModelOutput
+from choir_common.wire.events import BudgetExhausted, BudgetGranted, CoreStopped, ModelOutput
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.rude_provider import Request, completion, rude_provider
 from tests.service.agent.running_agent import running_agent
@@ -23,9 +25,34 @@ async def greedy(request: Request) -> None:
         await request.say("read")
 
 
+async def spawning(request: Request) -> None:
+    """Start four core jobs, then answer."""
+    arguments = [
+        orjson.dumps({"job_name": f"job{number}", "task_spec": "grind"}).decode()
+        for number in range(4)
+    ]
+    calls = [{"function": {"name": "choir_core_spawn", "arguments": text}} for text in arguments]
+    if request.answered_calls:
+        await request.say("started")
+    else:
+        await request.say(None, "tool_calls", tool_calls=calls)
+
+
+async def grind(request: Request) -> None:
+    """Never come to an end, at the usual price of a prompt."""
+    usage = {"prompt_tokens": len(orjson.dumps(request.body)) // 3, "completion_tokens": 500}
+    message = {"content": None, "tool_calls": [READ]}
+    await request.respond(200, {**completion(message, "tool_calls"), "usage": usage})
+
+
 def count(control: ControlStandIn, kind: type[object]) -> int:
     """Return how many events of a type are durable."""
     return sum(isinstance(payload, kind) for payload in control.payloads())
+
+
+def reports(control: ControlStandIn) -> int:
+    """Return how many reports have reached the user."""
+    return sum(reply.kind == "report" for reply in control.replies())
 
 
 async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
@@ -50,6 +77,25 @@ async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
     granted = [payload for payload in control.payloads() if isinstance(payload, BudgetGranted)]
     assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_4")]
     assert count(control, BudgetExhausted) == 1
+
+
+async def test_core_jobs_and_the_edge_share_one_budget_and_cannot_overshoot_it_together() -> None:
+    limit = 200_000
+    async with rude_provider({"go": spawning, "grind": grind}) as provider:
+        async with run_control(provider.endpoint) as control:
+            control.budgets = Budgets(total_session_tokens=limit)
+            async with running_agent(control):
+                await control.say("go")
+                await control.until(lambda: reports(control) == 4)
+                await control.say("and you?", "inb_2")
+                assert "/continue" in (await control.replied(2))[-1].text
+    stopped = [payload for payload in control.payloads() if isinstance(payload, CoreStopped)]
+    assert {stop.outcome for stop in stopped} == {"budget_exceeded"}
+    assert "/continue" in stopped[0].reason
+    assert count(control, BudgetExhausted) == 1
+    outputs = [payload for payload in control.payloads() if isinstance(payload, ModelOutput)]
+    spent = sum(output.prompt_tokens + output.completion_tokens for output in outputs)
+    assert limit * 0.7 < spent <= limit
 
 
 async def test_used_up_tool_calls_are_refused_and_the_user_is_asked() -> None:
