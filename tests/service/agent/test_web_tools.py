@@ -340,6 +340,21 @@ async def test_what_elevenlabs_says_is_a_clear_error_and_leaves_no_file(
     workspace.close()
 
 
+async def test_a_short_limit_of_the_voice_is_waited_for_once(
+    eleven: WebService, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path)
+    tool, settings = TtsSpeak(workspace, WebClient()), with_voice(eleven.endpoint)
+    busy = {"detail": {"status": "system_busy", "message": "busy"}}
+    eleven.then(429, busy, {"Retry-After": "0"})
+    assert (await use(tool, settings, {"text": "x", "name": "n"}))["bytes"] == 200_004
+    eleven.then(429, busy, {"Retry-After": "0"})
+    eleven.then(429, busy, {"Retry-After": "7"})
+    error = await failure_of(tool, settings, {"text": "x"})
+    assert error.output()["retry_after_s"] == 7
+    workspace.close()
+
+
 async def test_audio_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 999\r\n\r\nabc"
     workspace = Workspace(tmp_path)

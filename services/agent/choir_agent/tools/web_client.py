@@ -85,10 +85,10 @@ class WebClient:
         answer = await self._once(service, call, ends_at)
         if answer.status != TOO_MANY_REQUESTS:
             return answer
-        wait_s = retry_after(answer.headers)
-        # it was refused, so nothing happened there, whatever the call does
-        if wait_s is None or wait_s > min(LONGEST_WAIT_S, ends_at - time.monotonic() - 1.0):
+        wait_s = short_wait(answer.headers, ends_at - time.monotonic())
+        if wait_s is None:
             return answer
+        # it was refused, so nothing happened there, whatever the call does
         await asyncio.sleep(wait_s)
         return await self._once(service, call, ends_at)
 
@@ -134,6 +134,12 @@ class WebClient:
                     raise ToolFailed("bad_answer", f"The answer of {service.name} is too long.")
             clean = bytes(body).replace(service.secret.encode(), MASK.encode())
             return Answer(response.status_code, response.headers, clean)
+
+
+def short_wait(headers: httpx2.Headers, left_s: float) -> float | None:
+    """Return how long to wait before the one retry, None where it is unknown or too long."""
+    wait_s = retry_after(headers)
+    return wait_s if wait_s is not None and wait_s <= min(LONGEST_WAIT_S, left_s - 1.0) else None
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:

@@ -15,7 +15,17 @@ from choir_agent.tools import staging
 from choir_agent.tools.draft import Draft
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failure, hidden
+from choir_agent.tools.web_client import (
+    LONGEST_WAIT_S,
+    TOO_MANY_REQUESTS,
+    Answer,
+    Call,
+    Service,
+    WebClient,
+    failure,
+    hidden,
+    short_wait,
+)
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.config import VoiceBinding
 from choir_common.wire.json import JsonObject
@@ -54,7 +64,8 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        timeout_ms=int(TIMEOUT_S * 1000) + 5_000,
+        # the call, one wait, and the call again
+        timeout_ms=int((2 * TIMEOUT_S + LONGEST_WAIT_S) * 1000) + 5_000,
         # every call is paid for
         side_effect="external",
         idempotent=False,
@@ -107,21 +118,33 @@ class TtsSpeak:
         """Stream the audio into its place, which gets all of it or nothing; returns its size."""
         draft = await asyncio.to_thread(self._workspace.draft, path)
         try:
-            async with self._web.stream(service, call, TIMEOUT_S) as response:
-                if response.status_code != 200:
-                    raise await _failed(service, response)
-                kind = response.headers.get("content-type", "")
-                if not kind.startswith(("audio/", "application/octet-stream")):
-                    raise ToolFailed(
-                        "bad_answer", f"ElevenLabs sent {kind or 'nothing'}, not audio."
-                    )
-                await self._fill(draft, response)
+            wait_s = await self._receive(service, call, draft, may_wait=True)
+            if wait_s is not None:
+                await asyncio.sleep(wait_s)
+                await self._receive(service, call, draft, may_wait=False)
             if draft.size == 0:
                 raise ToolFailed("bad_answer", "ElevenLabs sent no audio.")
             await asyncio.to_thread(draft.put_in_place)
         finally:
             draft.discard()
         return draft.size
+
+    async def _receive(
+        self, service: Service, call: Call, draft: Draft, *, may_wait: bool
+    ) -> float | None:
+        """Receive the audio, or return how long to wait before asking again."""
+        async with self._web.stream(service, call, TIMEOUT_S) as response:
+            if response.status_code == TOO_MANY_REQUESTS and may_wait:
+                wait_s = short_wait(response.headers, TIMEOUT_S)
+                if wait_s is not None:
+                    return wait_s
+            if response.status_code != 200:
+                raise await _failed(service, response)
+            kind = response.headers.get("content-type", "")
+            if not kind.startswith(("audio/", "application/octet-stream")):
+                raise ToolFailed("bad_answer", f"ElevenLabs sent {kind or 'nothing'}, not audio.")
+            await self._fill(draft, response)
+        return None
 
     async def _fill(self, draft: Draft, response: httpx2.Response) -> None:
         async for chunk in response.aiter_raw(65_536):
