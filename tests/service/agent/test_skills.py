@@ -231,6 +231,23 @@ async def test_steps_cannot_be_skipped_by_several_transitions_in_one_answer() ->
     assert codes == ["skill_step_skipped"] * 2
 
 
+@pytest.mark.parametrize("depth", [99, 101, 240, 900])
+async def test_a_context_nested_beyond_what_an_event_carries_is_refused(depth: int) -> None:
+    # the arguments and the context around it are two levels more
+    nested = "[" * (depth - 2) + "]" * (depth - 2)
+    deep = f'{{"on": "complete", "context": {{"a": {nested}}}}}'
+    model = Model([calls(START), calls(("choir_skill_transition", deep)), says("As you like.")])
+    async with run_scripted(model) as endpoint, run_control(endpoint) as control:
+        install(control)
+        async with running_agent(control):
+            await control.say("make tea")
+            assert (await control.replied())[0].text == "As you like."
+    assert moves(control) == (["in boil", "complete pour"] if depth < 100 else ["in boil"])
+    assert results(control)[1].output.get("code") == (
+        None if depth < 100 else "malformed_arguments"
+    )
+
+
 async def test_a_skill_that_goes_in_circles_ends_at_its_last_step() -> None:
     model = Model([calls(START), *[calls(READ)] * 8, says("I gave up.")])
     async with run_scripted(model) as endpoint, run_control(endpoint) as control:

@@ -9,6 +9,7 @@ import orjson
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Ruling, Run, Wait
 from choir_agent.locks.claim import Lockset
 from choir_agent.locks.locks import Locks
+from choir_agent.log.storable import too_deep
 from choir_agent.tools import staging
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import Registry
@@ -30,7 +31,9 @@ def check(call: ToolCall, registry: Registry, workspace: Workspace) -> Permit | 
         known: JsonObject = {"available_tools": [*registry.names()]}
         return _refuse(arguments or {}, "unknown_tool", message, known)
     if arguments is None:
-        return _refuse({}, "malformed_arguments", "The arguments are not a JSON object.", {})
+        return _refuse(
+            {}, "malformed_arguments", "The arguments are no JSON object, or a too deep one.", {}
+        )
     faults = registry.faults(call.tool, arguments)
     if faults:
         message = "The arguments do not fit the tool's schema."
@@ -62,7 +65,7 @@ def _parse(text: str) -> JsonObject | None:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not too_deep(value) else None
 
 
 def _refuse(arguments: JsonObject, code: str, message: str, details: JsonObject) -> Refuse:

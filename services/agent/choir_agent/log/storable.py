@@ -3,11 +3,15 @@
 Called by `session_log` before an event is linked; pure.
 """
 
+from collections.abc import Iterable
+
 from pydantic import JsonValue
 
 from choir_common.wire.json import JsonObject
 
 LARGEST = 2**63 - 1
+MAX_DEPTH = 100
+"""Levels of objects and lists; writers and readers on an event's way give up at 200 and more."""
 
 
 def needs_scrubbing(body: str) -> bool:
@@ -36,3 +40,23 @@ def _value(value: JsonValue) -> JsonValue:
 
 def _text(text: str) -> str:
     return text.replace("\x00", "�").encode("utf-8", "replace").decode()
+
+
+def too_deep(value: JsonValue) -> bool:
+    """Tell whether JSON is nested deeper than an event can carry."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: JsonValue) -> Iterable[JsonValue]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
