@@ -191,7 +191,7 @@ class Agent:
         assembler = Assembler(parts.memory, identity, registry.model_name)
         prompts = LanePrompts(lambda: self._arbiter.state, assembler, registry, skills)
         purse = Purse(lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets)
-        metered = MeteredModel(parts.model, purse)
+        metered = MeteredModel(parts.model, purse, parts.memory.meter)
         asker = Asker(metered, self._dynamic.current)
         self._compactor = Compactor(
             self._arbiter, parts.memory, assembler, asker, self._dynamic.current

@@ -19,6 +19,7 @@ from choir_agent.log.listeners import Listeners
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import JobState
 from choir_agent.memory.snapshots import Snapshots
+from choir_agent.memory.tokens import TokenMeter
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
@@ -92,9 +93,8 @@ async def open_office() -> AsyncIterator[Office]:
             lambda: settings,
             Snapshots(WorkingMemory()),
         )
-        metered = MeteredModel(
-            model, Purse(lambda: arbiter.state, lambda: settings.settings.budgets)
-        )
+        purse = Purse(lambda: arbiter.state, lambda: settings.settings.budgets)
+        metered = MeteredModel(model, purse, TokenMeter())
         steps = SkillSteps(arbiter, policy.skills, lambda: settings)
 
         def make_job(job: JobState) -> CoreJob:

@@ -59,23 +59,23 @@ async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
     async with rude_provider({"go": costly}) as provider, run_control(provider.endpoint) as control:
         control.budgets = Budgets(total_session_tokens=100_000)
         async with running_agent(control):
-            for number in range(2):
-                await control.say("go", f"inb_{number}")
-                await control.replied(number + 1)
-            for number in (2, 3):
+            await control.say("go", "inb_0")
+            await control.replied()
+            # the next prompt would cost as much again, and that is more than what is left
+            for number in (1, 2):
                 await control.say("go", f"inb_{number}")
                 reply = (await control.replied(number + 1))[-1]
                 assert reply.kind == "error"
-                for word in ("120,000 of 100,000 tokens", "/continue", "total_session_tokens"):
+                for word in ("60,000 of 100,000 tokens", "/continue", "total_session_tokens"):
                     assert word in reply.text
             assert count(control, BudgetExhausted) == 1
-            assert provider.asked["go"] == 2
-            await control.say("/continue", "inb_4")
-            assert (await control.replied(5))[-1].kind == "answer"
-            await control.say("go", "inb_5")
-            assert (await control.replied(6))[-1].text == "here"
+            assert provider.asked["go"] == 1
+            await control.say("/continue", "inb_3")
+            assert (await control.replied(4))[-1].kind == "answer"
+            await control.say("go", "inb_4")
+            assert (await control.replied(5))[-1].text == "here"
     granted = [payload for payload in control.payloads() if isinstance(payload, BudgetGranted)]
-    assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_4")]
+    assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_3")]
     assert count(control, BudgetExhausted) == 1
 
 

@@ -19,6 +19,7 @@ from choir_agent.budgets.reserve import BudgetSpent, Purse
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
 from choir_agent.log.state import SessionState, Spent
+from choir_agent.memory.tokens import TokenMeter
 from choir_agent.models.metered import USUAL_COMPLETION, MeteredModel
 from choir_agent.models.model import ModelFailed, Thought
 from choir_agent.prompt.assemble import Prompt
@@ -89,7 +90,7 @@ def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() ->
 async def test_many_calls_at_once_cannot_overshoot_together() -> None:
     session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
     purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse)
+    metered = MeteredModel(model, purse, TokenMeter())
 
     async def call() -> bool:
         try:
@@ -112,7 +113,7 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
 async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> None:
     session, model = Session(), SlowModel()
     purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse)
+    metered = MeteredModel(model, purse, TokenMeter())
 
     async def call() -> None:
         async with metered.thought(MODEL, None, PROMPT) as thought:
@@ -135,7 +136,7 @@ async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> N
 async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     session, model = Session(), SlowModel()
     model.may_answer.set()
-    metered = MeteredModel(model, Purse(lambda: session.state, lambda: BUDGETS))
+    metered = MeteredModel(model, Purse(lambda: session.state, lambda: BUDGETS), TokenMeter())
     async with metered.thought(MODEL, None, PROMPT) as thought:
         session.spend(thought)
     assert thought.prompt_tokens > 300
@@ -144,6 +145,24 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     assert USUAL_COMPLETION < 10_000
     async with metered.thought(unlimited, None, PROMPT):
         pass
+
+
+async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:
+    session, model, meter = Session(), SlowModel(), TokenMeter()
+    purse = Purse(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse, meter)
+    meter.asked("edge", 1_000)
+    meter.counted("edge", 100)
+
+    async def call() -> None:
+        async with metered.thought(MODEL, None, PROMPT, "edge"):
+            pass
+
+    waiting = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    assert 500 + 100 < purse.reserved < 500 + 150
+    model.may_answer.set()
+    await waiting
 
 
 def test_limits_follow_what_was_spent_and_granted() -> None:

@@ -68,7 +68,7 @@ class World(ToldSession):
         self.memory = WorkingMemory()
         self.assembler = Assembler(self.memory, StaticPrompts("edge", "core"), lambda name: name)
         purse = Purse(lambda: self.state, lambda: self.budgets)
-        asker = Asker(MeteredModel(self.model, purse), self._current)
+        asker = Asker(MeteredModel(self.model, purse, self.memory.meter), self._current)
         self.compactor = Compactor(self, self.memory, self.assembler, asker, self._current)
         listeners = Listeners()
         listeners.add(self.memory.take_in)

@@ -82,7 +82,8 @@ class Thinker:
         now, read_rev = self._current(), self._arbiter.state.rev
         prompt = self._make_prompt()
         model = model_of(now.settings, self._lane)
-        async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
+        key, lane = now.secret(model.secret), self._lane
+        async with self._model.thought(model, key, prompt, lane) as thought:
             self._record(work, thought, read_rev)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from choir_agent.budgets.reserve import Purse
-from choir_agent.memory.tokens import BYTES_PER_TOKEN, estimate
+from choir_agent.memory.tokens import BYTES_PER_TOKEN, TokenMeter, bytes_of
 from choir_agent.models.model import Model, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
@@ -20,19 +20,21 @@ USUAL_COMPLETION = 2_000
 class MeteredModel:
     """A model whose calls count."""
 
-    def __init__(self, model: Model, purse: Purse) -> None:
+    def __init__(self, model: Model, purse: Purse, meter: TokenMeter) -> None:
         self._model = model
         self._purse = purse
+        self._meter = meter
 
     @asynccontextmanager
     async def thought(
-        self, settings: ModelConfig, api_key: str | None, prompt: Prompt
+        self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str = ""
     ) -> AsyncIterator[Thought]:
         """Yield what the model says; commit the event with its usage inside the block.
 
+        A lane's own prompts are estimated by what the provider counted for its last one.
         Raises BudgetSpent before any call is made, and whatever the model raises.
         """
-        asked = estimate(prompt)
+        asked = self._meter.tokens(lane, bytes_of(prompt))
         with self._purse.reserve(asked + (settings.max_completion_tokens or USUAL_COMPLETION)):
             yield _with_usage(await self._model.think(settings, api_key, prompt), asked)
 
