@@ -111,13 +111,17 @@ def apply_delta(
     `hashes` are those of the folded events, the only ones that may be added. Raises BadDelta.
     """
     known = tuple(hashes)
+    if not (delta.summary_update.strip() or delta.add_fact):
+        raise BadDelta("The delta sums nothing up: summary_update or a fact is needed.")
     changed = ReferenceSummary(
         summary=_new_text(summary.summary, delta),
         facts=_new_facts(summary.facts, delta, known),
         referenced_sessions=summary.referenced_sessions,
         referenced_events=_new_references(summary.referenced_events, delta, known),
     )
-    if changed == summary:
+    # small talk may leave a summary as it was; then it has to be said again, not left out
+    said_again = delta.mode == "overwrite" and bool(delta.summary_update.strip())
+    if changed == summary and not said_again:
         raise BadDelta("The delta sums nothing up: summary_update or a fact is needed.")
     size = len(changed.model_dump_json().encode())
     if size > room:
