@@ -122,6 +122,24 @@ async def test_a_question_that_a_crash_cut_off_is_asked_once_and_its_answer_is_a
     assert "take red" in reports(control)[1].text
 
 
+@pytest.mark.parametrize("kind", ["injected_instruction", "cancelled"])
+async def test_what_the_edge_lane_told_a_job_before_a_crash_is_not_told_again(kind: str) -> None:
+    rule = {"when": {"lane": "core"}, "then": [{"hang": True, "say": "never"}]}
+    order = "#inject stuck: more" if kind == "injected_instruction" else "#cancel stuck"
+    async with run_rehearsal(Score.model_validate({"rules": [rule]})) as model:
+        async with run_control(model) as control:
+            async with running_agent(control):
+                await control.say("#spawn stuck: hang", "inb_1")
+                await control.replied()
+                await control.say(order, "inb_2")
+                await control.replied(2)
+            control.crash_and_cut(control.types().index(kind) + 1)
+            async with running_agent(control):
+                await control.replied(2)
+    assert control.types().count(kind) == 1
+    assert control.types().count("core_started") == 1
+
+
 async def test_a_job_that_crashes_the_agent_again_and_again_ends_as_crashed() -> None:
     rule = {"when": {"lane": "core"}, "then": [{"hang": True, "say": "never"}]}
     async with run_rehearsal(Score.model_validate({"rules": [rule]})) as model:
