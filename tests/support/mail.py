@@ -67,6 +67,9 @@ class Postman:
     drop_after_data: bool = False
     """Take the message, then cut the connection without a word."""
     hang_after_data: bool = False
+    """Take the message and say nothing until the client is gone."""
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """The client went away while we said nothing."""
 
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -82,7 +85,10 @@ class Postman:
         if self.drop_after_data and isinstance(server.transport, asyncio.WriteTransport):
             server.transport.abort()
         if self.hang_after_data:
-            await asyncio.sleep(3600)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.left.set()
         return self.data_answer
 
 

@@ -257,6 +257,21 @@ async def test_a_connection_that_dies_after_the_message_leaves_the_outcome_unkno
     assert isinstance(content, bytes) and str(failed.details["message_id"]).encode() in content
 
 
+async def test_a_cancelled_send_leaves_no_connection_behind(
+    certificate: Certificate, workspace: Workspace
+) -> None:
+    async with running_smtp(certificate, "tls") as postman:
+        postman.hang_after_data = True
+        sending = asyncio.create_task(send(workspace, make_context(postman.port, "tls")))
+        async with asyncio.timeout(20):
+            while not postman.received:
+                await asyncio.sleep(0.02)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            await postman.left.wait()
+
+
 @pytest.mark.parametrize("security", ["tls", "starttls", "none"])
 async def test_a_wrong_password_is_told_without_being_shown(
     security: MailSecurity, certificate: Certificate, workspace: Workspace
