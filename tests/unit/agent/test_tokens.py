@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from choir_agent.memory.tokens import TokenMeter, estimate
+from choir_agent.memory.tokens import TokenMeter, bytes_of
 from choir_agent.prompt.assemble import Prompt
 
 # a text, and its tokens said 45 and 50 times
@@ -34,7 +34,7 @@ COUNTED = {
 @pytest.mark.parametrize("text", COUNTED)
 def test_an_estimate_is_no_less_than_what_a_tokenizer_counts(text: str) -> None:
     prompt = Prompt((orjson.dumps({"role": "user", "content": text * 50}),))
-    assert COUNTED[text][1] <= estimate(prompt)
+    assert COUNTED[text][1] <= TokenMeter().tokens("edge", bytes_of(prompt))
 
 
 @pytest.mark.parametrize("text", COUNTED)

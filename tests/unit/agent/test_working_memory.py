@@ -8,7 +8,7 @@ from choir_agent.compaction.plan import Limits, cut, limits_of
 from choir_agent.log.state import digest_of
 from choir_agent.memory.seed import seed_of
 from choir_agent.memory.snapshots import Snapshots
-from choir_agent.memory.tokens import TokenMeter, estimate
+from choir_agent.memory.tokens import TokenMeter, bytes_of
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.events import (
     CoreStopped,
@@ -199,9 +199,9 @@ def test_the_providers_own_count_corrects_the_estimate() -> None:
     assert meter.tokens("core:a", 10) == 5
 
 
-def test_an_estimate_is_never_below_half_of_the_bytes() -> None:
+def test_before_anything_was_counted_two_bytes_are_a_token() -> None:
     prompt = Prompt((b"x" * 99,), b"[]")
-    assert estimate(prompt) == 51
+    assert TokenMeter().tokens("edge", bytes_of(prompt)) == 51
 
 
 def test_limits_leave_room_for_what_is_never_compacted() -> None:

@@ -10,6 +10,7 @@ import orjson
 
 from choir_agent.log.committed import Committed
 from choir_agent.memory.delta import SHORT_HASH
+from choir_agent.memory.search import QUERY_TOOL
 from choir_agent.prompt.render import shown
 from choir_common.wire.events import (
     InjectedInstruction,
@@ -24,9 +25,16 @@ from choir_common.wire.json import JsonObject
 LONGEST_TEXTS = (8_000, 4_000, 2_000, 1_000, 400, 150)
 
 
-def lines_of(events: Iterable[Committed], lane: str, room: int) -> str:
-    """Return the events as lines; the more there are, the shorter each, to fit about `room` bytes."""
-    told = [(event, _told(event, lane)) for event in events]
+def lines_of(
+    events: Iterable[Committed], lane: str, room: int, *, with_recalled: bool = True
+) -> str:
+    """Return the events as lines; the more there are, the shorter each, to fit about `room` bytes.
+
+    Without what was recalled from memory: nothing may be remembered because it was remembered.
+    """
+    told = [
+        (event, _told(event, lane)) for event in events if with_recalled or not _is_recalled(event)
+    ]
     text = ""
     for longest in LONGEST_TEXTS:
         text = "\n".join(_line(event, parts, longest) for event, parts in told)
@@ -39,6 +47,11 @@ def lines_of(events: Iterable[Committed], lane: str, room: int) -> str:
 def hashes_of(events: Sequence[Committed]) -> tuple[str, ...]:
     """Return the hashes a summary of these events may name."""
     return tuple(event.hash for event in events if event.hash)
+
+
+def _is_recalled(event: Committed) -> bool:
+    payload = event.payload
+    return isinstance(payload, ToolResultCommitted) and payload.tool == QUERY_TOOL
 
 
 def _told(event: Committed, lane: str) -> dict[str, str]:

@@ -86,7 +86,8 @@ class SessionSummarizer:
         summary = state.summary(EDGE)
         earlier = summary.summary.model_dump_json() if summary is not None else "nothing"
         events = window.events(state.rev) if window is not None else ()
-        lines = lines_of(events, EDGE, self._asker.context_window(EDGE))
+        room = self._asker.context_window(EDGE)
+        lines = lines_of(events, EDGE, room, with_recalled=False)
         return f"What was folded earlier:\n{earlier}\n\nThe newest events:\n{lines}"
 
 

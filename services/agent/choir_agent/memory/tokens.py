@@ -25,11 +25,6 @@ def bytes_of(prompt: Measurable) -> int:
     return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools)
 
 
-def estimate(prompt: Measurable) -> int:
-    """Return how many tokens a prompt has at most, but for texts of digits and base64 alone."""
-    return -(-bytes_of(prompt) // BYTES_PER_TOKEN)
-
-
 class TokenMeter:
     """Knows for each lane what the provider counted for its last prompt."""
 
