@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.stack import CHOIRCTL, Stack, free_port, running_stack
 
-STOP_WITHIN_S = 40
+STOP_WITHIN_S = 70
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +187,28 @@ def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:
     checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["secrets"]["outcome"] == "fail"
     assert "chmod 600" in checks["secrets"]["detail"]
+
+
+def test_down_ends_sessions_in_good_order_and_tells_who_still_waits() -> None:
+    with running_stack() as stack:
+        waiting = subprocess.Popen(
+            [CHOIRCTL, "chat", "-m", "#delay=60000 think long"],
+            env={**os.environ, "CHOIR_HOME": str(stack.home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        session = newest_session(stack)
+        deadline = time.monotonic() + 30
+        while "user_msg" not in stack.run("session", "events", session):
+            assert time.monotonic() < deadline
+        stack.run("down")
+        _, words = waiting.communicate(timeout=30)
+        assert waiting.returncode == 1 and "stopped before" in " ".join(words.split())
+        stack.run("up", "--detach", "--port", str(stack.http_port))
+        now, before = json.loads(stack.run("session", "list", "--json"))
+        assert (before["session_id"], before["status"]) == (session, "stopped")
+        assert now["continues"] == session
 
 
 def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(home: Path) -> None:
