@@ -1,4 +1,4 @@
-"""Load the mail libraries when a mail tool is first used: 13 MB that an agent without mail need not have.
+"""Load the mail libraries when a mail tool is first used: 5 MB that an agent without mail need not have.
 
 Called by the mail tools; the only importer of `smtp` and `imap`, in a thread, so that no heartbeat is late.
 """
