@@ -1,0 +1,170 @@
+"""Read and change secrets.json: for its owner alone (0600), whole or not at all, one writer at a time.
+
+Used by control (`secret apply`), choirctl (`secret set`) and the embedded stack. No message ever quotes
+a value, and what a message says of a broken file is its place only (spec 6.3, 17.1).
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from choir_common.errors import BadInput, Conflict, Forbidden, NotFound, Unavailable
+
+MODE = 0o600
+MAX_BYTES = 4_000_000
+MAX_VALUE_BYTES = 100_000
+LOCK_NAME = ".secrets.lock"
+LOCK_PATIENCE_S = 5.0
+LOCK_LOOK_S = 0.05
+
+
+def read_secret_file(path: Path) -> dict[str, str]:
+    """Return all secrets by name.
+
+    Raises NotFound without a file, Forbidden for one that others may open, BadInput for one that is no
+    JSON object of texts, Unavailable when it cannot be read.
+    """
+    return _parse(path, _read(path))
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[dict[str, str]]:
+    """Lend the secrets for a change; what they are at the end of the block replaces the file.
+
+    Nothing is written when the block raises or changes nothing. Raises what `read_secret_file` raises
+    (a missing file is empty), and Conflict when another writer keeps the lock for five seconds.
+    """
+    with _locked(path.parent / LOCK_NAME):
+        try:
+            before = read_secret_file(path)
+        except NotFound:
+            before = {}
+        values = dict(before)
+        yield values
+        if values != before:
+            _replace(path, values)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        # a link could name any file of its maker's choice; non-blocking: a pipe would hang us
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(
+            f"There is no {path}. `choirctl secret set NAME` makes it; `choirctl init` makes a whole "
+            "state directory."
+        ) from None
+    except OSError as error:
+        raise Unavailable(f"Cannot read {path}: {error.strerror}. Nothing was changed.") from None
+    with os.fdopen(descriptor, "rb") as file:
+        _check_owner(path, os.fstat(file.fileno()))
+        text = file.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise BadInput(f"{path} is larger than {MAX_BYTES} bytes; that holds no secrets.")
+    return text
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Forbidden(f"{path} is no regular file. Put a regular file there.")
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        raise Forbidden(
+            f"{path} has mode {mode:04o}: others on this machine may open it. Run "
+            f"`chmod 600 {path}`, and replace the secrets if somebody else may have read them."
+        )
+    if os.geteuid() not in (0, found.st_uid):
+        raise Forbidden(f"{path} belongs to user {found.st_uid}. Run this as that user.")
+
+
+def _parse(path: Path, text: bytes) -> dict[str, str]:
+    try:
+        values: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadInput(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Correct it; "
+            "nothing was changed."
+        ) from None
+    except (UnicodeDecodeError, RecursionError):
+        raise BadInput(f"{path} is no JSON text in UTF-8. Correct it.") from None
+    if not isinstance(values, dict):
+        raise BadInput(f"{path} must hold one JSON object of names and texts. Correct it.")
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if not isinstance(value, str) or not value:
+            raise BadInput(
+                f"{path}, {name[:64]!r}: a secret is a text that is not empty. Correct it; nothing was "
+                "changed."
+            )
+        found[name] = value
+    return found
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # beside the file, not the file itself: that one is replaced under its name
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    except OSError as error:
+        raise Unavailable(
+            f"Cannot lock the secrets ({path}): {error.strerror}. Is the state directory the right "
+            "one? `choirctl init` makes it."
+        ) from None
+    try:
+        _wait_for(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for(descriptor: int, path: Path) -> None:
+    give_up = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise Conflict(
+                    f"Somebody else is changing the secrets ({path} is locked). Try again."
+                ) from None
+            time.sleep(LOCK_LOOK_S)
+
+
+def _replace(path: Path, values: Mapping[str, str]) -> None:
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            _keep_owner(path, file.fileno())
+            file.write(json.dumps(dict(sorted(values.items())), indent=2, ensure_ascii=False))
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise Unavailable(f"Cannot write {path}: {error.strerror}.") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _keep_owner(path: Path, descriptor: int) -> None:
+    """Leave the file to whom it belonged, or to the directory's owner: root may change it for others."""
+    if os.geteuid() == 0:
+        owner = (path if path.exists() else path.parent).stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
