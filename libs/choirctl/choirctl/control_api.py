@@ -73,6 +73,10 @@ class ControlApi:
         """Stop an agent in good order. Raises Conflict when it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/stop", None, AgentView, timeout_s)
 
+    async def restart_agent(self, agent_id: str, timeout_s: float) -> AgentView:
+        """Stop an agent and start it with the same resources. Raises Conflict when it does not run."""
+        return await self._post(f"/v1/agents/{agent_id}/restart", None, AgentView, timeout_s)
+
     async def inject(self, agent_id: str, text: str) -> Told:
         """Give an agent further words at its next safe point. Raises Conflict when it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/inject", InjectText(text=text), Told)

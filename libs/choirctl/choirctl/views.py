@@ -40,8 +40,8 @@ def agent_facts(agent: AgentView) -> Table:
     facts.add_row("session", f"{agent.session_id or '-'}, epoch {agent.epoch or '-'}")
     facts.add_row("model", agent.model or "-")
     if agent.bindings:
-        facts.add_row("workspace", agent.bindings.workspace)
-        facts.add_row("dm", agent.bindings.dm)
+        for what, name in agent.bindings.model_dump(exclude_none=True).items():
+            facts.add_row(what.replace("_", " "), name)
     facts.add_row("process", str(agent.pid or "-"))
     facts.add_row("started", ago(agent.started_at))
     facts.add_row("heartbeat", ago(agent.last_heartbeat_at))

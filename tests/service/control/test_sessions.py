@@ -9,6 +9,8 @@ from choir_common.wire.operator import AgentView
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
 
+HELD_BY_MAIN = {"workspace:main": "main", "dm:console": "main", "browser_context:main": "main"}
+
 
 async def leases(world: World) -> dict[str, str]:
     rows = await world.database.fetch("SELECT resource, agent_id FROM choir_control.leases")
@@ -30,11 +32,11 @@ async def stop_well(world: World, agent: AgentHand) -> None:
 
 
 async def test_exclusive_resources_are_leased_all_or_none(world: World, agent: AgentHand) -> None:
-    assert await leases(world) == {"workspace:main": "main", "dm:console": "main"}
+    assert await leases(world) == HELD_BY_MAIN
     refused = await world.post("/v1/agents/other/start")
     assert refused.status_code == 409
     assert "workspace:main is held by agent main" in refused.json()["detail"]
-    assert await leases(world) == {"workspace:main": "main", "dm:console": "main"}
+    assert await leases(world) == HELD_BY_MAIN
     assert (await view(world, "other")).session_id is None
 
     elsewhere = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
@@ -101,7 +103,7 @@ async def test_a_crashed_agent_goes_on_under_the_next_epoch(world: World, agent:
     assert (resumed.spec.session_id, resumed.spec.epoch) == (agent.spec.session_id, 2)
     assert answer.status == "resumed" and answer.head_rev == 1
     assert resumed.spec.lease_token != agent.spec.lease_token
-    assert await leases(world) == {"workspace:main": "main", "dm:console": "main"}
+    assert await leases(world) == HELD_BY_MAIN
 
 
 async def test_a_session_is_resumed_three_times_then_abandoned_and_the_user_told_once(

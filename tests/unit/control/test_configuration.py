@@ -8,11 +8,14 @@ import pytest
 
 from choir_common.errors import BadInput, StartupError
 from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.check import faults
 from choir_control.configuration.current import Snapshot
 from choir_control.configuration.identity import lay_out_identity
 from choir_control.configuration.read import read_config
+from choir_control.sessions.choose import choose
+from choir_control.sessions.record import resources_of
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
 DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
@@ -132,7 +135,8 @@ BOUND = ResourceBindings(workspace="w", llm="default", dm="d")
 
 
 def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
-    settings = Snapshot(1, config(**FULL)).settings_for("main", BOUND)
+    snapshot = Snapshot(1, config(**FULL))
+    settings = snapshot.settings_for("main", choose(snapshot, "main", StartAgent()))
     assert settings.core_model_name == "deep" and settings.core_model is not None
     assert settings.voice is not None and settings.voice.tts.secret == "tts-key"
     assert settings.git_identity is not None and settings.git_identity.name == "Dev"
@@ -159,7 +163,8 @@ def test_an_agent_is_given_no_resource_of_another() -> None:
 
 
 def test_bindings_name_what_the_defaults_add() -> None:
-    bound = Snapshot(1, config(**FULL)).bound("main", BOUND)
+    snapshot = Snapshot(1, config(**FULL))
+    bound = snapshot.bound("main", choose(snapshot, "main", StartAgent()))
     assert bound == ResourceBindings(
         workspace="w",
         llm="default",
@@ -171,6 +176,33 @@ def test_bindings_name_what_the_defaults_add() -> None:
         notion="wiki",
         email="post",
     )
+
+
+def test_a_start_names_other_resources_or_none() -> None:
+    snapshot = Snapshot(1, config(**FULL))
+    bound = choose(snapshot, "main", StartAgent(llm="deep", notion="", email=""))
+    assert (bound.llm, bound.notion, bound.email, bound.git_identity) == ("deep", None, None, "dev")
+    assert "notion:wiki" not in resources_of("main", bound, snapshot.config)
+    for wrong in (StartAgent(git_identity="x"), StartAgent(dm="x"), StartAgent(voice_profile="x")):
+        with pytest.raises(BadInput, match="it has"):
+            choose(snapshot, "main", wrong)
+
+
+def test_exclusive_resources_are_leased_and_shared_ones_are_not() -> None:
+    snapshot = Snapshot(1, config(**FULL))
+    bound = choose(snapshot, "main", StartAgent())
+    exclusive = ["workspace:w", "dm:d", "git_identity:dev", "notion:wiki", "browser_context:main"]
+    assert resources_of("main", bound, snapshot.config) == exclusive
+    account = {**FULL["email_accounts"]["post"], "sharing": "exclusive"}
+    alone = config(**{**FULL, "email_accounts": {"post": account}})
+    assert "email:post" in resources_of("main", bound, alone)
+
+
+def test_a_resource_that_left_the_configuration_is_gone_for_the_session_that_had_it() -> None:
+    snapshot = Snapshot(1, config(**FULL))
+    bound = choose(snapshot, "main", StartAgent())
+    settings = Snapshot(2, config()).settings_for("main", bound)
+    assert settings.git_identity is None and settings.voice is None and settings.email is None
 
 
 def test_identity_is_merged_from_repositories_and_defaults(tmp_path: Path) -> None:

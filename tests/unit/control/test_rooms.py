@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.errors import Forbidden
 from choir_common.wire.messages import OutboundMessage
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.rpc import ResourceBindings, StatusReport
 from choir_control.leases.store import Lease
 from choir_control.leases.token import digest_of, mint, same
 from choir_control.outbox.lane import Lane
@@ -16,7 +16,7 @@ from choir_control.secrets.vault import Vault
 from choir_control.sessions.reports import KEEP_ENDED_S, MAX_LANES, StatusBoard
 from choir_control.signals.bell import Bell
 
-LEASE = Lease("ses_1", "main", 1, b"", "w", "m", "d")
+LEASE = Lease("ses_1", "main", 1, b"", ResourceBindings(workspace="w", llm="m", dm="d"))
 
 
 class SteppedClock:

@@ -47,6 +47,10 @@ class StartAgent(Wire):
     workspace: str | None = None
     llm: str | None = None
     dm: str | None = None
+    voice_profile: str | None = None
+    git_identity: str | None = None
+    notion: str | None = None
+    email: str | None = None
 
 
 class InjectText(Wire):
@@ -79,11 +83,18 @@ class Told(Wire):
 
 
 class CommandView(Wire):
-    """A command people may type in a conversation."""
+    """A command, and all ways to give it."""
 
     name: str
+    """As it is typed in a conversation, else choirctl's words, else the route."""
     usage: str
     summary: str
+    scope: Literal["dm", "admin", "operator"] = "dm"
+    """Who may give it: anybody in a conversation for its agent, admins there, or operators only."""
+    choirctl: str | None = None
+    """The words after `choirctl`."""
+    route: str | None = None
+    """Method and path of the route that does it."""
 
 
 class SessionView(Wire):

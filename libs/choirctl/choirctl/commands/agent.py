@@ -1,9 +1,9 @@
-"""`choirctl agent list|start|stop|status|inject|cancel`; next comes `control_api`."""
+"""`choirctl agent list|start|stop|restart|status|inject|cancel`; next comes `control_api`."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, TypeVar
 
 import typer
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_agents)
     group.command("start")(start)
     group.command("stop")(stop)
+    group.command("restart")(restart)
     group.command("status")(status)
     group.command("inject")(inject)
     group.command("cancel")(cancel)
@@ -53,13 +54,29 @@ def start(
     agent: AgentId,
     workspace: Annotated[str | None, typer.Option(help="Workspace, by name.")] = None,
     llm: Annotated[str | None, typer.Option(help="Model, by name.")] = None,
+    voice_profile: Annotated[str | None, typer.Option(help="Voice, by name.")] = None,
+    git_identity: Annotated[str | None, typer.Option(help="Who it is in git, by name.")] = None,
+    notion: Annotated[str | None, typer.Option(help="Notion integration, by name.")] = None,
+    email: Annotated[str | None, typer.Option(help="Mail account, by name.")] = None,
     dm: Annotated[str | None, typer.Option(help="DM that speaks to it, by name.")] = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start an agent; what is left out comes from its defaults in config.json."""
-    request = StartAgent(workspace=workspace, llm=llm, dm=dm)
+    """Start an agent; what is left out comes from its defaults in config.json, "" means none.
+
+    Workspace, git identity, Notion, DM and a mail account that is not shared belong to one agent at a
+    time: exits 5 and names the holder when one is taken.
+    """
+    request = StartAgent(
+        workspace=workspace,
+        llm=llm,
+        dm=dm,
+        voice_profile=voice_profile,
+        git_identity=git_identity,
+        notion=notion,
+        email=email,
+    )
     view = _ask(find_place(ctx, home, url), lambda api: api.start_agent(agent, request, START_S))
     _tell(view, f"Agent {agent} is {view.state}.", as_json)
 
@@ -75,7 +92,28 @@ def stop(
 
     It finishes its turn and sums up the session first, and what it is at is shown meanwhile.
     """
-    view = _ask(find_place(ctx, home, url), lambda api: _stop(api, agent))
+    view = _ask(
+        find_place(ctx, home, url),
+        lambda api: _watch(api, agent, "stops", api.stop_agent(agent, STOP_S)),
+    )
+    _tell(view, f"Agent {agent} is {view.state}.", as_json)
+
+
+def restart(
+    ctx: typer.Context,
+    agent: AgentId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop an agent in good order and start it with the same image and resources.
+
+    What `model set` and `voice set` changed is as it was at its start again.
+    """
+    view = _ask(
+        find_place(ctx, home, url),
+        lambda api: _watch(api, agent, "restarts", api.restart_agent(agent, STOP_S + START_S)),
+    )
     _tell(view, f"Agent {agent} is {view.state}.", as_json)
 
 
@@ -131,17 +169,19 @@ def _tell_note(told: Told, as_json: bool) -> None:
         err().print(told.note, markup=False)
 
 
-async def _stop(api: ControlApi, agent: str) -> AgentView:
-    """Stop an agent and show what it is still at."""
+async def _watch(
+    api: ControlApi, agent: str, does: str, request: Coroutine[None, None, AgentView]
+) -> AgentView:
+    """Wait for an agent's end and show what it is still at."""
     began = time.monotonic()
-    with err().status(f"{agent} stops…") as line:
-        stopping = asyncio.ensure_future(api.stop_agent(agent, STOP_S))
+    with err().status(f"{agent} {does}…") as line:
+        stopping = asyncio.ensure_future(request)
         try:
             while not (await asyncio.wait((stopping,), timeout=LOOK_S))[0]:
                 # a look that fails changes nothing about the stop
                 with contextlib.suppress(ChoirError):
                     at = "; ".join(doing(lane) for lane in (await api.agent(agent)).lanes)
-                    line.update(f"{agent} stops, {time.monotonic() - began:.0f} s… {at}")
+                    line.update(f"{agent} {does}, {time.monotonic() - began:.0f} s… {at}")
             return await stopping
         finally:
             stopping.cancel()

@@ -39,6 +39,13 @@ class Snapshot:
             raise NotFound(f"There is no agent {agent_id!r} in config.json (it has {names}).")
         return self.config.agents[agent_id]
 
+    def version_for(self, settings_rev: int) -> int:
+        """Return the version of a session's settings: of the configuration, and of its own changes.
+
+        Both only grow while a session lasts, so their sum grows with either and names one state.
+        """
+        return self.version + settings_rev
+
     def gateway_of(self, dm: str) -> str | None:
         """Return the gateway a DM is on, none for an unknown DM."""
         found = self.config.dms.get(dm)
@@ -50,9 +57,9 @@ class Snapshot:
         return min(owners, default=None)
 
     def bound(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
-        """Return what a session is bound to, with what only its agent's defaults say.
+        """Return what a session is bound to, with what its agent's defaults say at any time.
 
-        Those resources are not leased: two agents may share one for now (spec 6.4 asks for more).
+        Those are shared, and no start names them, so a change of them is in force at once.
         """
         if agent_id not in self.config.agents:
             return bindings
@@ -61,10 +68,6 @@ class Snapshot:
             update={
                 "core_llm": chosen.core_llm,
                 "search": chosen.search or min(self.config.search, default=None),
-                "voice_profile": chosen.voice_profile,
-                "git_identity": chosen.git_identity,
-                "notion": chosen.notion,
-                "email": chosen.email,
             }
         )
 
@@ -149,4 +152,5 @@ class Configuration:
 
 
 def _named(section: Mapping[str, T], name: str | None) -> T | None:
-    return None if name is None else section[name]
+    """Return what is named, none too if it has left the configuration since a session was bound."""
+    return None if name is None else section.get(name)

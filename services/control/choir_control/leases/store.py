@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.leases.bindings import COLUMNS, bound_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +20,15 @@ class Lease:
     agent_id: str
     epoch: int
     digest: bytes
-    workspace: str
-    llm: str
-    dm: str
+    bindings: ResourceBindings
+    """In force now: what the session was started with, and what was changed for it since."""
+    settings_rev: int = 0
+    """How often something was changed; part of the version of its settings."""
+
+    @property
+    def dm(self) -> str:
+        """Return the conversation the session holds."""
+        return self.bindings.dm
 
 
 async def acquire(
@@ -28,7 +36,8 @@ async def acquire(
 ) -> None:
     """Lease all `resources` to a session, in the caller's transaction.
 
-    Raises Conflict naming the holder when one is taken; the transaction must then be rolled back.
+    Raises Conflict naming each holder and what to do when one is taken; the transaction must then be
+    rolled back.
     """
     # sorted, so that two starts that want the same things never wait for each other in a circle
     rows = await held.fetch(
@@ -45,13 +54,22 @@ async def acquire(
     if not missing:
         return
     holders = await held.fetch(
-        "SELECT resource, agent_id FROM choir_control.leases WHERE resource = ANY($1)",
+        "SELECT resource, agent_id, session_id FROM choir_control.leases WHERE resource = ANY($1) "
+        "ORDER BY resource",
         sorted(missing),
     )
-    who = ", ".join(f"{row['resource']} is held by agent {row['agent_id']}" for row in holders)
-    raise Conflict(
-        f"{agent_id} cannot start: {who or 'a resource was just taken'}. Stop that agent, or start "
-        "this one with another resource."
+    who = "; ".join(_held(row["resource"], row["agent_id"], row["session_id"]) for row in holders)
+    raise Conflict(f"{agent_id} cannot start: {who or 'a resource was just taken; try again'}.")
+
+
+def _held(resource: str, agent_id: str, session_id: str | None) -> str:
+    """Say who holds a resource and what to do about it."""
+    kind, name = resource.split(":", 1)
+    if session_id is None:
+        return f"{resource} is held by {agent_id}; wait until that is done"
+    return (
+        f"{resource} is held by agent {agent_id}; stop that one (`choirctl agent stop {agent_id}`), or "
+        f"start this one with another than {name} (--{kind.replace('_', '-')})"
     )
 
 
@@ -64,13 +82,22 @@ class LeaseStore:
     async def find(self, session_id: str) -> Lease | None:
         """Return the lease of a session whose token is alive."""
         row = await self._database.fetchrow(
-            """
-            SELECT session_id, agent_id, epoch, token_sha256 AS digest, workspace, llm, dm
+            f"""
+            SELECT session_id, agent_id, epoch, token_sha256, {COLUMNS}
             FROM choir_control.sessions WHERE session_id = $1 AND token_sha256 IS NOT NULL
-            """,
+            """,  # noqa: S608 our own column names
             session_id,
         )
-        return Lease(**row) if row else None
+        if row is None:
+            return None
+        return Lease(
+            session_id=row["session_id"],
+            agent_id=row["agent_id"],
+            epoch=row["epoch"],
+            digest=row["token_sha256"],
+            bindings=bound_now(row),
+            settings_rev=row["settings_rev"],
+        )
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:
         """Tell whether this was the session's token under an epoch that is over."""

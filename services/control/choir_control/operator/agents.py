@@ -25,6 +25,7 @@ from choir_control.sessions.stop import Stopper
 from choir_control.sessions.tell import Messenger
 
 STOPPED_BY_OPERATOR = "an operator asked for it"
+RESTARTED_BY_OPERATOR = "an operator restarts it"
 
 
 def agent_routes(
@@ -55,6 +56,18 @@ def agent_routes(
         configuration.current.agent(agent_id)
         if await stopper.stop(agent_id, STOPPED_BY_OPERATOR) is None:
             raise Conflict(f"{agent_id} is not running.")
+        return await roster.one(agent_id)
+
+    @router.post("/{agent_id}/restart")
+    async def restart_agent(agent_id: str) -> AgentView:
+        """Stop an agent at its next safe point and start it with the same resources."""
+        configuration.current.agent(agent_id)
+        ended = await stopper.stop(agent_id, RESTARTED_BY_OPERATOR)
+        if ended is None:
+            raise Conflict(
+                f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
+            )
+        await starter.start_as(agent_id, ended.started_with)
         return await roster.one(agent_id)
 
     return router

@@ -15,7 +15,6 @@ from choir_common.wire.rpc import (
     HeartbeatResponse,
     HelloRequest,
     HostToolRequest,
-    ResourceBindings,
     SecretsRequest,
     SecretsResponse,
     StatusReport,
@@ -70,13 +69,14 @@ class Verbs:
 
     async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
         """Answer the secrets of the session's own resources, and no others."""
-        allowed = self.configuration.current.secret_names(lease.agent_id, _bindings(lease))
+        allowed = self.configuration.current.secret_names(lease.agent_id, lease.bindings)
         return SecretsResponse(secrets=self.vault.hand_out(request.resources, allowed))
 
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
         """Note the sign of life and make the events durable."""
         ack_rev = await self.appender.append(lease, request)
-        version = self.configuration.current.version
+        # a model set for this session counts from its next heartbeat on, if the signal was missed
+        version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)
 
     async def report_status(self, lease: Lease, report: StatusReport) -> Ack:
@@ -95,10 +95,7 @@ class Verbs:
     async def fetch_config(self, lease: Lease, request: ConfigRequest) -> ConfigResponse:
         """Answer the whole settings if the caller's are older."""
         snapshot = self.configuration.current
-        newest = request.current_config_version == snapshot.version
-        settings = None if newest else snapshot.settings_for(lease.agent_id, _bindings(lease))
-        return ConfigResponse(config_version=snapshot.version, config=settings)
-
-
-def _bindings(lease: Lease) -> ResourceBindings:
-    return ResourceBindings(workspace=lease.workspace, llm=lease.llm, dm=lease.dm)
+        version = snapshot.version_for(lease.settings_rev)
+        newest = request.current_config_version == version
+        settings = None if newest else snapshot.settings_for(lease.agent_id, lease.bindings)
+        return ConfigResponse(config_version=version, config=settings)

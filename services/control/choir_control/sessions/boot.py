@@ -7,6 +7,7 @@ import structlog
 
 from choir_common.errors import ChoirError
 from choir_common.wire.operator import StartAgent
+from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
@@ -50,11 +51,14 @@ class Boot:
         for agent_id, agent in self._configuration.current.config.agents.items():
             newest = next(iter(await self._store.page(agent_id, None, 1)), None)
             # defaults may have been edited meanwhile; what was started by hand is started as it was
-            request = StartAgent() if agent.autostart else _as_before(newest)
-            if request is None or await self._store.live_of(agent_id):
+            before = None if agent.autostart else _as_before(newest)
+            if not (agent.autostart or before) or await self._store.live_of(agent_id):
                 continue
             try:
-                await self._starter.start(agent_id, request)
+                if before:
+                    await self._starter.start_as(agent_id, before)
+                else:
+                    await self._starter.start(agent_id, StartAgent())
             except ChoirError as error:
                 log.error("autostart failed", agent=agent_id, error=error.message)
 
@@ -69,9 +73,8 @@ class Boot:
         await self._crashes.note(session, "control restarted", counts=counts)
 
 
-def _as_before(newest: SessionRow | None) -> StartAgent | None:
-    """Return how to start an agent that ran until choird was shut down: with what it had then."""
+def _as_before(newest: SessionRow | None) -> ResourceBindings | None:
+    """Return what an agent was started with that ran until choird was shut down."""
     if newest is None or newest.end_reason != SHUT_DOWN:
         return None
-    had = newest.bindings
-    return StartAgent(workspace=had.workspace, llm=had.llm, dm=had.dm)
+    return newest.started_with

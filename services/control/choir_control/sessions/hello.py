@@ -46,7 +46,7 @@ class Greeting:
             head_rev=head.rev,
             head_hash=head.hash,
             tail_events=tuple(event for event in tail if event.rev <= head.rev),
-            config_version=snapshot.version,
+            config_version=snapshot.version_for(session.settings_rev),
             config=snapshot.settings_for(session.agent_id, session.bindings),
         )
 

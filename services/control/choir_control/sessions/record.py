@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.eventlog.chain import Head
+from choir_common.wire.config import Config
 from choir_common.wire.operator import SessionStatus, SessionView
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.leases.token import LeaseToken
@@ -25,6 +26,10 @@ class SessionRow:
     head: Head
     continues: str | None
     bindings: ResourceBindings
+    """In force now."""
+    started_with: ResourceBindings
+    """What a restart keeps: without what was changed since (`model set`, `voice set`)."""
+    settings_rev: int
     gateway: str
     resumes: int
     started_at: datetime
@@ -56,6 +61,18 @@ class Grant:
     token: LeaseToken
 
 
-def resources_of(bindings: ResourceBindings) -> list[str]:
-    """Return the exclusive resources that bindings need (spec 6.4)."""
-    return [f"workspace:{bindings.workspace}", f"dm:{bindings.dm}"]
+def resources_of(agent_id: str, bindings: ResourceBindings, config: Config) -> list[str]:
+    """Return the exclusive resources that an agent with these bindings needs (spec 6.4).
+
+    Each running agent has a browser context of its own, named for it.
+    """
+    account = config.email_accounts.get(bindings.email) if bindings.email else None
+    wanted = {
+        "workspace": bindings.workspace,
+        "dm": bindings.dm,
+        "git_identity": bindings.git_identity,
+        "notion": bindings.notion,
+        "email": bindings.email if account and account.sharing == "exclusive" else None,
+        "browser_context": agent_id,
+    }
+    return [f"{kind}:{name}" for kind, name in wanted.items() if name is not None]

@@ -4,16 +4,17 @@ from datetime import timedelta
 
 import structlog
 
-from choir_common.errors import BadInput, ChoirError, Conflict
+from choir_common.errors import ChoirError, Conflict
 from choir_common.ids import new_id
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.token import mint
+from choir_control.sessions.choose import check, choose, contradictions
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
-from choir_control.sessions.record import Grant, SessionRow
+from choir_control.sessions.record import Grant, SessionRow, resources_of
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.turns import AgentTurns
 
@@ -46,22 +47,32 @@ class Starter:
 
         Raises NotFound, BadInput for unknown names, Conflict when it runs or a resource is held.
         """
-        snapshot = self._configuration.current
-        bindings = _bindings(snapshot, agent_id, request)
+        bindings = choose(self._configuration.current, agent_id, request)
         async with self._turns.of(agent_id):
             live = await self._store.live_of(agent_id)
             if live is None:
-                grant = await self._grant(snapshot, agent_id, bindings)
-            elif live.status != "crashed":
+                return await self._begin(agent_id, bindings)
+            if live.status != "crashed":
                 raise Conflict(
                     f"{agent_id} is already {'stopping' if live.status == 'stopping' else 'running'}"
                     f" (session {live.session_id})."
                 )
-            else:
-                await self._store.forgive(live.session_id)
-                grant = await self._regrant(live)
+            _refuse_others(request, live)
+            await self._store.forgive(live.session_id)
+            grant = await self._regrant(live)
             await self._launch(grant)
         return grant.session
+
+    async def start_as(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
+        """Start an agent with what it had before, whatever its defaults say now.
+
+        Raises NotFound, BadInput for names that are gone, Conflict when it runs or a resource is held.
+        """
+        snapshot = self._configuration.current
+        snapshot.agent(agent_id)
+        check(snapshot.config, bindings)
+        async with self._turns.of(agent_id):
+            return await self._begin(agent_id, bindings)
 
     async def resume(self, crashed: SessionRow) -> None:
         """Take a crashed session up under its next epoch; later if a resource is held meanwhile."""
@@ -74,16 +85,24 @@ class Starter:
                 return
             await self._launch(grant)
 
-    async def _grant(self, snapshot: Snapshot, agent_id: str, bindings: ResourceBindings) -> Grant:
-        token = mint()
-        gateway = snapshot.config.dms[bindings.dm].gateway
-        row = await self._store.create(new_id("ses"), agent_id, bindings, gateway, token)
-        return Grant(row, token)
+    async def _begin(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
+        token, config = mint(), self._configuration.current.config
+        row = await self._store.create(
+            new_id("ses"),
+            agent_id,
+            bindings,
+            resources_of(agent_id, bindings, config),
+            config.dms[bindings.dm].gateway,
+            token,
+        )
+        await self._launch(Grant(row, token))
+        return row
 
     async def _regrant(self, crashed: SessionRow) -> Grant:
-        token = mint()
-        gateway = self._configuration.current.gateway_of(crashed.bindings.dm) or crashed.gateway
-        row = await self._store.begin_epoch(crashed, gateway, token)
+        token, snapshot = mint(), self._configuration.current
+        gateway = snapshot.gateway_of(crashed.bindings.dm) or crashed.gateway
+        resources = resources_of(crashed.agent_id, crashed.bindings, snapshot.config)
+        row = await self._store.begin_epoch(crashed, resources, gateway, token)
         if row is None:
             raise Conflict(f"Session {crashed.session_id} is being taken up already.")
         self._guard.forget(row.session_id)
@@ -97,20 +116,12 @@ class Starter:
             raise
 
 
-def _bindings(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBindings:
-    chosen, config = snapshot.agent(agent_id).defaults, snapshot.config
-    bindings = ResourceBindings(
-        workspace=request.workspace or chosen.workspace,
-        llm=request.llm or chosen.llm,
-        dm=request.dm or chosen.dm,
-    )
-    wanted = (
-        ("workspace", bindings.workspace, sorted(config.workspaces)),
-        ("llm", bindings.llm, sorted(config.models)),
-        ("dm", bindings.dm, sorted(config.dms)),
-    )
-    for kind, name, known in wanted:
-        if name not in known:
-            names = ", ".join(known) or "none"
-            raise BadInput(f"There is no {kind} {name[:80]!r} in config.json (it has {names}).")
-    return bindings
+def _refuse_others(request: StartAgent, crashed: SessionRow) -> None:
+    """Raise Conflict when a start names other resources than the crashed session it would go on with."""
+    others = contradictions(request, crashed.bindings)
+    if others:
+        raise Conflict(
+            f"{crashed.agent_id} has a crashed session ({crashed.session_id}) that is bound to "
+            f"{', '.join(others)}. Start it without other resources to go on with that, or end it first "
+            f"(`choirctl agent stop {crashed.agent_id}`)."
+        )

@@ -3,6 +3,7 @@
 Called by the other modules of this room; every change of an epoch is one transaction with its leases.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from choir_common.errors import Conflict
@@ -10,12 +11,14 @@ from choir_common.eventlog.chain import Head
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.events import GENESIS
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.leases.bindings import COLUMNS as BOUND
+from choir_control.leases.bindings import bound_now, started_with
 from choir_control.leases.store import acquire
 from choir_control.leases.token import LeaseToken
-from choir_control.sessions.record import SessionRow, resources_of
+from choir_control.sessions.record import SessionRow
 
 COLUMNS = (
-    "session_id, agent_id, status, epoch, head_rev, head_hash, continues, workspace, llm, dm, "
+    f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
     "gateway, resumes, started_at, ended_at, end_reason, last_heartbeat_at"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
@@ -30,9 +33,9 @@ def row_of(record: Record) -> SessionRow:
         epoch=record["epoch"],
         head=Head(record["head_rev"], record["head_hash"]),
         continues=record["continues"],
-        bindings=ResourceBindings(
-            workspace=record["workspace"], llm=record["llm"], dm=record["dm"]
-        ),
+        bindings=bound_now(record),
+        started_with=started_with(record),
+        settings_rev=record["settings_rev"],
         gateway=record["gateway"],
         resumes=record["resumes"],
         started_at=record["started_at"],
@@ -53,6 +56,7 @@ class SessionStore:
         session_id: str,
         agent_id: str,
         bindings: ResourceBindings,
+        resources: Sequence[str],
         gateway: str,
         token: LeaseToken,
     ) -> SessionRow:
@@ -65,8 +69,8 @@ class SessionStore:
                 f"""
                 INSERT INTO choir_control.sessions
                     (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
-                     llm, dm, gateway, continues)
-                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8,
+                     llm, dm, gateway, resource_bindings, continues)
+                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb,
                     (SELECT session_id FROM choir_control.sessions
                      WHERE agent_id = $2 AND status = 'stopped'
                      ORDER BY started_at DESC LIMIT 1))
@@ -81,15 +85,16 @@ class SessionStore:
                 bindings.llm,
                 bindings.dm,
                 gateway,
+                bindings.model_dump_json(),
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")
             await _note_epoch(held, session_id, 1, token)
-            await acquire(held, session_id, agent_id, resources_of(bindings))
+            await acquire(held, session_id, agent_id, resources)
         return row_of(record)
 
     async def begin_epoch(
-        self, crashed: SessionRow, gateway: str, token: LeaseToken
+        self, crashed: SessionRow, resources: Sequence[str], gateway: str, token: LeaseToken
     ) -> SessionRow | None:
         """Take a crashed session up again under the next epoch; none if somebody else did.
 
@@ -114,7 +119,7 @@ class SessionStore:
                 return None
             row = row_of(record)
             await _note_epoch(held, row.session_id, row.epoch, token)
-            await acquire(held, row.session_id, row.agent_id, resources_of(row.bindings))
+            await acquire(held, row.session_id, row.agent_id, resources)
         return row
 
     async def mark_crashed(

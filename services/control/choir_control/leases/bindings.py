@@ -1,0 +1,32 @@
+"""Read what a session is bound to from its row. Used by `store` here and by the stores of `sessions`.
+
+A session is bound at its start, whole; `model set` and `voice set` are laid over that until it ends.
+"""
+
+from collections.abc import Mapping
+
+import orjson
+
+from choir_common.postgres.pool import Record
+from choir_common.wire.rpc import ResourceBindings
+
+COLUMNS = "workspace, llm, dm, resource_bindings, overrides, settings_rev"
+
+
+def started_with(record: Record) -> ResourceBindings:
+    """Return the bindings a session was started with."""
+    stored = record["resource_bindings"]
+    if stored is not None:
+        return ResourceBindings.model_validate_json(stored)
+    return ResourceBindings(workspace=record["workspace"], llm=record["llm"], dm=record["dm"])
+
+
+def overrides_of(record: Record) -> Mapping[str, str]:
+    """Return what was changed since, by field."""
+    changed: dict[str, str] = orjson.loads(record["overrides"])
+    return changed
+
+
+def bound_now(record: Record) -> ResourceBindings:
+    """Return the bindings in force."""
+    return started_with(record).model_copy(update=dict(overrides_of(record)))

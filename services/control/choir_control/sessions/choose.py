@@ -1,0 +1,66 @@
+"""Choose what a session is bound to: what its start names, else its agent's defaults (spec 6.4).
+
+Called by `start`. Pure; an empty name means none, for what an agent can do without.
+"""
+
+from collections.abc import Collection
+
+from choir_common.errors import BadInput
+from choir_common.wire.config import Config
+from choir_common.wire.operator import StartAgent
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.current import Snapshot
+
+SHOWN = 80
+
+
+def choose(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBindings:
+    """Return the bindings of a new session; raises NotFound, BadInput for an unknown name."""
+    chosen = snapshot.agent(agent_id).defaults
+    bindings = ResourceBindings(
+        workspace=request.workspace or chosen.workspace,
+        llm=request.llm or chosen.llm,
+        dm=request.dm or chosen.dm,
+        voice_profile=_either(request.voice_profile, chosen.voice_profile),
+        git_identity=_either(request.git_identity, chosen.git_identity),
+        notion=_either(request.notion, chosen.notion),
+        email=_either(request.email, chosen.email),
+    )
+    check(snapshot.config, bindings)
+    return bindings
+
+
+def check(config: Config, bindings: ResourceBindings) -> None:
+    """Raise BadInput for a name that is not in the configuration."""
+    wanted: list[tuple[str, str | None, Collection[str]]] = [
+        ("workspace", bindings.workspace, config.workspaces),
+        ("llm", bindings.llm, config.models),
+        ("dm", bindings.dm, config.dms),
+        ("voice profile", bindings.voice_profile, config.voice_profiles),
+        ("git identity", bindings.git_identity, config.git_identities),
+        ("notion integration", bindings.notion, config.notion_integrations),
+        ("email account", bindings.email, config.email_accounts),
+    ]
+    for kind, name, known in wanted:
+        if name is not None:
+            require(kind, name, known)
+
+
+def require(kind: str, name: str, known: Collection[str]) -> None:
+    """Raise BadInput when `name` is not `known`, with what is."""
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput(f"There is no {kind} {name[:SHOWN]!r} in config.json (it has {names}).")
+
+
+def contradictions(request: StartAgent, bindings: ResourceBindings) -> list[str]:
+    """Return what a start asks for that a session with these bindings is not bound to."""
+    asked = request.model_dump(exclude_none=True)
+    had = bindings.model_dump()
+    return [
+        f"{field} {had[field] or 'none'}" for field in asked if asked[field] != (had[field] or "")
+    ]
+
+
+def _either(asked: str | None, default: str | None) -> str | None:
+    return default if asked is None else asked or None
