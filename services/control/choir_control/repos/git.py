@@ -1,0 +1,160 @@
+"""Run git with everything switched off that a repository could reach us by.
+
+Called by `mirrors` and `tree`. No configuration but ours, no hooks, no filters, no submodules, no
+prompts, one protocol, and a bound on time, memory, disk and output.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from pathlib import Path
+
+from choir_common.errors import DeadlineExceeded, TooLarge, Unavailable
+
+FETCH_WITHIN_S = 120.0
+LOOK_WITHIN_S = 30.0
+MAX_LOOK_BYTES = 32 << 20
+MAX_SAID = 600
+MAX_PACK_BYTES = 512 << 20
+MAX_MEMORY_BYTES = 4 << 30
+INHERITED = (
+    "SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO",
+)  # fmt: skip
+# Not by configuration: git would read limits from nowhere else, and a shell is everywhere.
+LIMITED = (
+    f"ulimit -c 0; ulimit -f {MAX_PACK_BYTES // 512}; "
+    f'ulimit -v {MAX_MEMORY_BYTES // 1024} 2>/dev/null; exec "$@"'
+)
+SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.symlinks=false",
+    "core.attributesFile=/dev/null",
+    "core.bigFileThreshold=8m",
+    "credential.helper=",
+    "protocol.allow=never",
+    "fetch.fsckObjects=true",
+    "transfer.fsckObjects=true",
+    "fetch.recurseSubmodules=false",
+    "submodule.recurse=false",
+    # one pack, not thousands of files, and the limit on a file's size holds for it
+    "fetch.unpackLimit=1",
+    "transfer.unpackLimit=1",
+    "transfer.bundleURI=false",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "http.lowSpeedLimit=1000",
+    "http.lowSpeedTime=20",
+    "advice.detachedHead=false",
+)
+
+
+class Git:
+    """The git program, for bare repositories of ours."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """`environment` is control's own, of which a few words are passed on."""
+        passed = {name: environment[name] for name in INHERITED if name in environment}
+        self._environment = {
+            "PATH": environment.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "HOME": "/nonexistent",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "/bin/false",
+            "SSH_ASKPASS": "/bin/false",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_PROTOCOL_FROM_USER": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            # BatchMode: no question about an unknown host, no password; both are refusals
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15 -oPermitLocalCommand=no",
+            "GIT_SSH_VARIANT": "ssh",
+            **passed,
+        }
+
+    def environment(self, protocol: str = "") -> dict[str, str]:
+        """Return git's whole environment; it may use `protocol` and no other."""
+        return {**self._environment, "GIT_ALLOW_PROTOCOL": protocol or "none"}
+
+    def command(self, directory: Path, *arguments: str) -> list[str]:
+        """Return the command line for a bare repository of ours."""
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        return [
+            "/bin/sh", "-c", LIMITED, "git",
+            "git", "--no-pager", f"--git-dir={directory}", *settings, *arguments,
+        ]  # fmt: skip
+
+    async def run(
+        self,
+        directory: Path,
+        *arguments: str,
+        protocol: str = "",
+        within_s: float = LOOK_WITHIN_S,
+        most: int = MAX_LOOK_BYTES,
+    ) -> bytes:
+        """Run git and return what it wrote.
+
+        Raises Unavailable with git's own words when it fails, DeadlineExceeded, TooLarge for more than
+        `most` bytes.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command(directory, *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=self.environment(protocol),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
+        try:
+            async with asyncio.timeout(within_s):
+                said, complaint = await asyncio.gather(
+                    _read(process.stdout, most), _read(process.stderr, MAX_LOOK_BYTES)
+                )
+                code = await process.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"git {arguments[0]} took longer than {within_s:g} s.") from None
+        finally:
+            await _end(process)
+        if code != 0:
+            raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}")
+        return said
+
+
+async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
+    found = bytearray()
+    while stream is not None and (chunk := await stream.read(1 << 16)):
+        found += chunk
+        if len(found) > most:
+            raise TooLarge(f"git said more than {most} bytes.")
+    return bytes(found)
+
+
+async def _end(process: Process) -> None:
+    """Kill what is left of git and of what it started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.shield(process.wait())
+
+
+def _words(complaint: bytes, code: int) -> str:
+    """Return what git complained of: the end of it, on one line, without what moves a cursor."""
+    text = complaint.decode("utf-8", "replace")
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]", " ", text)
+    text = " ".join(text.split())[-MAX_SAID:]
+    return text or (f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")

@@ -1,0 +1,156 @@
+"""Keep a bare mirror of each repository below `$CHOIR_HOME/repos`, and fetch it (spec 6.5, 17.3).
+
+Called by `images` and when the configuration is loaded. A fetch that fails leaves the last commit usable, and
+says so; what comes next is `tree`.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_control.repos.git import FETCH_WITHIN_S, Git
+from choir_control.repos.source import GLOBAL, Source
+from choir_control.repos.tree import Tree, write_tree
+
+log = structlog.get_logger("choir.repos")
+
+SHORT = 12
+LEFTOVERS = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Where a repository stands; `warning` says why a stale one could not be fetched."""
+
+    source: Source
+    commit: str
+    warning: str | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Tell whether the remote may have gone on."""
+        return self.warning is not None
+
+
+class Mirrors:
+    """The mirrors of one installation; one process at a time uses them."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._top = home / "repos"
+        self._git = Git(environment)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def directory(self, owner: str) -> Path:
+        """Return where the mirror of this owner lies."""
+        return self._top / GLOBAL if owner == GLOBAL else self._top / "agents" / owner
+
+    async def fetch(self, source: Source, within_s: float = FETCH_WITHIN_S) -> Fetched:
+        """Fetch the newest commit; where that fails, return the last one with a warning.
+
+        Raises Unavailable when there is none to fall back to.
+        """
+        async with self._turns[source.owner]:
+            warning = None
+            try:
+                await self._update(source, within_s)
+            except ChoirError as error:
+                warning = f"Cannot fetch {source.spoken}: {error.message}"
+            commit = await self._known(source)
+            if commit is None:
+                raise Unavailable(
+                    f"{warning or f'There is no commit in {source.spoken}.'} There is no earlier "
+                    f"clone of it either. Check agents.{source.owner}.repo"
+                    f"{' (global_repo)' if source.owner == GLOBAL else ''} in config.json."
+                )
+        if warning:
+            log.warning("stale repository", owner=source.owner, commit=commit, reason=warning)
+        return Fetched(source, commit, warning)
+
+    async def last(self, source: Source) -> str | None:
+        """Return the commit of the last fetch, without asking the remote; none if there was none."""
+        async with self._turns[source.owner]:
+            return await self._known(source)
+
+    async def read(self, fetched: Fetched, into: Path) -> Tree:
+        """Write the files of a fetched commit below `into`, which is made.
+
+        Raises BadInput for a repository that holds anything but plain files of a bearable size.
+        """
+        return await write_tree(
+            self._git,
+            self.directory(fetched.source.owner),
+            fetched.commit,
+            fetched.source.spoken,
+            into,
+        )
+
+    async def _update(self, source: Source, within_s: float) -> None:
+        directory = self.directory(source.owner)
+        await asyncio.to_thread(_clear_leftovers, directory)
+        if not await self._is_sound(directory):
+            await asyncio.to_thread(_make_room, directory)
+            await self._git.run(directory, "init", "--bare", "--quiet", "--template=")
+        await self._git.run(
+            directory,
+            "fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-write-fetch-head",
+            "--no-recurse-submodules", "--no-auto-maintenance", "--end-of-options",
+            source.url, f"+{source.ref}:{source.local_ref}",
+            protocol=source.protocol,
+            within_s=within_s,
+        )  # fmt: skip
+
+    async def _is_sound(self, directory: Path) -> bool:
+        try:
+            return await self._git.run(directory, "rev-parse", "--is-bare-repository") == b"true\n"
+        except ChoirError:
+            return False
+
+    async def _known(self, source: Source) -> str | None:
+        directory, name = self.directory(source.owner), f"{source.local_ref}^{{commit}}"
+        try:
+            found = await self._git.run(directory, "rev-parse", "--verify", "--quiet", name)
+            commit = found.decode().strip()
+            # a commit whose files are not there is none
+            await self._git.run(directory, "ls-tree", "-r", "--full-tree", commit)
+        except ChoirError:
+            return None
+        return commit
+
+
+def _clear_leftovers(directory: Path) -> None:
+    """Remove what a git that was killed left behind; nobody else writes here, so none is in use."""
+    for pattern in LEFTOVERS:
+        for path in directory.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _make_room(directory: Path) -> None:
+    """Make way for a new mirror; what is no mirror of ours is not touched."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                any(directory.iterdir())
+                and not (directory / "HEAD").exists()
+                and not _half_made(directory)
+            ):
+                raise Unavailable(
+                    f"{directory} is not empty and no mirror of Choir's: move it away."
+                )
+            shutil.rmtree(directory)
+        directory.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise Unavailable(f"Cannot make {directory}: {error.strerror}.") from error
+
+
+def _half_made(directory: Path) -> bool:
+    return (directory / "objects").is_dir() or (directory / "refs").is_dir()

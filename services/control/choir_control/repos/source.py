@@ -1,0 +1,96 @@
+"""Say which repository is meant, and refuse addresses that git would take for something else. Pure.
+
+Called by `mirrors`; a source is made of a `RepoConfig`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from choir_common.errors import BadInput
+from choir_common.wire.config import RepoConfig
+
+Protocol = Literal["https", "ssh", "file"]
+GLOBAL = "global"
+
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
+_SCP = re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?{_HOST}:(?!:)(?!//)[^:\s-][^\s]*")
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}")
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository at an address, and the ref of it that is followed."""
+
+    owner: str
+    """`global`, or the id of the agent whose repository it is."""
+    url: str
+    ref: str
+    protocol: Protocol
+    """The only one git may use for it."""
+
+    @property
+    def local_ref(self) -> str:
+        """Return where the mirror keeps it: another address or ref never passes for this one."""
+        digest = hashlib.sha256(f"{self.url}\n{self.ref}".encode()).hexdigest()
+        return f"refs/choir/{digest[:24]}"
+
+    @property
+    def spoken(self) -> str:
+        """Name it for people."""
+        return (
+            "the global repository" if self.owner == GLOBAL else f"the repository of {self.owner}"
+        )
+
+
+def source_of(owner: str, repo: RepoConfig | None) -> Source | None:
+    """Return what `repo` names, none when it names nothing.
+
+    Raises BadInput for an address or a ref that is not plainly one.
+    """
+    if repo is None or not repo.url.strip():
+        return None
+    ref = repo.ref
+    if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", ".")):
+        raise BadInput(f"The ref {ref[:80]!r} of {owner}'s repository is no branch, tag or commit.")
+    return Source(owner, repo.url, ref, _protocol(owner, repo.url))
+
+
+def _protocol(owner: str, url: str) -> Protocol:
+    if _CONTROL.search(url) or len(url) > 2_000:
+        raise BadInput(f"The address of {owner}'s repository holds a space or a control character.")
+    if url.startswith("/"):
+        return "file"
+    if "://" in url:
+        return _of_url(owner, url)
+    if _SCP.fullmatch(url):
+        return "ssh"
+    raise BadInput(_cannot(owner, url))
+
+
+def _of_url(owner: str, url: str) -> Protocol:
+    try:
+        parts = urlsplit(url)
+        host, password, _ = parts.hostname or "", parts.password, parts.port
+    except ValueError:
+        raise BadInput(_cannot(owner, url)) from None
+    if password or (parts.scheme == "https" and parts.username):
+        raise BadInput(
+            f"The address of {owner}'s repository holds a credential. config.json holds no secrets: "
+            "use an SSH address and a key of this user's ssh-agent."
+        )
+    if parts.scheme == "file" and not host and parts.path.startswith("/"):
+        return "file"
+    if parts.scheme in ("https", "ssh") and re.fullmatch(_HOST, host):
+        return "https" if parts.scheme == "https" else "ssh"
+    raise BadInput(_cannot(owner, url))
+
+
+def _cannot(owner: str, url: str) -> str:
+    return (
+        f"{url.split('@')[-1][:120]!r} is no address of a repository ({owner}). Write "
+        "https://host/path, ssh://user@host/path, user@host:path or /a/local/path."
+    )

@@ -1,0 +1,190 @@
+"""Write the files of a commit, each of them checked first: plain files inside, of a bearable size.
+
+Called by `mirrors`. Objects are read one by one, not archived or checked out: then no attribute,
+filter or link of the repository has a say in what is written.
+"""
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from choir_common.errors import BadInput, Unavailable
+from choir_control.repos.git import Git
+
+MAX_FILES = 20_000
+MAX_FILE_BYTES = 64 << 20
+MAX_TREE_BYTES = 512 << 20
+MAX_PATH = 400
+MAX_DEPTH = 20
+WRITE_WITHIN_S = 120.0
+CHUNK = 1 << 20
+EXECUTABLE = "100755"
+PLAIN = ("100644", "100664", EXECUTABLE)
+KINDS = {"120000": "a symbolic link", "160000": "a submodule"}
+_LINE = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)\t(.*)", re.DOTALL)
+_STRANGE = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a commit."""
+
+    path: str
+    object_id: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of a commit, and where they have been written."""
+
+    commit: str
+    root: Path
+    files: dict[str, Entry]
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; blocks."""
+        return (self.root / path).read_bytes()
+
+
+async def write_tree(git: Git, directory: Path, commit: str, spoken: str, into: Path) -> Tree:
+    """Write all files of `commit` below `into`.
+
+    Raises BadInput naming the path and the reason when it holds something else, TooLarge.
+    """
+    listed = await git.run(directory, "ls-tree", "-r", "-z", "--long", "--full-tree", commit)
+    entries = parse_listing(listed, spoken)
+    await asyncio.to_thread(_write_all, git, directory, entries, into)
+    return Tree(commit, into, {entry.path: entry for entry in entries})
+
+
+def parse_listing(listed: bytes, spoken: str) -> list[Entry]:
+    """Return the files of a listing; raises BadInput at the first that must not be there."""
+    entries, total = [], 0
+    for line in listed.split(b"\0")[:-1]:
+        entry = _entry(line, spoken)
+        total += entry.size
+        entries.append(entry)
+        if len(entries) > MAX_FILES or total > MAX_TREE_BYTES:
+            raise BadInput(
+                f"{spoken} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB; that is "
+                "no repository of tools."
+            )
+    _check_unique(entries, spoken)
+    return entries
+
+
+def _entry(line: bytes, spoken: str) -> Entry:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise BadInput(f"{spoken} holds an entry that cannot be read.")
+    mode, kind, object_id, size, name = found.groups()
+    try:
+        path = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"{spoken} holds a file whose name is not UTF-8: {name[:80]!r}.") from None
+    if mode.decode() not in PLAIN or kind != b"blob":
+        what = KINDS.get(mode.decode(), "something else")
+        raise BadInput(f"{spoken}: {path[:120]!r} is {what}; only plain files may be in it.")
+    fault = path_fault(path)
+    if fault:
+        raise BadInput(f"{spoken}: {path[:120]!r} {fault}.")
+    if int(size) > MAX_FILE_BYTES:
+        raise BadInput(f"{spoken}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB.")
+    return Entry(path, object_id.decode(), int(size), mode.decode() == EXECUTABLE)
+
+
+def path_fault(path: str) -> str | None:
+    """Return why a path must not be written, none for a good one."""
+    parts = path.split("/")
+    if _STRANGE.search(path):
+        return "holds a control character or a backslash"
+    if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute():
+        return "leads out of the repository"
+    if any(part.casefold().rstrip(" .") == ".git" or part.casefold() == "git~1" for part in parts):
+        return "is a git directory inside the repository"
+    if len(path) > MAX_PATH or len(parts) > MAX_DEPTH or any(len(part) > 200 for part in parts):
+        return "is too long or too deep"
+    return None
+
+
+def _check_unique(entries: list[Entry], spoken: str) -> None:
+    """Refuse names that one file system in two takes for the same, and a file where a folder is."""
+    seen: dict[str, str] = {}
+    for entry in entries:
+        name = entry.path.casefold()
+        if name in seen:
+            raise BadInput(
+                f"{spoken}: {seen[name]!r} and {entry.path!r} are one file to some systems."
+            )
+        seen[name] = entry.path
+    files = set(seen)
+    for entry in entries:
+        parents = PurePosixPath(entry.path.casefold()).parents
+        if any(str(parent) in files for parent in parents):
+            raise BadInput(f"{spoken}: {entry.path!r} lies below a file.")
+
+
+def _write_all(git: Git, directory: Path, entries: list[Entry], into: Path) -> None:
+    into.mkdir(mode=0o700, parents=True)
+    process = subprocess.Popen(
+        git.command(directory, "cat-file", "--batch", "--buffer"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=git.environment(),
+        cwd="/",
+        start_new_session=True,
+    )
+    deadline = threading.Timer(WRITE_WITHIN_S, process.kill)
+    deadline.start()
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        feeder = threading.Thread(target=_ask, args=(process.stdin, entries), daemon=True)
+        feeder.start()
+        for entry in entries:
+            _write(process.stdout, entry, into)
+        feeder.join(WRITE_WITHIN_S)
+    finally:
+        deadline.cancel()
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+def _ask(stdin: IO[bytes], entries: list[Entry]) -> None:
+    try:
+        for entry in entries:
+            stdin.write(f"{entry.object_id}\n".encode())
+        # git answers in whole buffers, the last of them when it sees the end
+        stdin.close()
+    except (BrokenPipeError, ValueError):
+        return  # the reader says what is missing
+
+
+def _write(stdout: IO[bytes], entry: Entry, into: Path) -> None:
+    head = stdout.readline()
+    if head.split() != [entry.object_id.encode(), b"blob", str(entry.size).encode()]:
+        raise Unavailable(f"git did not hand over {entry.path!r}; fetch the repository again.")
+    target = into / entry.path
+    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    left = entry.size
+    # x: a file that is there already would be one we did not check
+    with target.open("xb") as file:
+        while left:
+            chunk = stdout.read(min(CHUNK, left))
+            if not chunk:
+                raise Unavailable(f"git stopped in the middle of {entry.path!r}.")
+            file.write(chunk)
+            left -= len(chunk)
+    target.chmod(0o555 if entry.executable else 0o444)
+    stdout.read(1)
