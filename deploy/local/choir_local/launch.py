@@ -15,10 +15,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_local import child_start
+from choir_local.child_log import ChildLog
 from choir_local.identity import SAME_USER, Identity
 
 PIPE_ROOM = 60_000  # bytes that a Linux pipe takes (64 KiB) before a writer would block
-LOG_LIMIT = 16 * 1024 * 1024  # bytes; a child's log is set aside when it starts with more than this
 INHERITED = (
     *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "PLAYWRIGHT_BROWSERS_PATH"),
@@ -45,23 +45,21 @@ class Command:
 
 
 def open_log(path: Path) -> int:
-    """Open `path` for appending, mode 0600; set an overlong one aside as `<name>.1`."""
+    """Open `path` for appending, mode 0600: for the few words of the supervisor itself."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > LOG_LIMIT:
-        path.replace(path.with_name(f"{path.name}.1"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-async def launch(command: Command, log: Path) -> Process:
-    """Start `command` with its output appended to `log`; the caller waits for it.
+async def launch(command: Command, log: ChildLog) -> Process:
+    """Start `command` with its output read into `log`; the caller waits for it.
 
     Raises OSError if it cannot be forked.
     """
-    log_fd = open_log(log)
+    output = await log.pipe()
     try:
-        return await _spawn(command, log_fd)
+        return await _spawn(command, output)
     finally:
-        os.close(log_fd)
+        os.close(output)
 
 
 async def run_to_end(command: Command, within: timedelta) -> tuple[int, str]:

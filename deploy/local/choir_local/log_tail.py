@@ -1,5 +1,6 @@
 """Read the end of a child's log, to say why it died. Called by whoever starts children."""
 
+import json
 import os
 from pathlib import Path
 
@@ -15,4 +16,13 @@ def tail(log: Path, lines: int = 4) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip())
+    return " | ".join(_words(line.strip()) for line in text.splitlines()[-lines:] if line.strip())
+
+
+def _words(line: str) -> str:
+    """Return what a line of JSON says."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line
+    return str(found.get("message", line)) if isinstance(found, dict) else line

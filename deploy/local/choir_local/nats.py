@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_local.child_log import ChildLog
 from choir_local.launch import Command, clean_environment, launch
 from choir_local.private_file import write_private
 from choir_local.running import await_ready, end
@@ -154,10 +155,11 @@ class EmbeddedNats:
         Raises StartupError with what nats-server said.
         """
         await self.prepare()
-        process = await launch(self.command(), self._log)
+        log = ChildLog(self._log)
+        process = await launch(self.command(), log)
         self._process = process
         try:
-            await await_ready("nats-server", process, self.is_ready, READY_WITHIN, self._log)
+            await await_ready("nats-server", process, self.is_ready, READY_WITHIN, log)
         except BaseException:
             await self.stop()
             raise

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from choir_local.child_log import ChildLog
 from choir_local.identity import unprivileged_identity
 from choir_local.launch import Command, clean_environment, launch
 from choir_local.postgres_binaries import find_postgres_binaries
@@ -127,10 +128,11 @@ class EmbeddedPostgres:
         Raises StartupError with what Postgres said.
         """
         await self.prepare(reset_password=reset_password)
-        process = await launch(self.command(), self._places.log)
+        log = ChildLog(self._places.log)
+        process = await launch(self.command(), log)
         self._process = process
         try:
-            await await_ready("postgres", process, self.is_ready, READY_WITHIN, self._places.log)
+            await await_ready("postgres", process, self.is_ready, READY_WITHIN, log)
         except BaseException:
             await self.stop()
             raise

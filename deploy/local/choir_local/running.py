@@ -5,9 +5,9 @@ import signal
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_local.child_log import ChildLog
 from choir_local.log_tail import tail
 
 POLL_FIRST_S = 0.005
@@ -18,7 +18,7 @@ Ready = Callable[[int], Awaitable[bool]]
 
 
 async def await_ready(
-    name: str, process: Process, ready: Ready, within: timedelta, log: Path
+    name: str, process: Process, ready: Ready, within: timedelta, log: ChildLog
 ) -> None:
     """Return once `ready` says so.
 
@@ -29,16 +29,17 @@ async def await_ready(
         async with asyncio.timeout(within.total_seconds()):
             while not await ready(process.pid):
                 if process.returncode is not None:
+                    await log.settled()
                     raise StartupError(
                         f"{name} ended with code {process.returncode} before it was ready. "
-                        f"It said: {tail(log) or 'nothing'} (log: {log})"
+                        f"It said: {tail(log.path) or 'nothing'} (log: {log.path})"
                     )
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, POLL_MOST_S)
     except TimeoutError as error:
         raise StartupError(
             f"{name} was not ready within {within.total_seconds():g} s. "
-            f"It said last: {tail(log) or 'nothing'} (log: {log})"
+            f"It said last: {tail(log.path) or 'nothing'} (log: {log.path})"
         ) from error
 
 

@@ -64,6 +64,8 @@ class Service:
     stops_before: tuple[str, ...] = ()
     ready_within: timedelta = timedelta(seconds=60)
     stop_within: timedelta = timedelta(seconds=10)
+    source: str = ""
+    """What its log is called; its name unless given."""
 
 
 def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ...]:
@@ -131,6 +133,7 @@ def _service(parts: Parts, service: Service) -> Child:
         depends_on=service.depends_on,
         stops_before=service.stops_before,
         stop_within=service.stop_within,
+        source=service.source,
     )
 
 
@@ -234,6 +237,7 @@ SERVICES = (
     Service(
         name="control",
         module="choir_control",
+        source="choird",  # spec 22.2
         depends_on=("postgres", "nats"),
         endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
         env=_control_env,

@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.redactor import Redactor
+from choir_local.child_log import Threshold
 from choir_local.home import Home
 from choir_local.model_choice import choose_model
 from choir_local.nats import EmbeddedNats
@@ -97,12 +99,23 @@ class Stack:
             parts = await self._make_parts(rehearsal)
             if not parts.model.rehearsal:
                 rehearsal.close()
-            children = build_children(parts, self._services)
-            self._supervisor = Supervisor(children, self.home.logs, self._children_changed)
+            self._supervisor = self._supervise(parts)
             self._describe(parts)
             if self._stop_wanted:
                 return
             await self._supervisor.run(lambda: self._become_ready(parts))
+
+    def _supervise(self, parts: Parts) -> Supervisor:
+        # what a server of others writes goes through the redactor here and nowhere else
+        redactor = Redactor()
+        redactor.learn(parts.secrets.values.values())
+        return Supervisor(
+            build_children(parts, self._services),
+            self.home.logs,
+            self._children_changed,
+            redactor.clean,
+            Threshold(self.home.config_file),
+        )
 
     async def _make_parts(self, rehearsal: socket.socket) -> Parts:
         home, settings = self.home, self._settings

@@ -19,6 +19,8 @@ from typing import TypeVar
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.logs.pump import Clean
+from choir_local.child_log import MOST_LINES, ChildLog
 from choir_local.launch import Command, launch
 from choir_local.running import Ready, await_ready, end
 from choir_local.stack_state import ChildState, Phase
@@ -46,6 +48,8 @@ class Child:
     """Children that also stop only after this one."""
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within: timedelta = timedelta(seconds=10)
+    source: str = ""
+    """What its log is called; its name unless given."""
 
 
 class Supervisor:
@@ -56,13 +60,22 @@ class Supervisor:
         children: Sequence[Child],
         logs: Path,
         report: Callable[[dict[str, ChildState]], None],
+        clean: Clean = str,
+        most_lines: Callable[[], int] = lambda: MOST_LINES,
     ) -> None:
-        """`report` is called with all states whenever one changes."""
+        """`report` is called with all states whenever one changes; the rest is for the logs."""
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failure: StartupError | None = None
         self._report = report
-        self._keepers = {child.name: _Keeper(child, logs, self) for child in children}
+        self._keepers = {
+            child.name: _Keeper(
+                child,
+                ChildLog(logs / f"{child.source or child.name}.log", clean, most_lines),
+                self,
+            )
+            for child in children
+        }
 
     def stop(self) -> None:
         """Ask all to stop; asked again, kill them."""
@@ -121,14 +134,14 @@ class Supervisor:
 class _Keeper:
     """Keeps one child alive."""
 
-    def __init__(self, child: Child, logs: Path, supervisor: Supervisor) -> None:
+    def __init__(self, child: Child, log: ChildLog, supervisor: Supervisor) -> None:
         self.child = child
         self.was_ready = asyncio.Event()
         self.ended = asyncio.Event()
-        self._log = logs / f"{child.name}.log"
+        self._log = log
         self._supervisor = supervisor
         self._pause_s = 0.0
-        self.state = ChildState(since=_now(), log=str(self._log))
+        self.state = ChildState(since=_now(), log=str(self._log.path))
 
     async def keep(self) -> None:
         """Start the child, again and again, until the supervisor stops."""
@@ -142,6 +155,7 @@ class _Keeper:
             self._set("stopped", note="", pid=None)
         finally:
             self.ended.set()
+            await self._log.close()
 
     async def _live_once(self) -> None:
         """Start the child and stay until it has ended."""

@@ -36,6 +36,7 @@ COMMANDS = (
     Entry("agent", "List, start and stop agents, and reach one while it works."),
     Entry("session", "Read and verify the logs of sessions, and sum one up."),
     Entry("approval", "See what agents ask a human for, and decide."),
+    Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),
     Entry("doctor", "Look for what would keep Choir from working here."),
     Entry("init", "Make the state directory with a first configuration."),
     Entry("version", "Print the version."),

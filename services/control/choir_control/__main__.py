@@ -6,11 +6,13 @@ standard error when it cannot start.
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 import uvloop
 
 from choir_common.errors import StartupError
 from choir_common.http.listen import stop_on_signals
+from choir_common.logs.file import LogFile
 from choir_common.telemetry import Redactor, configure_logging
 from choir_control.app import Control
 from choir_control.runtimes.choose import choose_runtime
@@ -25,16 +27,23 @@ def main() -> int:
         check_exposure(settings, secrets)
         redactor = Redactor()
         redactor.learn(secrets.values())
-        configure_logging("choird", settings.log_level, redactor)
-        uvloop.run(_serve(settings, secrets))
+        configure_logging("choird", settings.log_level, redactor, _keeper(settings))
+        uvloop.run(_serve(settings, secrets, redactor))
     except StartupError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 a person reads this
         return error.exit_code
     return 0
 
 
-async def _serve(settings: ControlSettings, secrets: ControlSecrets) -> None:
-    control = Control(settings, secrets, choose_runtime(settings))
+def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:
+    """Return what writes choird.log where no supervisor does (spec 6.3)."""
+    if not settings.keep_log:
+        return None
+    return LogFile(settings.home / "logs", "choird", lambda: settings.log_lines).write
+
+
+async def _serve(settings: ControlSettings, secrets: ControlSecrets, redactor: Redactor) -> None:
+    control = Control(settings, secrets, choose_runtime(settings, redactor.clean))
     hurry = asyncio.Event()
     try:
         await control.run(stop_on_signals(hurry), hurry)

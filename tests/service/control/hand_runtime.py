@@ -15,6 +15,7 @@ class HandRuntime:
         self.alive: dict[str, LaunchSpec] = {}
         self.refuse_starts = False
         self.orphans = 0
+        self.sessions_over: list[tuple[str, str]] = []
         self._exits: asyncio.Queue[AgentExit] = asyncio.Queue()
 
     async def start(self, spec: LaunchSpec) -> RunningAgent:
@@ -38,6 +39,9 @@ class HandRuntime:
 
     async def running(self) -> list[RunningAgent]:
         return [_running(spec) for spec in self.alive.values()]
+
+    def end_session(self, agent_id: str, session_id: str) -> None:
+        self.sessions_over.append((agent_id, session_id))
 
     async def remove_orphans(self) -> int:
         return self.orphans

@@ -177,7 +177,8 @@ async def test_standard_input_reaches_the_child_as_a_file(home: Path) -> None:
     await table.reaches("ear", "ready")
     supervisor.stop()
     await running
-    assert (home / "logs" / "ear.log").read_text().strip() == 'heard {"nats_token": "t"}'
+    line = json.loads((home / "logs" / "ear.log").read_text())
+    assert (line["source"], line["message"]) == ("ear", 'heard {"nats_token": "t"}')
 
 
 async def test_the_servers_of_the_stack_return_after_a_kill(home: Path) -> None:

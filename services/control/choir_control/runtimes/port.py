@@ -66,6 +66,10 @@ class AgentRuntime(Protocol):
         """List the live agents this control started."""
         ...
 
+    def end_session(self, agent_id: str, session_id: str) -> None:
+        """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
+        ...
+
     async def remove_orphans(self) -> int:
         """End agents that an earlier control left behind; return how many (spec 6.2)."""
         ...

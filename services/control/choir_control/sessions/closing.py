@@ -33,12 +33,15 @@ class Closing:
         bell: Bell,
         clock: Clock,
         rescan: Callable[[str], None],
+        ended: Callable[[str, str], None],
     ) -> None:
+        """`ended` hears of every session that is over: the agent, the session."""
         self._store = store
         self._guard = guard
         self._bell = bell
         self._clock = clock
         self._rescan = rescan
+        self._ended = ended
 
     async def close(
         self, session_id: str, status: SessionStatus, reason: str, *, with_waiting: bool = False
@@ -58,6 +61,7 @@ class Closing:
                 if farewell:
                     self._rescan(standing.session.bindings.dm)
                 session = standing.session
+                self._ended(session.agent_id, session_id)
                 log.info(
                     "session ended",
                     session=session_id,

@@ -52,7 +52,12 @@ class Household:
         turns, runtime = AgentTurns(), around.runtime
         self.store = SessionStore(around.database)
         closing = Closing(
-            ClosingStore(around.database), around.guard, around.bell, around.clock, around.rescan
+            ClosingStore(around.database),
+            around.guard,
+            around.bell,
+            around.clock,
+            around.rescan,
+            runtime.end_session,
         )
         crashes = Crashes(self.store, closing, around.configuration)
         launcher = Launcher(around.settings, around.configuration, runtime)

@@ -138,13 +138,21 @@ class Engine:
             str(state["Error"]),
         )
 
-    def log(self, container_id: str) -> bytes:
-        """Return the newest lines a container wrote, empty if it is gone. Raises Unavailable."""
+    def log_since(self, container_id: str, since: int) -> bytes:
+        """Return the newest lines a container wrote after `since` (epoch, seconds), empty if it is gone.
+
+        Raises Unavailable.
+        """
         with _spoken("read the container's log"):
             try:
-                return bytes(self._api().logs(container_id, tail=LOG_LINES))
+                return bytes(self._api().logs(container_id, tail=LOG_LINES, since=since))
             except docker_errors.NotFound:
                 return b""
+
+    def follow_log(self, container_id: str) -> Iterator[bytes]:
+        """Yield what a container writes, from its first word to its end. Raises Unavailable."""
+        with _spoken("follow the container's log"), _gone_is_fine():
+            yield from self._api().logs(container_id, stream=True, follow=True)
 
     def follow_deaths(self, labels: Mapping[str, str], since: int) -> "DeathStream":
         """Open a stream of the containers that end, from `since` (epoch, seconds). Raises Unavailable."""

@@ -1,11 +1,12 @@
 """Make the Docker runtime from control's settings. Imported by `choose`, and only where it is wanted."""
 
+from choir_control.runtimes.agent_logs import AgentLogs
 from choir_control.runtimes.docker.container import MIB, ContainerLimits
 from choir_control.runtimes.docker.runtime import DockerRuntime
 from choir_control.settings import ControlSettings
 
 
-def make_runtime(settings: ControlSettings) -> DockerRuntime:
+def make_runtime(settings: ControlSettings, logs: AgentLogs) -> DockerRuntime:
     """Return a runtime that has not spoken to the engine yet."""
     return DockerRuntime(
         home=settings.home,
@@ -17,4 +18,5 @@ def make_runtime(settings: ControlSettings) -> DockerRuntime:
             cpus=settings.agent_cpus,
             pids=settings.agent_pids,
         ),
+        logs=logs,
     )

@@ -16,9 +16,11 @@ from typing import TypeVar
 import structlog
 
 from choir_common.errors import ChoirError, Conflict
+from choir_control.runtimes.agent_logs import AgentLogs
 from choir_control.runtimes.docker.container import (
     AGENT,
     EPOCH,
+    SESSION,
     ContainerLimits,
     Site,
     boot_line,
@@ -27,7 +29,8 @@ from choir_control.runtimes.docker.container import (
     labels_of,
 )
 from choir_control.runtimes.docker.deaths import Deaths
-from choir_control.runtimes.docker.engine import Engine, State
+from choir_control.runtimes.docker.engine import Container, Engine, State
+from choir_control.runtimes.docker.output import ContainerOutput
 from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 
 log = structlog.get_logger()
@@ -38,7 +41,7 @@ THREADS = 8
 EXITS_KEPT = 1_000
 KILLED_WITHIN_S = 15.0
 SHORT_ID = 12
-LOG_LIMIT = 16 << 20  # bytes; a longer log is set aside
+LAST_WORDS_S = 5.0
 ASK_AGAIN_S = 1.0
 
 
@@ -49,6 +52,8 @@ class Agent:
     spec: LaunchSpec
     container_id: str = ""
     started: bool = False
+    session_over: bool = False
+    output: ContainerOutput | None = None
     died: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -69,6 +74,7 @@ class DockerRuntime:
         log_level: str = "info",
         limits: ContainerLimits | None = None,
         engine: Engine | None = None,
+        logs: AgentLogs | None = None,
     ) -> None:
         """Describe a runtime; `home` must be the same path here and on the engine's host."""
         self._site = Site(
@@ -81,6 +87,7 @@ class DockerRuntime:
             limits=limits or ContainerLimits(),
         )
         self._engine = engine or Engine()
+        self._logs = logs or AgentLogs(home)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
         self._agents: dict[str, Agent] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -108,6 +115,7 @@ class DockerRuntime:
                 self._threads.submit(self._engine.remove, agent.container_id)
             raise
         agent.started = True
+        agent.output = await self._call(partial(self._read_output, agent))
         self._watch(agent)
         return agent.describe()
 
@@ -123,6 +131,14 @@ class DockerRuntime:
         """List the live agents this control started."""
         return [agent.describe() for agent in self._agents.values() if agent.started]
 
+    def end_session(self, agent_id: str, session_id: str) -> None:
+        """Put the agent's log away once its container has ended: the session is over (spec 22.2)."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            self._logs.put_away(agent_id)
+        elif agent.spec.session_id == session_id:
+            agent.session_over = True
+
     async def remove_orphans(self) -> int:
         """Remove the containers that an earlier control left behind; return how many (spec 6.2).
 
@@ -133,7 +149,7 @@ class DockerRuntime:
         orphans = [container for container in listed if container.id not in known]
         for orphan in orphans:
             agent_id = orphan.labels.get(AGENT, "unknown")
-            await self._call(partial(self._clear_up, agent_id, orphan.id))
+            await self._call(partial(self._clear_up_orphan, agent_id, orphan))
             log.info(
                 "removed an orphaned agent", container=orphan.id, epoch=orphan.labels.get(EPOCH)
             )
@@ -157,6 +173,7 @@ class DockerRuntime:
         if self._deaths is not None:
             await self._call(self._deaths.stop)
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._logs.close)
         self._engine.close()
         with contextlib.suppress(asyncio.QueueFull):
             self._exits.put_nowait(None)
@@ -219,29 +236,36 @@ class DockerRuntime:
                 log.warning("cannot inspect an agent", agent=spec.agent_id, error=error.message)
                 await asyncio.sleep(ASK_AGAIN_S)
         try:
-            await self._call(partial(self._clear_up, spec.agent_id, agent.container_id))
+            await self._call(partial(self._clear_up, agent))
         except (ChoirError, OSError) as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
         # Free before it is told, so that whoever hears of it can start the agent again.
         del self._agents[spec.agent_id]
         agent.gone.set()
         code = ending.code if ending else None
-        detail = f"{_describe(ending)}; its log is {self._log_path(spec.agent_id)}"
+        detail = f"{_describe(ending)}; its log is {self._logs.path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
-    def _clear_up(self, agent_id: str, container_id: str) -> None:
-        """Keep what the agent said, and remove its container; blocking."""
-        said = self._engine.log(container_id)
-        path = self._log_path(agent_id)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > LOG_LIMIT:
-            path.replace(path.with_name(f"{path.name}.1"))
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
-            file.write(said)
-        self._engine.remove(container_id)
+    def _read_output(self, agent: Agent) -> ContainerOutput:
+        return ContainerOutput(self._engine, agent.container_id, self._logs.writer(agent.spec))
 
-    def _log_path(self, agent_id: str) -> Path:
-        return self._site.home / "logs" / f"{agent_id}.log"
+    def _clear_up(self, agent: Agent) -> None:
+        """Wait for the last words, put the log of an ended session away, remove the container; blocking."""
+        if agent.output is not None:
+            agent.output.settled(LAST_WORDS_S)
+        self._engine.remove(agent.container_id)
+        if agent.session_over:
+            self._logs.put_away(agent.spec.agent_id)
+
+    def _clear_up_orphan(self, agent_id: str, orphan: Container) -> None:
+        """Keep what nobody read since the earlier control went, and remove the container; blocking."""
+        path = self._logs.path(agent_id)
+        # whole seconds are all the engine knows, so the lines of one may stand there twice
+        since = int(path.stat().st_mtime) if path.exists() else 0
+        writer = self._logs.writer_of(agent_id, orphan.labels.get(SESSION, ""))
+        writer.feed(self._engine.log_since(orphan.id, since))
+        writer.finish()
+        self._engine.remove(orphan.id)
 
     async def _call(self, deed: Callable[[], T]) -> T:
         """Run a blocking call of the engine in one of our threads."""

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from choir_common.logs.pump import Pump
 from choir_common.wire.runtime import AgentBoot
+from choir_control.runtimes.agent_logs import AgentLogs
 from choir_control.runtimes.port import LaunchSpec
 from choir_control.runtimes.process import confine
 from choir_control.runtimes.process.boundary import Boundary, Limits, draw_boundary
@@ -25,20 +27,25 @@ AGENT = (sys.executable, "-I", "-m", "choir_agent")
 CONFINE = (sys.executable, "-I", "-S", confine.__file__)
 PROBE_WITHIN_S = 15.0
 PIPE_ROOM = 60_000  # bytes that a pipe takes (64 KiB) before a writer would block
-LOG_LIMIT = 16 << 20  # bytes; a longer log is set aside at the next start
 
 
 class Launcher:
     """Knows the state directory, the walls this kernel has, and what to start."""
 
     def __init__(
-        self, home: Path, environment: Mapping[str, str], limits: Limits, command: Sequence[str]
+        self,
+        home: Path,
+        environment: Mapping[str, str],
+        limits: Limits,
+        command: Sequence[str],
+        logs: AgentLogs,
     ) -> None:
         """Describe what to start; `environment` is control's own, of which a few words are passed on."""
         self._home = home
         self._environment = dict(environment)
         self._limits = limits
         self._command = tuple(command)
+        self._logs = logs
         self._view: Path | None = None
         self._probed = False
 
@@ -53,15 +60,19 @@ class Launcher:
             await self._probe(boundary)
         return boundary
 
-    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> Process:
-        """Start the agent. Raises OSError.
+    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, Pump]:
+        """Start the agent, and what reads its log. Raises OSError.
 
         Forks in the loop's own thread: the kernel ties a child's death signal to the thread.
         """
-        output = _open_log(self.log_path(spec.agent_id))
         stdin = _filled_pipe(_boot_line(spec))
         try:
-            return await asyncio.create_subprocess_exec(
+            pump, output = await Pump.open(self._logs.writer(spec))
+        except BaseException:
+            os.close(stdin)
+            raise
+        try:
+            process = await asyncio.create_subprocess_exec(
                 *CONFINE,
                 *boundary.options(os.getpid(), self._view),
                 "--",
@@ -76,22 +87,18 @@ class Launcher:
         finally:
             os.close(stdin)
             os.close(output)
+        return process, pump
 
     @property
     def has_view(self) -> bool:
         """Tell whether agents get a file tree of their own; known after the first `prepare`."""
         return self._view is not None
 
-    def log_path(self, agent_id: str) -> Path:
-        """Return where the agent's standard error goes (spec 6.3)."""
-        return self._home / "logs" / f"{agent_id}.log"
-
     def _make_places(self, spec: LaunchSpec) -> Boundary:
         temporary = self._home / "agents" / spec.agent_id / "tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(mode=0o700, parents=True)
-        for directory in (self._home / "logs", self._view_base):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._view_base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not spec.workspace.is_dir():
             raise NotADirectoryError(f"the workspace {spec.workspace} is no directory")
         return draw_boundary(spec, self._home, temporary, self._limits, self._environment)
@@ -169,10 +176,3 @@ def _filled_pipe(line: bytes) -> int:
     finally:
         os.close(write_end)
     return read_end
-
-
-def _open_log(path: Path) -> int:
-    """Open an agent's log for appending, mode 0600; an overlong one is set aside."""
-    if path.exists() and path.stat().st_size > LOG_LIMIT:
-        path.replace(path.with_name(f"{path.name}.1"))
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

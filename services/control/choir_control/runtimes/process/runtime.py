@@ -15,6 +15,8 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.logs.pump import Pump
+from choir_control.runtimes.agent_logs import AgentLogs
 from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 from choir_control.runtimes.process import remains
 from choir_control.runtimes.process.boundary import Limits
@@ -25,6 +27,7 @@ log = structlog.get_logger()
 
 EXITS_KEPT = 1_000
 KILLED_WITHIN_S = 10.0
+LAST_WORDS_S = 1.0
 
 
 @dataclass(slots=True)
@@ -33,6 +36,8 @@ class Agent:
 
     spec: LaunchSpec
     process: Process | None = None
+    output: Pump | None = None
+    session_over: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def describe(self) -> RunningAgent:
@@ -51,10 +56,12 @@ class ProcessRuntime:
         environment: Mapping[str, str],
         limits: Limits | None = None,
         command: Sequence[str] = AGENT,
+        logs: AgentLogs | None = None,
     ) -> None:
         """Describe a runtime: `environment` is control's own, of which a few words are passed on."""
         self._home = home.resolve()
-        self._launcher = Launcher(self._home, environment, limits or Limits(), command)
+        self._logs = logs or AgentLogs(self._home)
+        self._launcher = Launcher(self._home, environment, limits or Limits(), command, self._logs)
         self._records = Records(self._home / "run" / "agents")
         self._agents: dict[str, Agent] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -79,7 +86,8 @@ class ProcessRuntime:
         try:
             boundary = await self._launcher.prepare(spec)
             async with self._forking:
-                process = agent.process = await self._launcher.spawn(spec, boundary)
+                process, agent.output = await self._launcher.spawn(spec, boundary)
+                agent.process = process
             self._records.write(spec.agent_id, spec.session_id, spec.epoch, process.pid)
         except OSError as error:
             self._give_up(agent)
@@ -105,6 +113,14 @@ class ProcessRuntime:
         """List the live agents this control started."""
         return [agent.describe() for agent in self._agents.values() if agent.process]
 
+    def end_session(self, agent_id: str, session_id: str) -> None:
+        """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            self._logs.put_away(agent_id)
+        elif agent.spec.session_id == session_id:
+            agent.session_over = True
+
     async def remove_orphans(self) -> int:
         """End agents that an earlier control left behind; return how many (spec 6.2)."""
         return await asyncio.to_thread(self._remove_recorded)
@@ -123,6 +139,7 @@ class ProcessRuntime:
             watcher.cancel()
         with contextlib.suppress(asyncio.QueueFull):
             self._exits.put_nowait(None)
+        await asyncio.to_thread(self._logs.close)
 
     def _give_up(self, agent: Agent) -> None:
         """Forget a start that failed; what was forked all the same is killed and waited for."""
@@ -146,10 +163,14 @@ class ProcessRuntime:
             await self._clear_up(spec.agent_id)
         except OSError as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        if agent.output is not None:
+            await agent.output.settled(LAST_WORDS_S)
+        if agent.session_over:
+            self._logs.put_away(spec.agent_id)
         # Free before it is told, so that whoever hears of it can start the agent again.
         del self._agents[spec.agent_id]
         agent.gone.set()
-        detail = f"{_describe_exit(code)}; its log is {self._launcher.log_path(spec.agent_id)}"
+        detail = f"{_describe_exit(code)}; its log is {self._logs.path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
     async def _clear_up(self, agent_id: str) -> None:

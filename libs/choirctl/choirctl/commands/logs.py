@@ -1,0 +1,105 @@
+"""`choirctl logs SOURCE`: what stands in a log, then what is added; next comes `choir_common.logs.follow`.
+
+The files are read where they are: logs are looked at most when choird does not answer.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.ids import is_agent_id
+from choir_common.logs import follow as reading
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import err
+
+SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehearsal", "stack")
+SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(logs)
+
+
+def logs(
+    ctx: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="An agent's id, choird, or another service.")
+    ],
+    lines: Annotated[
+        int | None,
+        typer.Option("--lines", "-n", min=0, help="Only the newest lines.", show_default=False),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Go on with what is added.")
+    ] = True,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a log and go on with every line that is added, until Ctrl+C.
+
+    A log that is archived meanwhile is read to its end, and the new one from its beginning.
+    """
+    place = find_place(ctx, home)
+    if place.url is not None:
+        raise BadInput("Logs are files: run this on the machine where Choir runs, without --url.")
+    path = find_log(place.home / "logs", source)
+    if not path.exists():
+        _say_where_it_went(path, source)
+    try:
+        for line in (reading.follow if follow else reading.snapshot)(path, lines):
+            sys.stdout.write(line.decode(errors="replace") if as_json else readable(line))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return
+
+
+def find_log(directory: Path, source: str) -> Path:
+    """Return where the current log of `source` stands, or will stand.
+
+    Raises NotFound naming the sources there are.
+    """
+    path = directory / f"{source}.log"
+    plain = source in SERVICES or is_agent_id(source)
+    if plain and (path.exists() or (directory / "archive" / source).is_dir()):
+        return path
+    found = sorted({p.stem for p in directory.glob("*.log")} | _archived(directory))
+    there = f"There are {', '.join(found)}" if found else f"There is none yet in {directory}"
+    raise NotFound(
+        f"There is no log of {source!r}. {there}. What runs in a container of docker compose is read "
+        "with `docker compose logs SERVICE`."
+    )
+
+
+def readable(line: bytes) -> str:
+    """Return a line of JSON as a person reads it: time, level, message, and the other fields."""
+    text = line.decode(errors="replace")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(found, dict):
+        return text
+    rest = "".join(
+        f" {name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in found.items()
+        if name not in SHOWN_FIRST or name in ("session", "lane")
+    )
+    when = str(found.get("timestamp", ""))[:19].replace("T", " ")
+    return f"{when} {found.get('level', '')!s:<7} {found.get('message', '')}{rest}\n"
+
+
+def _archived(directory: Path) -> set[str]:
+    return {path.name for path in (directory / "archive").glob("*") if path.is_dir()}
+
+
+def _say_where_it_went(path: Path, source: str) -> None:
+    kept = sorted((path.parent / "archive" / source).glob("*.log*"))
+    if kept:
+        err().print(
+            f"{source} writes no log now. The last one was put away as {kept[-1]}.", markup=False
+        )
