@@ -34,6 +34,8 @@ COMMANDS = (
     Entry("status", "Show whether Choir works, and each part of it."),
     Entry("chat", "Talk to an agent."),
     Entry("agent", "List, start and stop agents, and reach one while it works."),
+    Entry("model", "List language models, and choose the one an agent thinks with."),
+    Entry("voice", "List voices, and choose the one an agent speaks with."),
     Entry("session", "Read and verify the logs of sessions, and sum one up."),
     Entry("approval", "See what agents ask a human for, and decide."),
     Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),

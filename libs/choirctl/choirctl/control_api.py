@@ -21,6 +21,7 @@ from choir_common.errors import (
 )
 from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
+from choir_common.wire.choices import AgentChoices, ModelView, SetModel, SetVoice, VoiceView
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -88,6 +89,27 @@ class ControlApi:
     async def compact(self, agent_id: str, request: CompactMemory) -> Told:
         """Have a lane sum up its past. Raises Conflict when that session does not run."""
         return await self._post(f"/v1/agents/{agent_id}/compact", request, Told)
+
+    async def models(self) -> list[ModelView]:
+        """Return the language models and the text-to-speech providers."""
+        return [view async for view in self._pages("/v1/models", Page[ModelView], {})]
+
+    async def voices(self) -> list[VoiceView]:
+        """Return the voice profiles."""
+        return [view async for view in self._pages("/v1/voices", Page[VoiceView], {})]
+
+    async def choices(self, agent_id: str) -> AgentChoices:
+        """Return the model and the voice of an agent. Raises NotFound."""
+        return await self._get(f"/v1/agents/{agent_id}/model", AgentChoices)
+
+    async def set_model(self, agent_id: str, llm: str) -> AgentChoices:
+        """Have a running agent think with another model. Raises Conflict when it does not run."""
+        return await self._put(f"/v1/agents/{agent_id}/model", SetModel(llm=llm), AgentChoices)
+
+    async def set_voice(self, agent_id: str, voice: str) -> AgentChoices:
+        """Have a running agent speak with another voice. Raises Conflict when it does not run."""
+        body = SetVoice(voice_profile=voice)
+        return await self._put(f"/v1/agents/{agent_id}/voice", body, AgentChoices)
 
     async def commands(self) -> list[CommandView]:
         """Return what may be typed in a conversation."""
@@ -157,6 +179,9 @@ class ControlApi:
         self, path: str, body: BaseModel | None, shape: type[M], timeout_s: float = 30.0
     ) -> M:
         return parse(await self.send("POST", path, body=body, timeout_s=timeout_s), shape)
+
+    async def _put(self, path: str, body: BaseModel, shape: type[M]) -> M:
+        return parse(await self.send("PUT", path, body=body), shape)
 
     async def send(
         self,

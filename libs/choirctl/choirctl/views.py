@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
 from choir_common.wire.events import Event
 from choir_common.wire.operator import AgentView, SessionView
 from choir_common.wire.rpc import StatusReport
@@ -79,6 +80,37 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
             session.continues or "-",
         )
     return rows
+
+
+def model_rows(models: Sequence[ModelView]) -> Table:
+    """Return one line per language model or text-to-speech provider."""
+    rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT")
+    for model in models:
+        rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint)
+    return rows
+
+
+def voice_rows(voices: Sequence[VoiceView]) -> Table:
+    """Return one line per voice profile."""
+    rows = table("NAME", "TTS", "VOICE", "FORMAT")
+    for voice in voices:
+        rows.add_row(voice.name, voice.tts, voice.voice_id, voice.output_format)
+    return rows
+
+
+def choice_facts(choices: AgentChoices) -> Table:
+    """Return what an agent thinks and speaks with, a line each."""
+    facts = table("", "", "")
+    facts.show_header = False
+    for field, shown in (
+        ("llm", "model"),
+        ("core_llm", "model of core jobs"),
+        ("voice_profile", "voice"),
+    ):
+        name = getattr(choices, field)
+        said = "until it is restarted" if field in choices.changed else ""
+        facts.add_row(shown, name or "-", said)
+    return facts
 
 
 def event_line(event: Event) -> str:

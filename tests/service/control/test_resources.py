@@ -117,9 +117,10 @@ async def restart(world: World) -> AgentHand:
     """Restart `main`, whose agent obeys; return the new one."""
     hand, starts = world.hands[-1], len(world.runtime.specs)
     restarting = asyncio.create_task(world.post("/v1/agents/main/restart"))
-    while (signal := await hand.next_signal()).body.kind != "shutdown":
-        await asyncio.sleep(0.05)
-    await hand.call("TERMINATE_SELF", f'{{"reason":"{signal.body.kind}"}}'.encode())
+    seen = 0
+    while (signal := await hand.next_signal(seen)).body.kind != "shutdown":
+        seen = signal.seq
+    await hand.call("TERMINATE_SELF", b'{"reason":"asked"}')
     world.runtime.die("main", 0)
     fresh = await world.agent(starts + 1)
     answer = await restarting

@@ -155,6 +155,11 @@ class World:
         async with make_client(self.endpoint, timeout_s=60) as client:
             return await client.post(path, **more)
 
+    async def put(self, path: str, **more: Any) -> httpx2.Response:
+        """Change something over the host endpoint's Unix socket."""
+        async with make_client(self.endpoint, timeout_s=60) as client:
+            return await client.put(path, **more)
+
     async def say(self, text: str, update_id: str, dm: str = "console") -> Accepted:
         """Send a user's message as the gateway would."""
         gateway = "console" if dm == "console" else "bot"

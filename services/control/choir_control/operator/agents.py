@@ -1,11 +1,8 @@
 """`/v1/agents`: see, start and stop agents, and tell them something while they work."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 
 from choir_common.errors import Conflict
-from choir_common.wire.model import Wire
 from choir_common.wire.operator import (
     AgentView,
     CancelWork,
@@ -18,6 +15,7 @@ from choir_common.wire.operator import (
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
 from choir_control.configuration.current import Configuration
 from choir_control.inbox.words import what_happens
+from choir_control.operator.body_schema import body_of
 from choir_control.rpc.body import read_body
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.start import Starter
@@ -44,7 +42,7 @@ def agent_routes(
         """Show one agent."""
         return await roster.one(agent_id)
 
-    @router.post("/{agent_id}/start", openapi_extra=_body(StartAgent))
+    @router.post("/{agent_id}/start", openapi_extra=body_of(StartAgent))
     async def start_agent(agent_id: str, request: Request) -> AgentView:
         """Start an agent with its defaults, or with what the body says instead."""
         await starter.start(agent_id, await read_body(request, StartAgent))
@@ -87,27 +85,21 @@ def signal_routes(configuration: Configuration, messenger: Messenger) -> APIRout
             note=what_happens(body, agent_id, session.status),
         )
 
-    @router.post("/{agent_id}/inject", status_code=202, openapi_extra=_body(InjectText))
+    @router.post("/{agent_id}/inject", status_code=202, openapi_extra=body_of(InjectText))
     async def inject(agent_id: str, request: Request) -> Told:
         """Give an agent's edge lane further words at its next safe point."""
         said = await read_body(request, InjectText)
         return await tell(agent_id, InjectSignal(text=said.text))
 
-    @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=_body(CancelWork))
+    @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=body_of(CancelWork))
     async def cancel(agent_id: str, request: Request) -> Told:
         """Cancel a core job by name, or the edge lane's turn."""
         return await tell(agent_id, CancelSignal(job=(await read_body(request, CancelWork)).job))
 
-    @router.post("/{agent_id}/compact", status_code=202, openapi_extra=_body(CompactMemory))
+    @router.post("/{agent_id}/compact", status_code=202, openapi_extra=body_of(CompactMemory))
     async def compact(agent_id: str, request: Request) -> Told:
         """Have a lane sum up its older events."""
         asked = await read_body(request, CompactMemory)
         return await tell(agent_id, CompactSignal(lane=asked.lane), asked.session_id)
 
     return router
-
-
-def _body(shape: type[Wire]) -> dict[str, Any]:
-    """Describe a body that `read_body` reads."""
-    schema = shape.model_json_schema()
-    return {"requestBody": {"content": {"application/json": {"schema": schema}}}}

@@ -9,6 +9,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.boot import Boot
+from choir_control.sessions.change import Changes
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.closing_store import ClosingStore
 from choir_control.sessions.crash import Crashes
@@ -65,6 +66,7 @@ class Household:
             self.store, around.configuration, around.guard, launcher, crashes, turns
         )
         self.messenger = Messenger(self.store, around.signals, around.bell, around.order)
+        self.changes = Changes(self.store, around.configuration, around.guard, self.messenger)
         self.stopper = Stopper(
             self.store,
             self.messenger,

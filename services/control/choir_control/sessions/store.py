@@ -191,6 +191,22 @@ class SessionStore:
             reason[:1000],
         )
 
+    async def change(self, session_id: str, field: str, value: str) -> SessionRow | None:
+        """Bind a session to something else until it ends; none if it is over or about to be."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET
+                overrides = CASE WHEN resource_bindings ->> $2 = $3 THEN overrides - $2
+                            ELSE overrides || jsonb_build_object($2::text, $3::text) END,
+                settings_rev = settings_rev + 1
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'crashed')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+            field,
+            value,
+        )
+
     async def get(self, session_id: str) -> SessionRow | None:
         """Return one session."""
         return await self._one(

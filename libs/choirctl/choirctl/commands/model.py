@@ -1,0 +1,88 @@
+"""`choirctl model list|get|set`; next comes `control_api`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput
+from choir_common.wire.choices import AgentChoices, ModelView
+from choirctl.control_api import connect
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json
+from choirctl.views import choice_facts, model_rows
+
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("list")(list_models)
+    group.command("get")(get)
+    group.command("set")(choose)
+    app.add_typer(
+        group, name="model", help="List language models, and choose the one an agent thinks with."
+    )
+
+
+def list_models(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the language models and text-to-speech providers of config.json."""
+    models = asyncio.run(_list(find_place(ctx, home, url)))
+    if as_json:
+        print_json(models)
+    else:
+        out().print(model_rows(models))
+
+
+def get(
+    ctx: typer.Context,
+    agent: AgentId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the model and the voice of an agent."""
+    found = asyncio.run(_get(find_place(ctx, home, url), agent))
+    if as_json:
+        print_json(found)
+    else:
+        out().print(choice_facts(found))
+
+
+def choose(
+    ctx: typer.Context,
+    agent: AgentId,
+    llm: Annotated[str, typer.Option("--llm", help="Model, by name.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a running agent think with another model from its next call on.
+
+    It lasts until the agent is restarted. Exits 5 when it does not run.
+    """
+    if not llm:
+        raise BadInput("--llm needs the name of a model; `choirctl model list` has them.")
+    found = asyncio.run(_set(find_place(ctx, home, url), agent, llm))
+    if as_json:
+        print_json(found)
+    else:
+        err().print(f"{agent} thinks with {found.llm} until it is restarted.", markup=False)
+
+
+async def _list(place: Place) -> list[ModelView]:
+    async with connect(place) as api:
+        return await api.models()
+
+
+async def _get(place: Place, agent: str) -> AgentChoices:
+    async with connect(place) as api:
+        return await api.choices(agent)
+
+
+async def _set(place: Place, agent: str, llm: str) -> AgentChoices:
+    async with connect(place) as api:
+        return await api.set_model(agent, llm)

@@ -1,0 +1,87 @@
+"""`choirctl voice list|get|set`; next comes `control_api`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput
+from choir_common.wire.choices import AgentChoices, VoiceView
+from choirctl.control_api import connect
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json
+from choirctl.views import choice_facts, voice_rows
+
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("list")(list_voices)
+    group.command("get")(get)
+    group.command("set")(choose)
+    app.add_typer(group, name="voice", help="List voices, and choose the one an agent speaks with.")
+
+
+def list_voices(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the voice profiles of config.json."""
+    voices = asyncio.run(_list(find_place(ctx, home, url)))
+    if as_json:
+        print_json(voices)
+    else:
+        out().print(voice_rows(voices))
+
+
+def get(
+    ctx: typer.Context,
+    agent: AgentId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the voice and the model of an agent."""
+    found = asyncio.run(_get(find_place(ctx, home, url), agent))
+    if as_json:
+        print_json(found)
+    else:
+        out().print(choice_facts(found))
+
+
+def choose(
+    ctx: typer.Context,
+    agent: AgentId,
+    voice: Annotated[str, typer.Argument(metavar="VOICE", help="Voice profile, by name.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a running agent speak with another voice from the next time on.
+
+    It lasts until the agent is restarted. Exits 5 when it does not run.
+    """
+    if not voice:
+        raise BadInput("VOICE is empty; `choirctl voice list` has the names.")
+    found = asyncio.run(_set(find_place(ctx, home, url), agent, voice))
+    if as_json:
+        print_json(found)
+    else:
+        said = f"{agent} speaks with {found.voice_profile} until it is restarted."
+        err().print(said, markup=False)
+
+
+async def _list(place: Place) -> list[VoiceView]:
+    async with connect(place) as api:
+        return await api.voices()
+
+
+async def _get(place: Place, agent: str) -> AgentChoices:
+    async with connect(place) as api:
+        return await api.choices(agent)
+
+
+async def _set(place: Place, agent: str, voice: str) -> AgentChoices:
+    async with connect(place) as api:
+        return await api.set_voice(agent, voice)
