@@ -30,6 +30,10 @@ from choir_control.approvals.decide import Desk
 from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import ApprovalStore
 from choir_control.bus_doors.endpoints import bus_endpoints
+from choir_control.commands.choices import Choices
+from choir_control.commands.errands import Errands
+from choir_control.commands.hands import Hands
+from choir_control.commands.obey import Obedience
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.doors import AgentDoor, make_agent_app, make_host_app
@@ -40,14 +44,12 @@ from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
 from choir_control.inbox.accept import Inbox
-from choir_control.inbox.obey import Obedience
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
-from choir_control.operator.choices import choice_routes
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
@@ -113,13 +115,6 @@ class Control:
         self._outbox = Outbox(self._outbox_store, BusGateway(self._bus), self._is_idempotent)
         self._inbox_store = InboxStore(self.database)
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
-        self._inbox = Inbox(
-            self._inbox_store,
-            self.configuration,
-            Obedience(self._inbox_store, self._board.of, bell.ring),
-            bell.ring,
-            order.of,
-        )
         self._pruner = Pruner(signals)
         self._events = EventStore(self.database)
         self._approvals = ApprovalStore(self.database)
@@ -142,6 +137,33 @@ class Control:
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
             )
+        )
+        self._roster = Roster(
+            self.configuration,
+            self._household.store,
+            self._inbox_store,
+            self._board,
+            self._runtime,
+        )
+        self._errands = Errands()
+        obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
+        self._inbox = Inbox(
+            self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
+        )
+
+    def _hands(self) -> Hands:
+        sessions = self._household
+        return Hands(
+            configuration=self.configuration,
+            roster=self._roster,
+            starter=sessions.starter,
+            stopper=sessions.stopper,
+            sessions=sessions.store,
+            events=self._events,
+            approvals=self._approvals,
+            desk=self._desk,
+            errands=self._errands,
+            choices=Choices(),
         )
 
     def _build_doors(self) -> None:
@@ -177,20 +199,16 @@ class Control:
         )
 
     def _operator_rooms(self) -> Sequence[APIRouter]:
-        sessions = self._household
-        roster = Roster(
-            self.configuration, sessions.store, self._inbox_store, self._board, self._runtime
-        )
+        sessions, roster = self._household, self._roster
         return (
             status_routes(
                 self._settings.home, VERSION, self.configuration, roster, self._parts.all
             ),
             approval_routes(self._approvals, self._desk),
             dm_routes(self.configuration, sessions.store),
-            command_routes(),
+            command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
             signal_routes(self.configuration, sessions.messenger),
-            choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events),
         )
 
@@ -264,6 +282,7 @@ class Control:
             tasks.create_task(self._household.mender.run(), name="mender")
             tasks.create_task(self._pruner.run(), name="pruner")
             tasks.create_task(self._expiry.run(), name="expiry of approvals")
+            tasks.create_task(self._errands.run(), name="errands of commands")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
             self._started = True

@@ -75,7 +75,7 @@ async def test_a_command_without_a_running_agent_does_nothing_and_says_so(world:
     accepted: Accepted = await world.say("/inject hello", "u1", dm="second")
     assert accepted.command == "/inject" and "nothing was done" in (accepted.note or "")
     assert await SignalStore(world.database).newest() == 0
-    assert "nothing was done" in ((await world.say("/jobs", "u2", dm="second")).note or "")
+    assert "other is not running" in ((await world.say("/jobs", "u2", dm="second")).note or "")
 
 
 async def test_a_command_waits_for_an_agent_that_is_being_started_again(
@@ -125,9 +125,17 @@ async def test_an_operator_is_told_why_an_agent_cannot_be_told(
 
 
 async def test_the_commands_are_listed_for_completion(world: World) -> None:
-    listed = (await world.get("/v1/commands")).json()["items"]
-    names = [command["name"] for command in listed]
-    assert names == ["/inject", "/cancel", "/compact", "/jobs", "/help", "/continue"]
+    rows = {row["name"]: row for row in (await world.get("/v1/commands")).json()["items"]}
+    assert rows["/start"]["scope"] == "admin" and rows["/stop"]["choirctl"] == "agent stop"
+    assert rows["session verify"]["scope"] == "operator"
+
+    async def names(dm: str) -> list[str]:
+        listed = (await world.get("/v1/commands", params={"dm": dm})).json()["items"]
+        return [row["name"] for row in listed]
+
+    assert {"/inject", "/continue", "/help"} < set(await names("second"))
+    assert set(await names("console")) - set(await names("second")) >= {"/start", "/agent list"}
+    assert (await world.get("/v1/commands", params={"dm": "nobody"})).status_code == 404
 
 
 async def test_old_signals_are_pruned_and_open_ones_stay(world: World, agent: AgentHand) -> None:

@@ -1,17 +1,16 @@
 """Receive a user's message: check its DM, store it, wake the agent, tell the channel.
 
-Called by bus_doors; the agent's follower (signals.follow) comes next.
+Called by bus_doors; the agent's follower (signals.follow) comes next, or `commands` for a command.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from choir_common.errors import BadInput, NotFound, Unavailable
 from choir_common.ids import new_id
 from choir_common.wire.messages import Accepted, AgentState, InboundMessage
 from choir_control.configuration.current import Configuration, Snapshot
-from choir_control.inbox.commands import Command, read_command
-from choir_control.inbox.obey import Obedience
 from choir_control.inbox.store import InboxStore, Stored
 
 ATTEMPTS = 3
@@ -24,6 +23,19 @@ _STATES: dict[str, AgentState] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """A message that was a command: what is stored of it, and the note for the user."""
+
+    command: str
+    stored: Stored
+    note: str
+
+
+Obey = Callable[[InboundMessage], Awaitable[Obeyed | None]]
+"""Do what a message says if it is a command; none if it is for the agent."""
+
+
 class Inbox:
     """The way in for users' messages."""
 
@@ -31,14 +43,14 @@ class Inbox:
         self,
         store: InboxStore,
         configuration: Configuration,
-        obedience: Obedience,
+        obey: Obey,
         ring: Callable[[str], None],
         turn_of: Callable[[str], asyncio.Lock],
     ) -> None:
         """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers."""
         self._store = store
         self._configuration = configuration
-        self._obedience = obedience
+        self._obey = obey
         self._ring = ring
         self._turn_of = turn_of
 
@@ -52,11 +64,9 @@ class Inbox:
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _clean(message)
-        command = read_command(clean.text)
-        if command is not None:
-            async with self._turn_of(message.dm):
-                obeyed, note = await self._obedience.obey(clean, command)
-            return _obeyed(snapshot, message.dm, obeyed, command, note)
+        obeyed = await self._obey(clean)
+        if obeyed is not None:
+            return _obeyed(snapshot, message.dm, obeyed)
         async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
         if not stored.duplicate:
@@ -81,15 +91,15 @@ def _clean(message: InboundMessage) -> InboundMessage:
     return message if text == message.text else message.model_copy(update={"text": text})
 
 
-def _obeyed(snapshot: Snapshot, dm: str, stored: Stored, command: Command, note: str) -> Accepted:
-    agent_id, state = _who(snapshot, dm, stored)
+def _obeyed(snapshot: Snapshot, dm: str, obeyed: Obeyed) -> Accepted:
+    agent_id, state = _who(snapshot, dm, obeyed.stored)
     return Accepted(
-        inbox_id=stored.inbox_id,
-        duplicate=stored.duplicate,
+        inbox_id=obeyed.stored.inbox_id,
+        duplicate=obeyed.stored.duplicate,
         agent_id=agent_id,
         agent_state=state,
-        note=note,
-        command=command.name,
+        note=obeyed.note,
+        command=obeyed.command,
     )
 
 

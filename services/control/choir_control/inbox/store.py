@@ -45,6 +45,22 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one LEFT JOIN holder ON true
 """
 
+# A command that is done elsewhere: the row says that it came, so that a repetition is not done again.
+_CLOSE = """
+WITH added AS (
+    INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
+    VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+    ON CONFLICT (gateway, update_id) DO NOTHING
+    RETURNING inbox_id
+)
+SELECT (SELECT inbox_id FROM added) AS added,
+       (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       holder.agent_id, holder.status
+FROM (SELECT 1) AS one
+LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
+    AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -74,14 +90,18 @@ class InboxStore:
     async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
         """Store a message once; none if a twin was being stored at this very moment: ask again."""
         signal = UserMessageSignal(inbox_id=inbox_id, dm=message.dm, text=message.text)
-        return await self._store(_ACCEPT, inbox_id, message, signal)
+        return await self._store(_ACCEPT, inbox_id, message, signal.model_dump_json())
 
     async def obey(self, inbox_id: str, message: InboundMessage, body: SignalBody) -> Stored | None:
         """Store a command once and tell the session that holds the DM; none as for `accept`."""
-        return await self._store(_OBEY, inbox_id, message, body)
+        return await self._store(_OBEY, inbox_id, message, body.model_dump_json())
+
+    async def close(self, inbox_id: str, message: InboundMessage) -> Stored | None:
+        """Store once that a command came which is done elsewhere; none as for `accept`."""
+        return await self._store(_CLOSE, inbox_id, message)
 
     async def _store(
-        self, sql: str, inbox_id: str, message: InboundMessage, signal: SignalBody
+        self, sql: str, inbox_id: str, message: InboundMessage, *more: str
     ) -> Stored | None:
         row = await self._database.fetchrow(
             sql,
@@ -91,7 +111,7 @@ class InboxStore:
             message.dm,
             message.text,
             message.sent_at,
-            signal.model_dump_json(),
+            *more,
         )
         if row is None or (row["added"] is None and row["known"] is None):
             return None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
+from choir_common.errors import NotFound
 from choir_common.wire.operator import (
     CommandView,
     DmView,
@@ -12,9 +13,9 @@ from choir_common.wire.operator import (
     PartStatus,
     SystemStatus,
 )
+from choir_control.commands.table import TABLE, rows_for
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.read import DEFAULT_MODEL
-from choir_control.inbox.commands import all_commands
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.store import SessionStore
 
@@ -71,13 +72,18 @@ def dm_routes(configuration: Configuration, sessions: SessionStore) -> APIRouter
     return router
 
 
-def command_routes() -> APIRouter:
-    """Return the router of what people may type in a conversation."""
+def command_routes(configuration: Configuration) -> APIRouter:
+    """Return the router of the command table."""
     router = APIRouter(tags=["console"])
 
     @router.get("/commands")
-    async def list_commands() -> Page[CommandView]:
-        """List the commands of conversations, for help and completion."""
-        return Page(items=list(all_commands()))
+    async def list_commands(dm: str | None = None) -> Page[CommandView]:
+        """List all commands; with `dm`, those that may be typed in that conversation."""
+        if dm is None:
+            return Page(items=[row.view() for row in TABLE])
+        found = configuration.current.config.dms.get(dm)
+        if found is None:
+            raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
+        return Page(items=[row.view() for row in rows_for(found.admin)])
 
     return router

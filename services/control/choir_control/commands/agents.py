@@ -1,0 +1,102 @@
+"""Commands about agents: see, start, stop. Rows of `table`; each calls the room the operator door calls."""
+
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput, Conflict
+from choir_common.wire.operator import AgentView, StartAgent
+from choir_common.wire.rpc import StatusReport
+from choir_control.commands.hands import Hands
+from choir_control.commands.row import Call
+from choir_control.commands.target import session_of, target_of
+from choir_control.inbox.words import CORE, lanes_text
+
+STOPPED_BY = "a user asked for it in the conversation {dm}"
+
+
+async def show_status(hands: Hands, call: Call) -> str:
+    """Say what an agent and its jobs do, what it holds, and what its budgets leave."""
+    view = await hands.roster.one(target_of(call))
+    if view.bindings is None:
+        return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
+    held = view.bindings.model_dump(exclude_none=True)
+    lines = [
+        f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
+        f"Model: {view.model or 'none'}.{_queued(view)}",
+        *(_lane(report) for report in view.lanes),
+        "Holds: " + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in held.items()),
+        f"Session: {view.session_id}",
+    ]
+    return "\n".join(lines)
+
+
+async def list_agents(hands: Hands, _: Call) -> str:
+    """Say of every agent how it stands."""
+    lines = [
+        f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
+        for view in await hands.roster.all()
+    ]
+    return "\n".join(lines) or "No agent is configured."
+
+
+async def show_cores(hands: Hands, call: Call) -> str:
+    """Say which jobs an agent has, and what each does."""
+    session = await session_of(hands, call)
+    view = await hands.roster.one(session.agent_id)
+    return lanes_text(view.agent_id, view.lanes)
+
+
+async def start_agent(hands: Hands, call: Call) -> str:
+    """Start an agent; its conversation is this one unless another is named."""
+    agent_id = target_of(call)
+    try:
+        wanted = StartAgent.model_validate({"dm": call.dm, **call.settings})
+    except ValidationError:
+        known = ", ".join(sorted(StartAgent.model_fields))
+        raise BadInput(f"What a start takes: {known}. Nothing was done.") from None
+
+    async def start() -> str:
+        row = await hands.starter.start(agent_id, wanted)
+        return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
+
+    said = await hands.errands.begin(f"start {agent_id}", start())
+    return said or f"{agent_id} is being started; /status shows when it is there."
+
+
+async def stop_agent(hands: Hands, call: Call) -> str:
+    """Stop an agent at its next safe point."""
+    agent_id = target_of(call)
+    if await hands.sessions.live_of(agent_id) is None:
+        raise Conflict(f"{agent_id} is not running.")
+
+    async def stop() -> str:
+        ended = await hands.stopper.stop(agent_id, STOPPED_BY.format(dm=call.dm))
+        return f"{agent_id} has stopped." if ended else f"{agent_id} is not running."
+
+    said = await hands.errands.begin(f"stop {agent_id}", stop())
+    return said or (
+        f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. "
+        "/status shows when it has."
+    )
+
+
+def _queued(view: AgentView) -> str:
+    return f" {view.queued_messages} messages wait." if view.queued_messages else ""
+
+
+def _lane(report: StatusReport) -> str:
+    name = report.lane.removeprefix(CORE)
+    doing = " ".join(part for part in (report.state, report.skill, report.step) if part)
+    left = report.budget_remaining.items()
+    budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in left)
+    kind = "lane" if name == report.lane else "job"
+    return f"- {kind} {name}: {doing}" + (f" (left: {budget})" if budget else "")
+
+
+def _age(since: datetime | None) -> str:
+    if since is None:
+        return "?"
+    seconds = int((datetime.now(UTC) - since).total_seconds())
+    hours, minutes = seconds // 3600, seconds % 3600 // 60
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

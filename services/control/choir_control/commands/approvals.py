@@ -1,0 +1,95 @@
+"""Commands about what waits for a human (spec 19.3, 19.6). Rows of `table`; `Desk` decides.
+
+A number means what stood beside it in the list this conversation was last shown, and nothing else; what is
+decided is bound to the digest of what was shown.
+"""
+
+import json
+from collections.abc import Sequence
+
+from choir_common.errors import NotFound
+from choir_control.approvals.store import Approval, Verdict
+from choir_control.commands.choices import Shown
+from choir_control.commands.hands import Hands
+from choir_control.commands.row import Call
+
+MOST = 500
+LONGEST = 300
+
+
+async def list_approvals(hands: Hands, call: Call) -> str:
+    """List what waits for a decision: the bound agent's, or everybody's in an admin conversation."""
+    pending = await _pending(hands, call)
+    if not pending:
+        return "Nothing waits for a decision."
+    return _numbered(hands, call, pending, "/approve 1 approves the first, /reject 1 rejects it.")
+
+
+async def approve(hands: Hands, call: Call) -> str:
+    """Approve what is named; without a name the one that waits."""
+    return await _decide(hands, call, "approved")
+
+
+async def reject(hands: Hands, call: Call) -> str:
+    """Reject what is named; without a name the one that waits."""
+    return await _decide(hands, call, "rejected")
+
+
+async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
+    named = call.values.get("id")
+    if named is not None:
+        shown = await _named(hands, call, named)
+    else:
+        pending = await _pending(hands, call)
+        if not pending:
+            raise NotFound("Nothing waits for a decision.")
+        if len(pending) > 1:
+            word = "/approve" if verdict == "approved" else "/reject"
+            return _numbered(hands, call, pending, f"Which one? {word} 1 means the first.")
+        shown = Shown(pending[0].approval_id, pending[0].digest)
+    by = f"dm {call.dm}"
+    decided = await hands.desk.decide(shown.approval_id, verdict, by, shown.digest)
+    return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id})."
+
+
+async def _named(hands: Hands, call: Call, named: str) -> Shown:
+    if named.isdecimal():
+        shown = hands.choices.pick(call.dm, int(named[:9]))
+        if shown is None:
+            raise NotFound(
+                f"There is no number {named[:20]} in what you were shown; see /approvals."
+            )
+    else:
+        found = await hands.desk.find(named)
+        shown = Shown(found.approval_id, found.digest)
+    asked = await hands.desk.find(shown.approval_id)
+    if not _may(call, asked):
+        # the same words as for one that does not exist: a conversation learns nothing of others
+        raise NotFound(f"There is no request {named[:100]!r} for a decision.")
+    return shown
+
+
+async def _pending(hands: Hands, call: Call) -> list[Approval]:
+    newest = await hands.approvals.newest(MOST)
+    waiting = [asked for asked in newest if asked.status == "pending" and _may(call, asked)]
+    return sorted(waiting, key=lambda asked: asked.created_at)
+
+
+def _may(call: Call, asked: Approval) -> bool:
+    return call.is_admin or asked.agent_id == call.bound
+
+
+def _numbered(hands: Hands, call: Call, pending: Sequence[Approval], then: str) -> str:
+    hands.choices.show(call.dm, [Shown(asked.approval_id, asked.digest) for asked in pending])
+    lines = [
+        f"{number}. {_gist(asked)} ({asked.approval_id})"
+        for number, asked in enumerate(pending, start=1)
+    ]
+    return "\n".join([*lines, then])
+
+
+def _gist(asked: Approval) -> str:
+    """Say who asks for what; the beginning of it, escaped by JSON."""
+    what = json.dumps(asked.payload, ensure_ascii=True)
+    short = what if len(what) <= LONGEST else f"{what[:LONGEST]}…"
+    return f"{asked.agent_id} asks for a {asked.request_type.replace('_', ' ')}: {short}"

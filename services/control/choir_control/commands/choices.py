@@ -1,0 +1,32 @@
+"""Remember the numbered list a conversation was last shown, so that `2` means what stood beside it.
+
+Used by `approvals`. In memory: after a restart the list is shown again, and nothing is decided by a number
+that was never shown. Bounded by the number of configured conversations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A request as it was shown: a decision holds for this digest."""
+
+    approval_id: str
+    digest: str
+
+
+@dataclass(slots=True)
+class Choices:
+    """The newest list of each conversation."""
+
+    _lists: dict[str, tuple[Shown, ...]] = field(default_factory=dict)
+
+    def show(self, dm: str, items: Sequence[Shown]) -> None:
+        """Remember what stands under 1, 2, 3 … in a conversation now."""
+        self._lists[dm] = tuple(items)
+
+    def pick(self, dm: str, number: int) -> Shown | None:
+        """Return what was shown under a number; none if nothing was."""
+        shown = self._lists.get(dm, ())
+        return shown[number - 1] if 0 < number <= len(shown) else None

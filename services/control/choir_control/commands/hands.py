@@ -1,0 +1,30 @@
+"""The rooms that commands may use. Made by `app`; the handlers take it as their first argument."""
+
+from dataclasses import dataclass
+
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.store import ApprovalStore
+from choir_control.commands.choices import Choices
+from choir_control.commands.errands import Errands
+from choir_control.configuration.current import Configuration
+from choir_control.eventlog.store import EventStore
+from choir_control.sessions.roster import Roster
+from choir_control.sessions.start import Starter
+from choir_control.sessions.stop import Stopper
+from choir_control.sessions.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What commands are done with: the operator door's own rooms."""
+
+    configuration: Configuration
+    roster: Roster
+    starter: Starter
+    stopper: Stopper
+    sessions: SessionStore
+    events: EventStore
+    approvals: ApprovalStore
+    desk: Desk
+    errands: Errands
+    choices: Choices

@@ -1,0 +1,152 @@
+"""Do what a command typed in a conversation says, instead of storing it for the agent.
+
+Called by `inbox.accept` for every message. A command that tells the agent something becomes a signal of the
+session that holds the DM, in the statement that stores the message; one that changes something else stores
+the message first, so that a repetition changes nothing. Nothing is said in the agent's name: the note of the
+acknowledgement is for the user.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.ids import new_id
+from choir_common.wire.messages import InboundMessage
+from choir_common.wire.signals import SignalBody
+from choir_control.commands.hands import Hands
+from choir_control.commands.reading import Typed, find_row, read_arguments, read_typed
+from choir_control.commands.row import Act, Ask, Call, Handler, Row, Tell
+from choir_control.commands.table import ALIASES, HELP, rows_for
+from choir_control.inbox.accept import Obeyed
+from choir_control.inbox.store import Holder, InboxStore, Stored
+from choir_control.inbox.words import nobody_text, what_happens
+
+TAKES_SIGNALS = ("starting", "active", "crashed")
+# words that mean something to the agent itself, and the one the rehearsal model teaches at the first hello
+FOR_THE_AGENT = ("/continue", "/tool")
+
+
+class Obedience:
+    """Commands of conversations."""
+
+    def __init__(
+        self,
+        store: InboxStore,
+        hands: Hands,
+        ring: Callable[[str], None],
+        turn_of: Callable[[str], asyncio.Lock],
+    ) -> None:
+        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers."""
+        self._store = store
+        self._hands = hands
+        self._ring = ring
+        self._turn_of = turn_of
+
+    async def obey(self, message: InboundMessage) -> Obeyed | None:
+        """Do what a message says if it is a command; none if it is for the agent.
+
+        Raises Unavailable when a twin of the message is being stored at this very moment.
+        """
+        typed = read_typed(message.text)
+        if typed is None or typed.name in FOR_THE_AGENT:
+            return None
+        holder = await self._store.holder(message.dm)
+        try:
+            stored, note = await self._do(message, typed, holder)
+        except Unavailable:
+            raise
+        except ChoirError as error:
+            stored, note = None, error.message
+        return Obeyed(typed.name, stored or _seen(holder), note)
+
+    async def _do(
+        self, message: InboundMessage, typed: Typed, holder: Holder | None
+    ) -> tuple[Stored | None, str]:
+        is_admin = self._is_admin(message.dm)
+        row, rest = _find(typed, is_admin)
+        if row is None:
+            return None, unknown_text(typed, is_admin)
+        if row is HELP:
+            return None, help_text(is_admin)
+        given = read_arguments(row, rest)
+        snapshot = self._hands.configuration.current
+        call = Call(
+            dm=message.dm,
+            is_admin=is_admin,
+            bound=holder.agent_id if holder else snapshot.default_agent_of(message.dm),
+            session_id=holder.session_id if holder else None,
+            values=given.values,
+            settings=given.settings,
+        )
+        match row.does:
+            case Tell(signal):
+                return await self._tell(message, signal(call))
+            case Ask(answer):
+                return None, await answer(self._hands, call)
+            case Act(act):
+                return await self._act(message, call, act)
+            case None:
+                return None, help_text(is_admin)
+            case _:
+                assert_never(row.does)
+
+    async def _tell(self, message: InboundMessage, body: SignalBody) -> tuple[Stored, str]:
+        async with self._turn_of(message.dm):
+            stored = await self._store.obey(new_id("in"), message, body)
+        if stored is None:
+            raise Unavailable("The same command is being stored elsewhere; try again.")
+        if stored.agent_id is None or stored.session_status not in TAKES_SIGNALS:
+            return stored, nobody_text(stored.agent_id, stored.session_status)
+        if not stored.duplicate:
+            self._ring(message.dm)
+        return stored, what_happens(body, stored.agent_id, stored.session_status)
+
+    async def _act(self, message: InboundMessage, call: Call, act: Handler) -> tuple[Stored, str]:
+        stored = await self._store.close(new_id("in"), message)
+        if stored is None:
+            raise Unavailable("The same command is being stored elsewhere; try again.")
+        if stored.duplicate:
+            return stored, "This came before and was taken then; /status shows how things stand."
+        try:
+            return stored, await act(self._hands, call)
+        except ChoirError as error:
+            # it is stored: sent again, it would not be done again, so the reason is said now
+            return stored, error.message
+
+    def _is_admin(self, dm: str) -> bool:
+        found = self._hands.configuration.current.config.dms.get(dm)
+        return found is not None and found.admin
+
+
+def _find(typed: Typed, is_admin: bool) -> tuple[Row | None, str]:
+    if typed.name == "/start" and not typed.rest:
+        # what Telegram sends when somebody opens a bot
+        return HELP, ""
+    meant = Typed(ALIASES.get(typed.name, typed.name), typed.rest)
+    return find_row(rows_for(is_admin), meant) or (None, "")
+
+
+def _seen(holder: Holder | None) -> Stored:
+    if holder is None:
+        return Stored("", False, None, None)
+    return Stored("", False, holder.agent_id, holder.status)
+
+
+def help_text(is_admin: bool) -> str:
+    """Return the list of commands for a person."""
+    lines = [f"{row.usage} - {row.summary}" for row in rows_for(is_admin)]
+    return "\n".join([*lines, "Everything else goes to the agent."])
+
+
+def unknown_text(typed: Typed, is_admin: bool) -> str:
+    """Say that there is no such command here, and the way out."""
+    if find_row(rows_for(is_admin=True), typed) and not is_admin:
+        return f"{typed.name} is for admin conversations; /help lists what you can do here. Nothing was done."
+    several = [row.usage for row in rows_for(is_admin) if row.name.startswith(f"{typed.name} ")]
+    if several:
+        return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
+    return (
+        f"There is no command {typed.name}; /help lists those there are. Nothing was sent. To send "
+        "it to the agent as it is, begin with a space."
+    )

@@ -1,0 +1,28 @@
+"""Commands about sessions: what happened last, in lines a person can read. Rows of `table`."""
+
+from choir_common.wire.events import Event
+from choir_control.commands.hands import Hands
+from choir_control.commands.row import Call
+from choir_control.commands.target import session_of
+
+DEFAULT_EVENTS = 10
+LONGEST = 120
+# of an event's payload, what tells a person most comes first
+GIST = ("text", "tool", "status", "outcome", "job", "reason", "summary", "error", "state")
+
+
+async def show_events(hands: Hands, call: Call) -> str:
+    """Show the newest events of a session, oldest first."""
+    session = await session_of(hands, call)
+    count = int(call.values.get("count", DEFAULT_EVENTS))
+    found = await hands.events.read(session.session_id, max(0, session.head.rev - count), count)
+    return "\n".join(event_line(event) for event in found) or "Nothing has happened yet."
+
+
+def event_line(event: Event) -> str:
+    """Return an event on one line."""
+    gist = next((str(event.payload[key]) for key in GIST if event.payload.get(key)), "")
+    flat = " ".join(gist.split())
+    short = flat if len(flat) <= LONGEST else f"{flat[:LONGEST]}…"
+    words = event.type.replace("_", " ")
+    return f"{event.rev} {event.at[11:19]} {event.lane}: {words}" + (f": {short}" if short else "")

@@ -1,0 +1,154 @@
+"""The one table of commands: to add one, add a row. Read by `obey`, served by `GET /v1/commands`.
+
+`tests/service/control/test_command_table.py` holds it against the routes and choirctl.
+"""
+
+from collections.abc import Sequence
+
+from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.commands import agents, approvals, sessions
+from choir_control.commands.row import Act, Argument, Ask, Call, Kind, Row, Scope, Tell
+
+AGENT = Argument("agent", Kind.AGENT)
+THE_AGENT = Argument("agent", Kind.AGENT, required=True)
+
+HELP = Row("Show these commands.", typed="/help", route="GET /v1/commands")
+"""Answered by `obey`, which has the table."""
+
+
+def _cancel(call: Call) -> CancelSignal:
+    return CancelSignal(job=call.values.get("job"))
+
+
+CONVERSATION = (
+    Row(
+        "Show what the agent and its jobs do, what it holds, and what its budgets leave.",
+        typed="/status",
+        arguments=(AGENT,),
+        does=Ask(agents.show_status),
+        choirctl="agent status",
+        route="GET /v1/agents/{agent_id}",
+    ),
+    Row(
+        "Tell the agent something at once, while it works.",
+        typed="/inject",
+        arguments=(Argument("text", Kind.TEXT, required=True),),
+        does=Tell(lambda call: InjectSignal(text=call.values["text"])),
+        choirctl="agent inject",
+        route="POST /v1/agents/{agent_id}/inject",
+    ),
+    Row(
+        "Stop what it is doing for you now, or one of its jobs.",
+        typed="/cancel",
+        arguments=(Argument("job"),),
+        does=Tell(_cancel),
+        choirctl="agent cancel",
+        route="POST /v1/agents/{agent_id}/cancel",
+    ),
+    Row(
+        "Let it sum up the older part of the conversation.",
+        typed="/compact",
+        does=Tell(lambda _: CompactSignal()),
+        choirctl="session compact",
+        route="POST /v1/agents/{agent_id}/compact",
+    ),
+    Row(
+        "Show its jobs, and what each is doing.",
+        typed="/cores",
+        arguments=(AGENT,),
+        does=Ask(agents.show_cores),
+        choirctl="session cores",
+    ),
+    Row(
+        "Show what happened last.",
+        typed="/events",
+        arguments=(Argument("count", Kind.COUNT),),
+        does=Ask(sessions.show_events),
+        choirctl="session events",
+        route="GET /v1/sessions/{session_id}/events",
+    ),
+    Row(
+        "Stop the agent in good order, at its next safe point.",
+        typed="/stop",
+        arguments=(AGENT,),
+        does=Act(agents.stop_agent),
+        choirctl="agent stop",
+        route="POST /v1/agents/{agent_id}/stop",
+    ),
+    Row(
+        "List what waits for your decision.",
+        typed="/approvals",
+        does=Ask(approvals.list_approvals),
+        choirctl="approval list",
+        route="GET /v1/approvals",
+    ),
+    Row(
+        "Approve a request: by its id, its number in the list, or the only one.",
+        typed="/approve",
+        arguments=(Argument("id"),),
+        does=Act(approvals.approve),
+        choirctl="approval approve",
+        route="POST /v1/approvals/{approval_id}/approve",
+    ),
+    Row(
+        "Reject a request: by its id, its number in the list, or the only one.",
+        typed="/reject",
+        arguments=(Argument("id"),),
+        does=Act(approvals.reject),
+        choirctl="approval reject",
+        route="POST /v1/approvals/{approval_id}/reject",
+    ),
+    Row("Let it spend as much again when a budget is used up.", typed="/continue"),
+    HELP,
+)
+
+ADMIN = (
+    Row(
+        "Start an agent in this conversation; settings replace its defaults.",
+        Scope.ADMIN,
+        "/start",
+        (THE_AGENT, Argument("settings", Kind.SETTINGS)),
+        Act(agents.start_agent),
+        choirctl="agent start",
+        route="POST /v1/agents/{agent_id}/start",
+    ),
+    Row(
+        "List all agents and how each stands.",
+        Scope.ADMIN,
+        "/agent list",
+        (),
+        Ask(agents.list_agents),
+        choirctl="agent list",
+        route="GET /v1/agents",
+    ),
+)
+
+
+def _for_operators(summary: str, choirctl: str | None, route: str | None) -> Row:
+    return Row(summary, Scope.OPERATOR, choirctl=choirctl, route=route)
+
+
+OPERATORS = (
+    _for_operators("Show whether Choir works, and each part of it.", "status", "GET /v1/status"),
+    _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
+    _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
+    _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
+    _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
+    _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
+    _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
+    _for_operators("Cancel a core job of a session.", "session cancel", None),
+    _for_operators(
+        "Check that a session's log is what was written.",
+        "session verify",
+        "GET /v1/sessions/{session_id}/verify",
+    ),
+)
+
+TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS)
+# what was called otherwise once, or is elsewhere
+ALIASES = {"/jobs": "/cores"}
+
+
+def rows_for(is_admin: bool) -> Sequence[Row]:
+    """Return what may be typed in a conversation."""
+    return [row for row in TABLE if row.typed and (row.scope is Scope.DM or is_admin)]

@@ -1,0 +1,142 @@
+"""What people do from a conversation: see, start and stop agents, and decide (spec 19.3)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, StatusReport, TerminateRequest
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World
+
+
+@pytest.fixture
+async def say(world: World) -> Any:
+    """Say something in a DM and get the note; every time under a new id."""
+    count = 0
+
+    async def said(text: str, dm: str = "console", again: bool = False) -> str:
+        nonlocal count
+        count += 0 if again else 1
+        accepted = await world.say(text, f"u{count}", dm)
+        assert accepted.command
+        return accepted.note or ""
+
+    return said
+
+
+async def stop_by(say: Any, text: str, world: World, agent: AgentHand) -> str:
+    """Give a command that stops `main`, end it as a good agent does, return the note."""
+    saying = asyncio.create_task(say(text))
+    await agent.next_signal()
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+    return str(await saying)
+
+
+async def ask_for(agent: AgentHand, call_id: str) -> str:
+    request = ApprovalRequest(request_type="tool", call_id=call_id, payload={"name": call_id})
+    answer = await agent.call("REQUEST_APPROVAL", request)
+    return ApprovalResponse.model_validate_json(answer).approval_id
+
+
+async def test_status_tells_what_an_agent_does_and_has_left(agent: AgentHand, say: Any) -> None:
+    report = StatusReport(lane="core:read", state="CORE_REASONING", budget_remaining={"steps": 9})
+    await agent.call("REPORT_STATUS", report)
+    text = await say("/status")
+    assert "main is running" in text and "workspace main" in text
+    assert "- job read: CORE_REASONING (left: 9 steps)" in text
+    assert await say("/status other") == "other is stopped. Model: scripted."
+    assert "There is no agent 'nobody'" in await say("/status nobody")
+
+
+async def test_cores_and_events_show_the_running_session(agent: AgentHand, say: Any) -> None:
+    assert "main" in await say("/cores")
+    assert "session: session started" in await say("/events")
+    assert len((await say("/events 1")).splitlines()) == 1
+    assert "no number from 1 to 50" in await say("/events many")
+    assert "not running" in await say("/cores other")
+
+
+async def test_an_admin_stops_and_starts_an_agent(world: World, agent: AgentHand, say: Any) -> None:
+    assert await stop_by(say, "/stop", world, agent) == "main has stopped."
+    assert "not running" in await say("/stop")
+    assert "'bad'" in await say("/start main llm=bad")
+    assert "What a start takes" in await say("/start main colour=blue")
+    started = await say("/start main workspace=spare llm=default")
+    assert started.startswith("main is started, in console")
+    view = (await world.get("/v1/agents/main")).json()
+    assert view["bindings"]["workspace"] == "spare" and view["bindings"]["dm"] == "console"
+    assert "came before" in await say("/start main", again=True)
+    assert "already running" in await say("/start main")
+    assert "main: " in await say("/agent list")
+    assert "There are /agent list" in await say("/agent")
+
+
+async def test_an_agent_started_from_a_conversation_is_bound_to_it(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "main" in await say("/start never"), "the conversation is held by another agent"
+    assert (await world.get("/v1/agents/never")).json()["state"] == "stopped"
+    await stop_by(say, "/stop main", world, agent)
+    await say("/start never")
+    assert (await world.get("/v1/agents/never")).json()["bindings"]["dm"] == "console"
+
+
+async def test_a_stop_that_takes_longer_is_acknowledged_at_once(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "some minutes" in await say("/stop")
+    assert "running" in await say("/status")
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+
+
+async def test_a_regular_conversation_reaches_its_own_agent_only(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    for text in ("/status main", "/stop main", "/cores main"):
+        assert "not an admin's" in await say(text, dm="second")
+    for text in ("/start main", "/agent list"):
+        assert "admin conversations" in await say(text, dm="second")
+    assert (await say("/status", dm="second")).startswith("other is stopped")
+    assert "/start" not in await say("/help", dm="second")
+    assert await say("/start", dm="second") == await say("/help", dm="second")
+    assert (await world.get("/v1/agents/main")).json()["state"] == "running"
+
+
+async def test_several_requests_are_chosen_from_by_number(agent: AgentHand, say: Any) -> None:
+    assert await say("/approvals") == "Nothing waits for a decision."
+    assert "Nothing waits" in await say("/approve")
+    assert "no number 1" in await say("/approve 1")
+    first, second = await ask_for(agent, "one"), await ask_for(agent, "two")
+    listed = await say("/approve")
+    assert listed.startswith("1. main asks for a tool") and "Which one?" in listed
+    assert listed.index(first) < listed.index(second)
+    assert second in await say("/reject 2")
+    third = await ask_for(agent, "three")
+    assert "rejected" in await say("/approve 2"), "a number means what was shown, not what is new"
+    assert "1. " in await say("/approvals")
+    assert first in await say(f"/approve {first}")
+    assert third in await say("/approve"), "the only one that waits"
+    assert "There is no request" in await say("/approve appr_nothing")
+
+
+async def test_a_regular_conversation_decides_for_its_own_agent_only(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    asked = await ask_for(agent, "one")
+    assert await say("/approvals", dm="second") == "Nothing waits for a decision."
+    refused = await say(f"/approve {asked}", dm="second")
+    assert refused == (await say("/approve appr_x", dm="second")).replace("appr_x", asked)
+    assert (await world.get(f"/v1/approvals/{asked}")).json()["status"] == "pending"
+    await say("/approve")
+    decided = (await world.get(f"/v1/approvals/{asked}")).json()
+    assert decided["status"] == "approved" and decided["decided_by"] == "dm console"
+
+
+def test_the_table_stands_in_one_module() -> None:
+    room = Path("services/control/choir_control/commands")
+    holders = [path.name for path in room.glob("*.py") if "typed=" in path.read_text()]
+    assert holders == ["table.py"]
