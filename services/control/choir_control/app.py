@@ -50,6 +50,7 @@ from choir_control.leases.store import LeaseStore
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
+from choir_control.operator.choices import choice_routes
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
@@ -209,6 +210,7 @@ class Control:
             command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
             signal_routes(self.configuration, sessions.messenger),
+            choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events),
         )
 

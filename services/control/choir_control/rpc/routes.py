@@ -1,12 +1,16 @@
 """Serve the eight verbs. Mounted by `app` on the host endpoint and on each agent's own socket."""
 
+from collections.abc import Awaitable, Callable
+from typing import get_type_hints
+
 from fastapi import APIRouter, Request, Response
 
 from choir_common.errors import NotFound
+from choir_common.wire.model import Wire
 from choir_control.leases.guard import LeaseGuard
 from choir_control.rpc.body import read_body
 from choir_control.rpc.caller import caller_of
-from choir_control.rpc.verbs import Verbs
+from choir_control.rpc.verbs import Verb, Verbs
 
 # a thousand events of some kilobytes each
 MAX_BODY_BYTES = 4_000_000
@@ -27,5 +31,26 @@ def rpc_routes(guard: LeaseGuard, verbs: Verbs) -> APIRouter:
         answer = await entry.answer(lease, await read_body(request, entry.takes))
         return Response(answer.model_dump_json(), media_type="application/json")
 
+    # plain, because heartbeats are many: it answers all eight; what follows describes them only
     router.add_route("/rpc/{verb}", call, methods=["POST"])
+    for verb, entry in table.items():
+        router.add_api_route(
+            f"/rpc/{verb}",
+            _described(entry),
+            methods=["POST"],
+            name=verb,
+            summary=verb,
+            description=(entry.takes.__doc__ or "").strip(),
+            response_model=get_type_hints(entry.answer)["return"],
+        )
     return router
+
+
+def _described(entry: Verb) -> Callable[..., Awaitable[Response]]:
+    """Return a function of the verb's shape, for the OpenAPI document."""
+
+    async def answered_elsewhere(body: Wire) -> Response:
+        raise AssertionError("the route for all verbs comes first")
+
+    answered_elsewhere.__annotations__["body"] = entry.takes
+    return answered_elsewhere
