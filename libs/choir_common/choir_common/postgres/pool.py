@@ -81,6 +81,12 @@ class Database:
             server_settings={"application_name": self._application, "jit": "off"},
         )
 
+    async def connect_alone(self) -> "asyncpg.Connection[asyncpg.Record]":
+        """Open a connection beside the pool, without its time limit: for migrations. The caller closes it."""
+        return await asyncpg.connect(
+            self._dsn, password=self._password, timeout=ACQUIRE_TIMEOUT_S, command_timeout=None
+        )
+
     async def __aexit__(self, *exc: object) -> None:
         """Close the pool; connections still busy after two seconds are cut."""
         if self._pool:

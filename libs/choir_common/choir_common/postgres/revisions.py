@@ -1,0 +1,117 @@
+"""Run the numbered files as Alembic's revisions over a schema that an earlier version made.
+
+Loaded late, by `migrate`, and only when there is something to do: SQLAlchemy and Alembic are large. All that
+is missing is applied in one transaction, so a crash at any point leaves the schema as it was.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import asyncpg
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from choir_common.errors import StartupError
+from choir_common.postgres.migrate import (
+    LOCK,
+    Migration,
+    SchemaState,
+    check,
+    explain,
+    read_state,
+    record_table,
+)
+from choir_common.postgres.pool import Database
+
+
+async def upgrade(database: Database, schema: str, migrations: Sequence[Migration]) -> None:
+    """Bring `schema` to the newest of `migrations`, or leave it as it is.
+
+    Raises StartupError when a file fails or the schema does not fit.
+    """
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=database.connect_alone, poolclass=NullPool
+    )
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_upgrade, schema, migrations)
+    finally:
+        await engine.dispose()
+
+
+def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration]) -> None:
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    state: SchemaState = _raw(connection, lambda held: read_state(held, schema))
+    check(state, migrations)
+    connection.exec_driver_sql(record_table(schema))
+    scripts = Scripts(schema, migrations)
+    context = MigrationContext.configure(
+        connection,
+        opts={
+            "version_table_schema": schema,
+            "script": scripts,
+            "fn": lambda now, _: list(scripts.steps(now)),
+        },
+    )
+    if state.stamp is None:
+        # made before Alembic came: the record says how far it is
+        done = [each.revision for each in migrations if each.name in state.applied]
+        context.stamp(scripts, done[-1] if done else "base")
+    context.run_migrations(connection=connection)
+
+
+class Scripts(ScriptDirectory):
+    """The numbered files as a line of revisions, each following the one before."""
+
+    def __init__(self, schema: str, migrations: Sequence[Migration]) -> None:
+        """Describe the line for one schema."""
+        self._schema = schema
+        self._migrations = tuple(migrations)
+        super().__init__(str(Path(__file__).parent))
+
+    def steps(self, now: Any) -> Iterable[RevisionStep]:
+        """Return what leads from the revisions `now` to the newest."""
+        return self._upgrade_revs("heads", now)
+
+    def _load_revisions(self) -> Iterator[Script]:
+        before: str | None = None
+        for migration in self._migrations:
+            yield Script(
+                _module(self._schema, migration, before), migration.revision, migration.name
+            )
+            before = migration.revision
+
+
+def _module(schema: str, migration: Migration, before: str | None) -> ModuleType:
+    """Return what Alembic would have imported, had the file been Python."""
+
+    def upgrade_step(connection: Connection) -> None:
+        try:
+            # asyncpg's own `execute`: SQLAlchemy's prepares statements, and a file holds several
+            _raw(connection, lambda held: held.execute(migration.for_schema(schema)))
+        except asyncpg.PostgresError as error:
+            raise explain(schema, migration, error) from error
+        insert = f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)'  # noqa: S608 our own name
+        _raw(connection, lambda held: held.execute(insert, migration.name, migration.digest))
+
+    def downgrade_step(connection: Connection) -> None:
+        raise StartupError("A schema is never taken back: restore a backup.")
+
+    module = ModuleType(f"choir_revision_{migration.revision}")
+    vars(module).update(
+        revision=migration.revision,
+        down_revision=before,
+        upgrade=upgrade_step,
+        downgrade=downgrade_step,
+    )
+    return module
+
+
+def _raw(connection: Connection, work: Any) -> Any:
+    """Run `work` on asyncpg's connection below, in the same transaction."""
+    return connection.connection.dbapi_connection.run_async(work)  # type: ignore[union-attr]
