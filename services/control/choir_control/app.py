@@ -159,6 +159,7 @@ class Control:
             roster=self._roster,
             starter=sessions.starter,
             stopper=sessions.stopper,
+            changes=sessions.changes,
             sessions=sessions.store,
             events=self._events,
             approvals=self._approvals,

@@ -84,6 +84,25 @@ async def test_an_agent_started_from_a_conversation_is_bound_to_it(
     assert (await world.get("/v1/agents/never")).json()["bindings"]["dm"] == "console"
 
 
+async def test_an_agent_is_restarted_with_what_it_holds(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "not running" in await say("/restart", dm="second")
+    said = await stop_by(say, "/restart", world, agent)
+    assert said.startswith("main is started again")
+    assert (await world.get("/v1/agents/main")).json()["session_id"] in said
+
+
+async def test_model_and_voice_are_shown_and_changed(agent: AgentHand, say: Any) -> None:
+    assert (await say("/model")).startswith("main thinks with default (scripted).")
+    assert "There is no llm 'bad'" in await say("/model llm bad")
+    assert "until it is restarted" in await say("/model llm default")
+    assert "not running" in await say("/model llm default other")
+    assert "Say what: /model llm <name>" in await say("/model llm")
+    assert "There are " in await say("/voice")
+    assert "There is no voice profile" in await say("/voice nobody")
+
+
 async def test_a_stop_that_takes_longer_is_acknowledged_at_once(
     world: World, agent: AgentHand, say: Any
 ) -> None:

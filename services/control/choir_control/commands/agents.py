@@ -13,6 +13,7 @@ from choir_control.commands.target import session_of, target_of
 from choir_control.inbox.words import CORE, lanes_text
 
 STOPPED_BY = "a user asked for it in the conversation {dm}"
+RESTARTED_BY = "a user restarts it in the conversation {dm}"
 
 
 async def show_status(hands: Hands, call: Call) -> str:
@@ -67,6 +68,7 @@ async def start_agent(hands: Hands, call: Call) -> str:
 async def stop_agent(hands: Hands, call: Call) -> str:
     """Stop an agent at its next safe point."""
     agent_id = target_of(call)
+    hands.configuration.current.agent(agent_id)
     if await hands.sessions.live_of(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
@@ -78,6 +80,27 @@ async def stop_agent(hands: Hands, call: Call) -> str:
     return said or (
         f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. "
         "/status shows when it has."
+    )
+
+
+async def restart_agent(hands: Hands, call: Call) -> str:
+    """Stop an agent at its next safe point, and start it with the same resources."""
+    agent_id = target_of(call)
+    hands.configuration.current.agent(agent_id)
+    if await hands.sessions.live_of(agent_id) is None:
+        raise Conflict(f"{agent_id} is not running.")
+
+    async def restart() -> str:
+        ended = await hands.stopper.stop(agent_id, RESTARTED_BY.format(dm=call.dm))
+        if ended is None:
+            return f"{agent_id} is not running."
+        row = await hands.starter.start_as(agent_id, ended.started_with)
+        return f"{agent_id} is started again. Session: {row.session_id}"
+
+    said = await hands.errands.begin(f"restart {agent_id}", restart())
+    return said or (
+        f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
+        "minutes. /status shows when it is there."
     )
 
 

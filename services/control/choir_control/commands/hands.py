@@ -8,6 +8,7 @@ from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
 from choir_control.configuration.current import Configuration
 from choir_control.eventlog.store import EventStore
+from choir_control.sessions.change import Changes
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -22,6 +23,7 @@ class Hands:
     roster: Roster
     starter: Starter
     stopper: Stopper
+    changes: Changes
     sessions: SessionStore
     events: EventStore
     approvals: ApprovalStore

@@ -38,13 +38,16 @@ def read_typed(text: str) -> Typed | None:
 
 
 def find_row(rows: Sequence[Row], typed: Typed) -> tuple[Row, str] | None:
-    """Return the row that is meant, the one of most words, and the words that are its arguments."""
-    best: tuple[Row, str] | None = None
-    for row in rows:
-        rest = _rest(row, typed)
-        if rest is not None and (best is None or len(row.name) > len(best[0].name)):
-            best = row, rest
-    return best
+    """Return the row that is meant, and the words that are its arguments.
+
+    Of several the one of most words is meant; then, `/voice` alone is another one than `/voice calm`.
+    """
+    found = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
+    return max(
+        found,
+        key=lambda each: (len(each[0].name), bool(each[1]) == bool(each[0].arguments)),
+        default=None,
+    )
 
 
 def _rest(row: Row, typed: Typed) -> str | None:

@@ -6,10 +6,11 @@
 from collections.abc import Sequence
 
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.commands import agents, approvals, sessions
+from choir_control.commands import agents, approvals, changes, sessions
 from choir_control.commands.row import Act, Argument, Ask, Call, Kind, Row, Scope, Tell
 
 AGENT = Argument("agent", Kind.AGENT)
+NAME = Argument("name", required=True)
 THE_AGENT = Argument("agent", Kind.AGENT, required=True)
 
 HELP = Row("Show these commands.", typed="/help", route="GET /v1/commands")
@@ -76,6 +77,45 @@ CONVERSATION = (
         route="POST /v1/agents/{agent_id}/stop",
     ),
     Row(
+        "Stop the agent in good order and start it again with what it holds.",
+        typed="/restart",
+        arguments=(AGENT,),
+        does=Act(agents.restart_agent),
+        choirctl="agent restart",
+        route="POST /v1/agents/{agent_id}/restart",
+    ),
+    Row(
+        "Show which model the agent thinks with, and which there are.",
+        typed="/model",
+        arguments=(AGENT,),
+        does=Ask(changes.show_model),
+        choirctl="model get",
+        route="GET /v1/agents/{agent_id}/model",
+    ),
+    Row(
+        "Have it think with another model, until it is restarted.",
+        typed="/model llm",
+        arguments=(NAME, AGENT),
+        does=Act(changes.set_model),
+        choirctl="model set",
+        route="PUT /v1/agents/{agent_id}/model",
+    ),
+    Row(
+        "Show which voice the agent speaks with, and which there are.",
+        typed="/voice",
+        does=Ask(changes.show_voice),
+        choirctl="voice get",
+        route="GET /v1/agents/{agent_id}/voice",
+    ),
+    Row(
+        "Have it speak with another voice, until it is restarted.",
+        typed="/voice",
+        arguments=(NAME, AGENT),
+        does=Act(changes.set_voice),
+        choirctl="voice set",
+        route="PUT /v1/agents/{agent_id}/voice",
+    ),
+    Row(
         "List what waits for your decision.",
         typed="/approvals",
         does=Ask(approvals.list_approvals),
@@ -136,6 +176,8 @@ OPERATORS = (
     _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
     _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
+    _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
+    _for_operators("List voices.", "voice list", "GET /v1/voices"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
         "Check that a session's log is what was written.",
