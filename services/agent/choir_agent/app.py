@@ -53,6 +53,7 @@ from choir_agent.skills.shapes import faults
 from choir_agent.tools.staging import make_staging
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import Toolset, make_toolset
+from choir_common.choir_dir import SKILLS, TOOLS, hash_directory, read_version
 from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import Head
@@ -84,7 +85,7 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     toolset = make_toolset(control, workspace, session_log, settings.tmp_dir, choir_dir, git)
     model = OpenAiModel()
     try:
-        hello = await greet(control, _introduction(boot, toolset), settings.hello_patience_s)
+        hello = await greet(control, _introduction(boot), settings.hello_patience_s)
         session_log.restore(hello.tail_events, Head(hello.head_rev, hello.head_hash))
         parts = Parts(
             boot, settings, redactor, control, hello, workspace, session_log, listeners, memory,
@@ -103,14 +104,17 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
         workspace.close()
 
 
-def _introduction(boot: AgentBoot, toolset: Toolset) -> HelloRequest:
+def _introduction(boot: AgentBoot) -> HelloRequest:
+    """Say who we are and what we run, as it lies in /choir and not as we were told (spec 15.1)."""
+    choir_dir = Path(boot.choir_dir)
+    version = read_version(choir_dir)
     return HelloRequest(
         agent_id=boot.agent_id,
         session_id=boot.session_id,
         epoch=boot.epoch,
-        image_version=boot.image_version,
-        tool_manifest_hash=toolset.registry.manifest_hash,
-        skill_manifest_hash=toolset.skills.manifest_hash,
+        image_version=version.image_version if version else boot.image_version,
+        tool_manifest_hash=hash_directory(choir_dir / TOOLS),
+        skill_manifest_hash=hash_directory(choir_dir / SKILLS),
     )
 
 

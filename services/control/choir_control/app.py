@@ -43,6 +43,7 @@ from choir_control.eventlog.store import EventStore
 from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
+from choir_control.images.foundry import Foundry
 from choir_control.inbox.accept import Inbox
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
@@ -66,6 +67,7 @@ from choir_control.runtimes.port import AgentRuntime
 from choir_control.secrets.vault import Vault
 from choir_control.sessions.hello import Greeting
 from choir_control.sessions.household import Household, Surroundings
+from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.roster import Roster
 from choir_control.settings import ControlSecrets, ControlSettings
@@ -124,6 +126,7 @@ class Control:
         self._memory = BusMemory(self._bus)
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
+        self._foundry = Foundry(self._settings, self.configuration)
         self._household = Household(
             Surroundings(
                 settings=self._settings,
@@ -135,6 +138,12 @@ class Control:
                 order=order,
                 bell=bell,
                 clock=SystemClock(),
+                outfitter=Outfitter(
+                    self._settings.home,
+                    self.configuration,
+                    self._foundry.shelf,
+                    self._foundry.builder,
+                ),
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
             )
@@ -189,7 +198,10 @@ class Control:
         sessions, tools = self._household, MemoryTools(self._memory)
         return Verbs(
             greeting=Greeting(
-                sessions.store, RecoveryStore(self.database, self._events), self.configuration
+                sessions.store,
+                RecoveryStore(self.database, self._events),
+                self.configuration,
+                self._foundry.shelf,
             ),
             configuration=self.configuration,
             vault=Vault(self._secrets.secrets),

@@ -24,6 +24,10 @@ class LaunchSpec:
     """Identity files (USER.md, SOUL.md, SOUL-CORE.md, version.json), read-only to the agent."""
     socket_dir: Path
     """0700 directory that holds `choir.sock`, the agent's door to control."""
+    docker_image: str = ""
+    """A built image with its own /choir (docker runtime); without one `choir_dir` is mounted there."""
+    image_version: str = ""
+    """What /choir/version.json says; empty for an agent without repositories."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import HelloRequest, HelloResponse
 from choir_control.configuration.current import Configuration
 from choir_control.eventlog.recovery_store import RecoveryStore
+from choir_control.images.shelf import Shelf
 from choir_control.leases.store import Lease
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.store import SessionStore
@@ -17,20 +18,27 @@ class Greeting:
     """The recovery handshake."""
 
     def __init__(
-        self, sessions: SessionStore, logs: RecoveryStore, configuration: Configuration
+        self,
+        sessions: SessionStore,
+        logs: RecoveryStore,
+        configuration: Configuration,
+        shelf: Shelf,
     ) -> None:
         self._sessions = sessions
         self._logs = logs
         self._configuration = configuration
+        self._shelf = shelf
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
         """Note that the agent is there and return head, newest events and settings.
 
-        Raises Fenced when it is not the agent, session and epoch of its lease.
+        Raises Fenced when it is not the agent, session and epoch of its lease, BadInput when it does not
+        run what was built for it.
         """
         introduced = (request.agent_id, request.session_id, request.epoch)
         if introduced != (lease.agent_id, lease.session_id, lease.epoch):
             raise Fenced(f"This lease is for epoch {lease.epoch} of {lease.agent_id}.")
+        self._shelf.check(request)
         session = await self._sessions.hello(lease.session_id, lease.epoch)
         if session is None:
             raise Fenced("This epoch is over.")

@@ -15,6 +15,7 @@ from choir_control.sessions.closing_store import ClosingStore
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
 from choir_control.sessions.mend import Mender
+from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.shut_down import ShutDown
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -40,6 +41,7 @@ class Surroundings:
     order: SignalOrder
     bell: Bell
     clock: Clock
+    outfitter: Outfitter
     rescan: Callable[[str], None]
     """Has the outbox look at a DM's rows again."""
     release: Callable[[str], Coroutine[None, None, None]]
@@ -61,7 +63,7 @@ class Household:
             runtime.end_session,
         )
         crashes = Crashes(self.store, closing, around.configuration)
-        launcher = Launcher(around.settings, around.configuration, runtime)
+        launcher = Launcher(around.settings, around.configuration, runtime, around.outfitter)
         self.starter = Starter(
             self.store, around.configuration, around.guard, launcher, crashes, turns
         )

@@ -7,8 +7,8 @@ import structlog
 
 from choir_common.errors import NotFound, Unavailable
 from choir_control.configuration.current import Configuration
-from choir_control.configuration.identity import lay_out_identity
 from choir_control.runtimes.port import AgentRuntime, LaunchSpec, RunningAgent
+from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.record import Grant
 from choir_control.settings import ControlSettings
 
@@ -19,11 +19,20 @@ class Launcher:
     """Prepares what the agent sees and hands it to the runtime."""
 
     def __init__(
-        self, settings: ControlSettings, configuration: Configuration, runtime: AgentRuntime
+        self,
+        settings: ControlSettings,
+        configuration: Configuration,
+        runtime: AgentRuntime,
+        outfitter: Outfitter,
     ) -> None:
         self._settings = settings
         self._configuration = configuration
         self._runtime = runtime
+        self._outfitter = outfitter
+
+    async def check(self, agent_id: str) -> None:
+        """Refuse, before anything is granted, an agent that has to be built first; raises Conflict."""
+        await self._outfitter.check(agent_id)
 
     async def launch(self, grant: Grant) -> RunningAgent:
         """Start the agent of this epoch.
@@ -32,9 +41,7 @@ class Launcher:
         """
         session = grant.session
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
-        choir_dir = await asyncio.to_thread(
-            lay_out_identity, self._settings.home, session.agent_id, ""
-        )
+        outfit = await self._outfitter.dress(session.agent_id)
         running = await self._runtime.start(
             LaunchSpec(
                 agent_id=session.agent_id,
@@ -42,8 +49,10 @@ class Launcher:
                 epoch=session.epoch,
                 lease_token=grant.token.value,
                 workspace=workspace,
-                choir_dir=choir_dir,
+                choir_dir=outfit.choir_dir,
                 socket_dir=self._settings.agent_socket_dir(session.agent_id),
+                docker_image=outfit.docker_image,
+                image_version=outfit.version.image_version if outfit.version else "",
             )
         )
         log.info(

@@ -58,6 +58,7 @@ class Starter:
                     f" (session {live.session_id})."
                 )
             _refuse_others(request, live)
+            await self._launcher.check(agent_id)
             await self._store.forgive(live.session_id)
             grant = await self._regrant(live)
             await self._launch(grant)
@@ -86,6 +87,7 @@ class Starter:
             await self._launch(grant)
 
     async def _begin(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
+        await self._launcher.check(agent_id)
         token, config = mint(), self._configuration.current.config
         row = await self._store.create(
             new_id("ses"),

@@ -75,7 +75,7 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
         EPOCH: str(spec.epoch),
     }
     return {
-        "Image": site.image,
+        "Image": spec.docker_image or site.image,
         "User": f"{site.uid}:{site.gid}",
         "WorkingDir": WORKSPACE_INSIDE,
         "Env": [
@@ -108,6 +108,7 @@ def boot_line(spec: LaunchSpec) -> bytes:
         endpoint=f"unix://{SOCKETS_INSIDE}/choir.sock",
         workspace=WORKSPACE_INSIDE,
         choir_dir=CHOIR_INSIDE,
+        image_version=spec.image_version,
     )
     return boot.model_dump_json().encode() + b"\n"
 
@@ -138,7 +139,8 @@ def _host_config(site: Site, spec: LaunchSpec) -> JsonObject:
         },
         "Mounts": [
             _bind(spec.workspace, WORKSPACE_INSIDE, read_only=False),
-            _bind(spec.choir_dir, CHOIR_INSIDE, read_only=True),
+            # a built image has its own /choir
+            *([] if spec.docker_image else [_bind(spec.choir_dir, CHOIR_INSIDE, read_only=True)]),
             # The directory, not the socket: a new control makes a new socket in it.
             _bind(spec.socket_dir, SOCKETS_INSIDE, read_only=True),
         ],

@@ -162,6 +162,7 @@ def _boot_line(spec: LaunchSpec) -> bytes:
         endpoint=f"unix://{spec.socket_dir}/choir.sock",
         workspace=str(spec.workspace),
         choir_dir=str(spec.choir_dir),
+        image_version=spec.image_version,
     )
     return boot.model_dump_json().encode() + b"\n"
 

@@ -1,0 +1,67 @@
+"""What stands in /choir, hashed the same way by who bakes it and who runs with it (spec 15.1).
+
+Called by control when an image is built and by the agent when it introduces itself: if the two differ,
+what runs is not what was built.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+VERSION_FILE = "version.json"
+TOOLS = "tools"
+SKILLS = "skills"
+CHUNK = 1 << 20
+
+
+class ImageVersion(BaseModel):
+    """The file `/choir/version.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_id: str
+    image_version: str = ""
+    """Empty for an agent without repositories, which has no image."""
+    global_repo_commit: str = ""
+    agent_repo_commit: str = ""
+    tool_manifest_hash: str = ""
+    """Of every file below /choir/tools, programs included."""
+    skill_manifest_hash: str = ""
+    """Of every file below /choir/skills."""
+
+
+def hash_files(files: Iterable[tuple[str, bool, str]]) -> str:
+    """Return one hash for files given as path, whether executable, and SHA-256 of the content."""
+    lines = sorted(f"{path}\0{'x' if runs else '-'}\0{digest}\n" for path, runs, digest in files)
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def hash_directory(top: Path) -> str:
+    """Return the hash of all files below `top` but its version.json; no directory counts as empty. Blocks."""
+    return hash_files(
+        (path.relative_to(top).as_posix(), *_describe(path))
+        for path in top.rglob("*")
+        if (path.is_symlink() or not path.is_dir()) and path != top / VERSION_FILE
+    )
+
+
+def read_version(choir_dir: Path) -> ImageVersion | None:
+    """Return what version.json says, none when it is missing or says nothing. Blocks."""
+    try:
+        return ImageVersion.model_validate_json((choir_dir / VERSION_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _describe(path: Path) -> tuple[bool, str]:
+    if path.is_symlink():
+        return False, f"-> {path.readlink()}"
+    if not path.is_file():
+        return False, "special"
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return bool(path.stat().st_mode & 0o111), digest.hexdigest()

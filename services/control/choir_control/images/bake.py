@@ -1,0 +1,65 @@
+"""Write a merged /choir into a directory, and say what it is. Called by the builders; blocks."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from choir_common.choir_dir import (
+    SKILLS,
+    TOOLS,
+    VERSION_FILE,
+    ImageVersion,
+    hash_directory,
+)
+from choir_control.images.port import Piece, Recipe
+
+VERSION_LENGTH = 12
+
+
+def write_pieces(pieces: tuple[Piece, ...], into: Path) -> None:
+    """Write every file below `into`, read-only."""
+    for piece in pieces:
+        target = into / piece.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(piece.content, bytes):
+            target.write_bytes(piece.content)
+        else:
+            shutil.copyfile(piece.content, target)
+        target.chmod(0o555 if piece.executable else 0o444)
+
+
+def commits_of(recipe: Recipe) -> tuple[str, str]:
+    """Return the commits of the global and the agent's own repository, empty where there is none."""
+    return (
+        recipe.shared.commit if recipe.shared else "",
+        recipe.own.commit if recipe.own else "",
+    )
+
+
+def describe(
+    agent_id: str, commits: tuple[str, str], tools: str, skills: str, everything: str
+) -> ImageVersion:
+    """Return the version of an image with these hashes; the same content has the same version."""
+    shared, own = commits
+    identity = "\n".join((agent_id, shared, own, everything))
+    return ImageVersion(
+        agent_id=agent_id,
+        image_version=hashlib.sha256(identity.encode()).hexdigest()[:VERSION_LENGTH],
+        global_repo_commit=shared,
+        agent_repo_commit=own,
+        tool_manifest_hash=tools,
+        skill_manifest_hash=skills,
+    )
+
+
+def describe_directory(agent_id: str, commits: tuple[str, str], top: Path) -> ImageVersion:
+    """Return the version of what lies in a directory; a version.json in it does not count."""
+    tools, skills = hash_directory(top / TOOLS), hash_directory(top / SKILLS)
+    return describe(agent_id, commits, tools, skills, hash_directory(top))
+
+
+def write_version(version: ImageVersion, top: Path) -> None:
+    """Write version.json."""
+    path = top / VERSION_FILE
+    path.write_text(version.model_dump_json(indent=2) + "\n")
+    path.chmod(0o444)

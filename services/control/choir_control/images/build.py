@@ -1,0 +1,169 @@
+"""Build an agent's image: fetch, look whether anything is new, merge, bake, shelve (spec 17.3).
+
+Called by `rollout`. Starts no agent. What was there before stays the image until the very last step.
+"""
+
+import asyncio
+import secrets
+import shutil
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import BadInput
+from choir_common.wire.config import Config
+from choir_control.configuration.current import Configuration
+from choir_control.images.merge import merge
+from choir_control.images.port import Image, ImageBuilder, Recipe, Report
+from choir_control.images.shelf import Shelf
+from choir_control.repos.contents import contents_faults
+from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
+from choir_control.repos.source import GLOBAL, Source, source_of
+from choir_control.repos.tree import Tree
+
+log = structlog.get_logger("choir.images")
+
+STAGING = ".staging"
+MOST_FAULTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The repositories of one agent."""
+
+    shared: Source | None
+    own: Source | None
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to build from."""
+        return self.shared is not None or self.own is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What became of a build; `fresh` is false when the image was up to date."""
+
+    image: Image
+    fresh: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Commits:
+    shared: Fetched | None = None
+    own: Fetched | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def sources_of(config: Config, agent_id: str) -> Sources:
+    """Return an agent's repositories; raises BadInput for an address that is none."""
+    return Sources(
+        source_of(GLOBAL, config.global_repo), source_of(agent_id, config.agents[agent_id].repo)
+    )
+
+
+class Images:
+    """Builds images, one at a time for each agent."""
+
+    def __init__(
+        self,
+        home: Path,
+        configuration: Configuration,
+        mirrors: Mirrors,
+        builder: ImageBuilder,
+        shelf: Shelf,
+    ) -> None:
+        self._top = home / "images"
+        self._configuration = configuration
+        self._mirrors = mirrors
+        self._builder = builder
+        self._shelf = shelf
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def build(self, agent_id: str, report: Report) -> Built:
+        """Return the image of the newest commits, built if there is none of them yet.
+
+        Raises NotFound for an unknown agent, BadInput for one without a repository and for contents
+        that do not fit, Unavailable.
+        """
+        self._configuration.current.agent(agent_id)
+        sources = sources_of(self._configuration.current.config, agent_id)
+        if not sources:
+            raise BadInput(
+                f"{agent_id} has no repository to build from: set agents.{agent_id}.repo.url (or "
+                "global_repo.url) in config.json. Without one it runs with Choir's own identity."
+            )
+        async with self._turns[agent_id]:
+            return await self._build(agent_id, sources, report)
+
+    async def _build(self, agent_id: str, sources: Sources, report: Report) -> Built:
+        commits = await self._fetch(sources, report)
+        current = await asyncio.to_thread(self._shelf.current, agent_id)
+        if current is not None and await self._is_up_to_date(current, commits):
+            report.step("up to date", 1.0)
+            return Built(current, False, tuple(commits.warnings))
+        staging = self._top / STAGING / f"{agent_id}-{secrets.token_hex(4)}"
+        try:
+            recipe = await self._prepare(agent_id, commits, staging, report)
+            image = await self._builder.build(recipe, report)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+        await asyncio.to_thread(self._shelf.put, image)
+        report.step(f"built {image.version.image_version}", 1.0)
+        log.info("image built", agent=agent_id, version=image.version.image_version)
+        return Built(image, True, tuple(commits.warnings))
+
+    async def _fetch(self, sources: Sources, report: Report) -> _Commits:
+        commits = _Commits()
+        for source, share in ((sources.shared, 0.05), (sources.own, 0.25)):
+            if source is None:
+                continue
+            report.step(f"fetching {source.spoken}", share)
+            fetched = await self._mirrors.fetch(source)
+            report.line(f"{source.spoken} is at {fetched.commit[:SHORT]}")
+            if fetched.warning is not None:
+                warning = (
+                    f"{fetched.warning} Going on with {fetched.commit[:SHORT]}, which is stale."
+                )
+                commits.warnings.append(warning)
+                report.line(f"warning: {warning}")
+            if source.owner == GLOBAL:
+                commits.shared = fetched
+            else:
+                commits.own = fetched
+        return commits
+
+    async def _is_up_to_date(self, current: Image, commits: _Commits) -> bool:
+        version = current.version
+        same = (
+            current.kind == self._builder.kind
+            and version.global_repo_commit == (commits.shared.commit if commits.shared else "")
+            and version.agent_repo_commit == (commits.own.commit if commits.own else "")
+        )
+        # an image that was changed since, or removed, is built again
+        return same and await self._builder.fault(current) is None
+
+    async def _prepare(
+        self, agent_id: str, commits: _Commits, staging: Path, report: Report
+    ) -> Recipe:
+        report.step("reading the repositories", 0.4)
+        shared = await self._read(commits.shared, staging / "shared")
+        own = await self._read(commits.own, staging / "own")
+        report.step("merging", 0.55)
+        pieces = await asyncio.to_thread(merge, shared, own)
+        return Recipe(agent_id, pieces, shared, own)
+
+    async def _read(self, fetched: Fetched | None, into: Path) -> Tree | None:
+        if fetched is None:
+            return None
+        tree = await self._mirrors.read(fetched, into)
+        compiles = self._builder.kind == "docker"
+        faults = await asyncio.to_thread(contents_faults, tree, compiles=compiles)
+        if faults:
+            listed = "; ".join(faults[:MOST_FAULTS])
+            raise BadInput(
+                f"{fetched.source.spoken} ({fetched.commit[:SHORT]}) does not fit: {listed}."
+            )
+        return tree

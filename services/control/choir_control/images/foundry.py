@@ -1,0 +1,38 @@
+"""Put the image room together: what needs what, and which builder the runtime wants. Called by `app`."""
+
+import importlib
+import os
+from typing import assert_never, cast
+
+from choir_control.configuration.current import Configuration
+from choir_control.images.build import Images
+from choir_control.images.port import ImageBuilder
+from choir_control.images.process import ProcessImages
+from choir_control.images.shelf import Shelf
+from choir_control.repos.mirrors import Mirrors
+from choir_control.settings import ControlSettings
+
+DOCKER = "choir_control.images.docker"
+
+
+class Foundry:
+    """The parts of the image room."""
+
+    def __init__(self, settings: ControlSettings, configuration: Configuration) -> None:
+        # the whole environment, of which git gets the ssh-agent, the proxy and the certificates
+        self.mirrors = Mirrors(settings.home, os.environ)
+        self.shelf = Shelf(settings.home)
+        self.builder = choose_builder(settings)
+        self.images = Images(settings.home, configuration, self.mirrors, self.builder, self.shelf)
+
+
+def choose_builder(settings: ControlSettings) -> ImageBuilder:
+    """Return the builder whose images the runtime can run."""
+    match settings.runtime:
+        case "process":
+            return ProcessImages(settings.home)
+        case "docker":
+            # imported here alone, as the runtime is: an embedded stack does without the SDK
+            return cast(ImageBuilder, importlib.import_module(DOCKER).make_builder(settings))
+        case _:
+            assert_never(settings.runtime)

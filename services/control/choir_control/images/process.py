@@ -1,0 +1,89 @@
+"""Images for the process runtime: a directory for each content, made beside and moved in whole.
+
+Called by `build` through the port.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from choir_common.choir_dir import read_version
+from choir_common.errors import Unavailable
+from choir_control.images.bake import (
+    commits_of,
+    describe_directory,
+    write_pieces,
+    write_version,
+)
+from choir_control.images.port import Image, Kind, Recipe, Report
+
+NEW = ".new-"
+ASIDE = ".aside-"
+
+
+class ProcessImages:
+    """The adapter of `ImageBuilder` whose images are directories below `$CHOIR_HOME/images`."""
+
+    kind: Kind = "process"
+
+    def __init__(self, home: Path) -> None:
+        self._top = home / "images"
+
+    async def build(self, recipe: Recipe, report: Report) -> Image:
+        """Write the directory and move it to its place. Raises Unavailable."""
+        report.step("writing the image", 0.7)
+        try:
+            return await asyncio.to_thread(self.make, recipe)
+        except OSError as error:
+            raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
+
+    async def fault(self, image: Image) -> str | None:
+        """Return why a directory is not what was built."""
+        return await asyncio.to_thread(directory_fault, image)
+
+    def make(self, recipe: Recipe) -> Image:
+        """Do it; blocks. Until the last rename nothing counts."""
+        shelf = self._top / recipe.agent_id
+        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        clear_leftovers(shelf)
+        new = shelf / f"{NEW}{secrets.token_hex(4)}"
+        new.mkdir()
+        write_pieces(recipe.pieces, new)
+        version = describe_directory(recipe.agent_id, commits_of(recipe), new)
+        write_version(version, new)
+        place = shelf / version.image_version
+        image = Image("process", str(place), version)
+        if place.exists():
+            if directory_fault(image) is None:
+                shutil.rmtree(new)
+                return image
+            os.replace(place, shelf / f"{ASIDE}{secrets.token_hex(4)}")  # noqa: PTH105
+        os.rename(new, place)  # noqa: PTH104 the one step that makes it an image
+        return image
+
+
+def clear_leftovers(shelf: Path) -> None:
+    """Remove what a build that died left behind."""
+    for path in [*shelf.glob(f"{NEW}*"), *shelf.glob(f"{ASIDE}*")]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def directory_fault(image: Image) -> str | None:
+    """Return why the directory is not what was built; blocks."""
+    top = Path(image.place)
+    there = read_version(top)
+    if there is None:
+        return f"{top} has no version.json"
+    if there != image.version:
+        return f"{top / 'version.json'} names another version"
+    commits = (there.global_repo_commit, there.agent_repo_commit)
+    now = describe_directory(there.agent_id, commits, top)
+    if now.tool_manifest_hash != there.tool_manifest_hash:
+        return f"the tools in {top} were changed"
+    if now.skill_manifest_hash != there.skill_manifest_hash:
+        return f"the skills in {top} were changed"
+    if now != there:
+        return f"files in {top} were changed"
+    return None

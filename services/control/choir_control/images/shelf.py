@@ -1,0 +1,94 @@
+"""Remember which image of each agent is the one to start, and which one each agent runs.
+
+Called by `build`, which puts a new one there in one rename, by `sessions.launch`, which takes it, and by
+`sessions.hello`, which holds the agent to it (spec 15.1).
+"""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.choir_dir import ImageVersion
+from choir_common.errors import BadInput, Unavailable
+from choir_common.wire.rpc import HelloRequest
+from choir_control.images.port import Image, Kind
+
+CURRENT = "current.json"
+
+
+class _Label(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    place: str
+    version: ImageVersion
+
+
+class Shelf:
+    """The images of one installation."""
+
+    def __init__(self, home: Path) -> None:
+        self._top = home / "images"
+        self._running: dict[str, ImageVersion] = {}
+
+    def current(self, agent_id: str) -> Image | None:
+        """Return the image the next start takes, none if none was built; blocks.
+
+        Raises Unavailable when the label cannot be read.
+        """
+        path = self._top / agent_id / CURRENT
+        try:
+            label = _Label.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            raise Unavailable(
+                f"Cannot read {path}: {type(error).__name__}. `choirctl agent build {agent_id}` makes "
+                "it anew once it is removed."
+            ) from error
+        return Image(label.kind, label.place, label.version)
+
+    def put(self, image: Image) -> None:
+        """Make this the image of the next start; blocks. All or nothing."""
+        shelf = self._top / image.version.agent_id
+        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        label = _Label(kind=image.kind, place=image.place, version=image.version)
+        partial = shelf / f".{CURRENT}.partial"
+        with partial.open("w") as file:
+            file.write(label.model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, shelf / CURRENT)  # noqa: PTH105 the atomic rename is the point
+
+    def note_start(self, agent_id: str, version: ImageVersion | None) -> None:
+        """Remember what an agent is being started with; none for one without repositories."""
+        if version is None:
+            self._running.pop(agent_id, None)
+        else:
+            self._running[agent_id] = version
+
+    def running(self, agent_id: str) -> ImageVersion | None:
+        """Return what an agent was last started with."""
+        return self._running.get(agent_id)
+
+    def check(self, hello: HelloRequest) -> None:
+        """Refuse an agent that runs with something else than what was built for it.
+
+        Raises BadInput naming what differs.
+        """
+        wanted = self._running.get(hello.agent_id)
+        if wanted is None:
+            return
+        compared = (
+            ("image_version", hello.image_version, wanted.image_version),
+            ("tool_manifest_hash", hello.tool_manifest_hash, wanted.tool_manifest_hash),
+            ("skill_manifest_hash", hello.skill_manifest_hash, wanted.skill_manifest_hash),
+        )
+        different = [name for name, said, right in compared if said != right]
+        if different:
+            raise BadInput(
+                f"{hello.agent_id} does not run what was built for it: {', '.join(different)} differ "
+                f"from image {wanted.image_version}. Build it again: choirctl agent build "
+                f"{hello.agent_id}."
+            )

@@ -1,0 +1,74 @@
+"""Say what an agent is started with: its built image, or Choir's own identity where it has no repository.
+
+Called by `start`, before anything is granted, and by `launch`. An image that is not what was built is refused
+(spec 15.1).
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.choir_dir import ImageVersion
+from choir_common.errors import Conflict
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.identity import lay_out_identity
+from choir_control.images.build import sources_of
+from choir_control.images.port import Image, ImageBuilder
+from choir_control.images.shelf import Shelf
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What stands in /choir of one start."""
+
+    choir_dir: Path
+    """A directory of the host; where there is a Docker image, it is not mounted."""
+    docker_image: str = ""
+    version: ImageVersion | None = None
+
+
+class Outfitter:
+    """Knows the images and what to do without one."""
+
+    def __init__(
+        self, home: Path, configuration: Configuration, shelf: Shelf, builder: ImageBuilder
+    ) -> None:
+        self._home = home
+        self._configuration = configuration
+        self._shelf = shelf
+        self._builder = builder
+
+    async def check(self, agent_id: str) -> Image | None:
+        """Return the image an agent would be started with, none if it has no repository.
+
+        Raises Conflict when it has to be built first.
+        """
+        if not sources_of(self._configuration.current.config, agent_id):
+            return None
+        again = f"Run `choirctl agent build {agent_id}` first."
+        image = await asyncio.to_thread(self._shelf.current, agent_id)
+        if image is None:
+            raise Conflict(f"{agent_id} has a repository, but no image was built yet. {again}")
+        if image.kind != self._builder.kind:
+            raise Conflict(
+                f"The image of {agent_id} was built for the {image.kind} runtime, and this is the "
+                f"{self._builder.kind} runtime. {again}"
+            )
+        fault = await self._builder.fault(image)
+        if fault is not None:
+            raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {again}")
+        return image
+
+    async def dress(self, agent_id: str) -> Outfit:
+        """Return what to start an agent with, and remember it for its greeting.
+
+        Raises Conflict when it has to be built first, Unavailable.
+        """
+        image = await self.check(agent_id)
+        self._shelf.note_start(agent_id, image.version if image else None)
+        if image is None:
+            plain = await asyncio.to_thread(lay_out_identity, self._home, agent_id, "")
+            return Outfit(plain)
+        if image.kind == "docker":
+            return Outfit(self._home / "images" / agent_id, image.place, image.version)
+        return Outfit(Path(image.place), version=image.version)

@@ -1,0 +1,127 @@
+"""An installation with a global repository and one agent's, and what builds from them."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from choir_common.wire.config import AgentConfig, AgentDefaults, Config, RepoConfig
+from choir_control.configuration.current import Snapshot
+from choir_control.images.build import Images
+from choir_control.images.port import ImageBuilder
+from choir_control.images.process import ProcessImages
+from choir_control.images.shelf import Shelf
+from choir_control.repos.mirrors import Mirrors
+from tests.support.repositories import Repository
+
+ECHO = "#!/bin/sh\ncat >/dev/null\necho '{\"said\": \"%s\"}'\n"
+
+
+def a_manifest(name: str, **runtime: object) -> str:
+    """Return a tool's manifest."""
+    return json.dumps(
+        {
+            "llm": {"name": name, "description": "says", "parameters": {"type": "object"}},
+            "runtime": {
+                "timeout_ms": 5000,
+                "side_effect": "none",
+                "idempotent": True,
+                "network": True,
+                **runtime,
+            },
+        }
+    )
+
+
+def a_skill(name: str, objective: str = "do") -> str:
+    """Return a skill of one state."""
+    return json.dumps(
+        {
+            "name": name,
+            "description": "d",
+            "initial_state": "end",
+            "states": {"end": {"objective": objective, "terminal": True}},
+            "max_steps": 3,
+        }
+    )
+
+
+@dataclass
+class Told:
+    """What a build reported."""
+
+    steps: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+
+    def step(self, text: str, share: float | None = None) -> None:
+        self.steps.append(text)
+        if share is not None:
+            self.shares.append(share)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@dataclass
+class InForce:
+    """A configuration in force."""
+
+    current: Snapshot
+
+
+class Forge:
+    """Everything a build needs, in one directory."""
+
+    def __init__(self, top: Path, builder: ImageBuilder | None = None) -> None:
+        self.home = top / "home"
+        self.shared = Repository(top / "global.git")
+        self.own = Repository(top / "own.git")
+        agent = AgentConfig(
+            defaults=AgentDefaults(workspace="w", llm="m", dm="d"),
+            repo=RepoConfig(url=str(self.own.path)),
+        )
+        config = Config(
+            agents={"main": agent}, workspaces={}, global_repo=RepoConfig(url=str(self.shared.path))
+        )
+        self.configuration = InForce(Snapshot(1, config))
+        self.mirrors = Mirrors(self.home, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
+        self.shelf = Shelf(self.home)
+        self.builder = builder or ProcessImages(self.home)
+        self.images = Images(
+            self.home, self.configuration, self.mirrors, self.builder, self.shelf  # type: ignore[arg-type]
+        )
+        self.fill_shared()
+        self.fill_own()
+
+    def fill_shared(self, **more: str) -> str:
+        """Commit the global repository."""
+        return self.shared.commit(
+            {
+                "tools/say.json": a_manifest("house.say"),
+                "tools/say": ECHO % "global",
+                "tools/hum.json": a_manifest("house.hum"),
+                "tools/hum": ECHO % "hum",
+                "skills/tidy.json": a_skill("tidy", "global"),
+                "skills/plan.json": a_skill("plan"),
+                "identity/USER.md": "the user",
+                "identity/SOUL.md": "the house's soul",
+                "identity/SOUL-CORE.md": "the house's core",
+                **{name.replace("__", "/"): text for name, text in more.items()},
+            },
+            ("tools/say", "tools/hum"),
+        )
+
+    def fill_own(self, soul: str = "my soul", **more: str) -> str:
+        """Commit the agent's repository."""
+        return self.own.commit(
+            {
+                "tools/say.json": a_manifest("house.say"),
+                "tools/say": ECHO % "agent",
+                "tools/.gitkeep": "",
+                "skills/tidy-mine.json": a_skill("tidy", "mine"),
+                "identity/SOUL.md": soul,
+                "identity/USER.md": "never taken from here",
+                **more,
+            },
+            ("tools/say",),
+        )

@@ -1,0 +1,206 @@
+"""Images from real repositories: merged, cached by commit, refused when they drift, whole or not at all."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from choir_common.choir_dir import read_version
+from choir_common.errors import BadInput, Conflict
+from choir_common.wire.rpc import HelloRequest
+from choir_control.images.port import Piece, Recipe
+from choir_control.images.process import ProcessImages
+from choir_control.images.shelf import Shelf
+from choir_control.sessions.outfit import Outfitter
+from tests.service.images.forge import Forge, Told, a_manifest
+
+
+@pytest.fixture
+def forge(tmp_path: Path) -> Forge:
+    return Forge(tmp_path)
+
+
+def outfitter(forge: Forge) -> Outfitter:
+    return Outfitter(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+
+
+def files(top: Path) -> dict[str, str]:
+    return {
+        path.relative_to(top).as_posix(): path.read_text()
+        for path in sorted(top.rglob("*"))
+        if path.is_file()
+    }
+
+
+async def test_an_agents_own_tools_skills_and_souls_stand_in_for_the_global_ones(
+    forge: Forge,
+) -> None:
+    told = Told()
+    built = await forge.images.build("main", told)
+    found = files(Path(built.image.place))
+    assert sorted(found) == [
+        "SOUL-CORE.md", "SOUL.md", "USER.md",
+        "skills/plan.json", "skills/tidy-mine.json",
+        "tools/agent/say", "tools/agent/say.json", "tools/global/hum", "tools/global/hum.json",
+        "version.json",
+    ]  # fmt: skip
+    assert (found["USER.md"], found["SOUL.md"]) == ("the user", "my soul")
+    assert found["SOUL-CORE.md"] == "the house's core"
+    assert json.loads(found["skills/tidy-mine.json"])["states"]["end"]["objective"] == "mine"
+    assert os.access(Path(built.image.place) / "tools/agent/say", os.X_OK)
+    version = read_version(Path(built.image.place))
+    assert version == built.image.version
+    assert version.global_repo_commit == forge.shared.git("rev-parse", "main")
+    assert version.agent_repo_commit == forge.own.git("rev-parse", "main")
+    assert told.shares == sorted(told.shares) and told.shares[-1] == 1.0
+
+
+async def test_a_build_without_a_new_commit_is_skipped(forge: Forge) -> None:
+    first = await forge.images.build("main", Told())
+    again = await forge.images.build("main", Told())
+    assert first.fresh and not again.fresh and again.image == first.image
+    forge.fill_own("another soul")
+    third = await forge.images.build("main", Told())
+    assert third.fresh and third.image.place != first.image.place
+    assert (Path(first.image.place) / "SOUL.md").read_text() == "my soul"
+    assert forge.shelf.current("main") == third.image
+
+
+async def test_the_same_content_at_the_same_commits_is_the_same_image(
+    forge: Forge, tmp_path: Path
+) -> None:
+    first = await forge.images.build("main", Told())
+    (forge.home / "images/main/current.json").unlink()
+    second = await forge.images.build("main", Told())
+    assert second.fresh and second.image == first.image
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "says"),
+    [
+        ("tools/bad.json", "{}", "tools/bad.json"),
+        ("tools/bad.json", a_manifest("my.bad"), "neither the program"),
+        ("tools/bad.json", a_manifest("choir.fs.read"), "Choir's own"),
+        ("tools/bad.json", a_manifest("my.bad", exec_path="../../x"), "leads out"),
+        ("tools/bad.json", a_manifest("my.bad", exec_path="/bin/sh"), "leads out"),
+        ("tools/bad.json", a_manifest("house.say"), "already"),
+        ("skills/bad.json", "[" * 9_000, "skills/bad.json"),
+        ("skills/bad.json", '{"name": 1}', "a skill is an object"),
+        ("Dockerfile", "RUN x\n", "must begin with FROM"),
+    ],
+)
+async def test_contents_that_do_not_fit_are_named_and_the_old_image_stays(
+    forge: Forge, path: str, text: str, says: str
+) -> None:
+    first = await forge.images.build("main", Told())
+    forge.fill_own(**{path: text})
+    with pytest.raises(BadInput, match=says):
+        await forge.images.build("main", Told())
+    assert forge.shelf.current("main") == first.image
+    assert await forge.builder.fault(first.image) is None
+    assert list((forge.home / "images/.staging").iterdir()) == []
+
+
+async def test_a_tool_that_must_be_compiled_is_refused_by_the_process_runtime(forge: Forge) -> None:
+    forge.fill_own(**{"tools/c.json": a_manifest("my.c"), "tools/c/main.c": "int main(){}"})
+    with pytest.raises(BadInput, match="compiles nothing"):
+        await forge.images.build("main", Told())
+
+
+async def test_a_remote_that_is_away_builds_from_the_stale_clone_and_says_so(
+    forge: Forge, tmp_path: Path
+) -> None:
+    first = await forge.images.build("main", Told())
+    forge.own.path.rename(tmp_path / "away")
+    forge.fill_shared(identity__USER="x")
+    again = await forge.images.build("main", Told())
+    assert again.fresh and len(again.warnings) == 1 and "stale" in again.warnings[0]
+    assert again.image.version.agent_repo_commit == first.image.version.agent_repo_commit
+
+
+async def test_an_agent_with_a_repository_and_no_image_is_told_to_build(forge: Forge) -> None:
+    with pytest.raises(Conflict, match="choirctl agent build main"):
+        await outfitter(forge).check("main")
+    await forge.images.build("main", Told())
+    outfit = await outfitter(forge).dress("main")
+    assert (outfit.choir_dir / "SOUL.md").read_text() == "my soul"
+
+
+@pytest.mark.parametrize(
+    "path", ["tools/agent/say", "skills/plan.json", "SOUL.md", "version.json", "tools/agent/new"]
+)
+async def test_an_image_that_was_changed_is_refused_and_built_again(
+    forge: Forge, path: str
+) -> None:
+    built = await forge.images.build("main", Told())
+    target = Path(built.image.place) / path
+    target.unlink(missing_ok=True)
+    target.write_text("changed")
+    with pytest.raises(Conflict, match="not what was built"):
+        await outfitter(forge).dress("main")
+    mended = await forge.images.build("main", Told())
+    assert mended.fresh and mended.image == built.image
+    assert (await outfitter(forge).check("main")) == mended.image
+
+
+async def test_an_agent_that_runs_something_else_is_refused_at_its_greeting(forge: Forge) -> None:
+    version = (await forge.images.build("main", Told())).image.version
+    await outfitter(forge).dress("main")
+    right = {
+        "image_version": version.image_version,
+        "tool_manifest_hash": version.tool_manifest_hash,
+        "skill_manifest_hash": version.skill_manifest_hash,
+    }
+    forge.shelf.check(HelloRequest(agent_id="main", session_id="s", epoch=1, **right))
+    for name in right:
+        with pytest.raises(BadInput, match=name):
+            forge.shelf.check(
+                HelloRequest(agent_id="main", session_id="s", epoch=1, **{**right, name: "other"})
+            )
+
+
+def _build_and_shelve(home: Path, soul: bytes) -> None:
+    pieces = (Piece("SOUL.md", soul), Piece("tools/agent/a", b"#!/bin/sh\n", True))
+    Shelf(home).put(ProcessImages(home).make(Recipe("main", pieces, None, None)))
+
+
+def _dies_at(step: int, home: Path) -> bool:
+    """Build in a process that is gone at its `step`-th touch of the system; tell whether it was."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def count(event: str, _: object) -> None:
+            nonlocal seen
+            if event.startswith(("os.", "open", "shutil.")):
+                seen += 1
+                if seen == step:
+                    os._exit(9)
+
+        sys.addaudithook(count)
+        _build_and_shelve(home, b"new")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_build_that_dies_at_any_step_leaves_the_old_image_or_the_new_one(tmp_path: Path) -> None:
+    """Row R12: the build and its last step, the label."""
+    step, outcomes = 0, []
+    while True:
+        step += 1
+        home = tmp_path / str(step)
+        _build_and_shelve(home, b"old")
+        died = _dies_at(step, home)
+        image = Shelf(home).current("main")
+        assert image is not None
+        outcomes.append((Path(image.place) / "SOUL.md").read_text())
+        assert outcomes[-1] in ("old", "new"), step
+        _build_and_shelve(home, b"next")
+        after = Shelf(home).current("main")
+        assert after is not None and (Path(after.place) / "SOUL.md").read_text() == "next"
+        assert not [path.name for path in (home / "images/main").glob(".new-*")]
+        if not died:
+            break
+    assert step > 20 and outcomes[0] == "old" and outcomes[-1] == "new"
