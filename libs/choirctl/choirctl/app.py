@@ -37,6 +37,7 @@ COMMANDS = (
     Entry("model", "List language models, and choose the one an agent thinks with."),
     Entry("voice", "List voices, and choose the one an agent speaks with."),
     Entry("session", "Read and verify the logs of sessions, and sum one up."),
+    Entry("workspace", "See workspaces and who holds them, and empty one."),
     Entry("approval", "See what agents ask a human for, and decide."),
     Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),
     Entry("doctor", "Look for what would keep Choir from working here."),

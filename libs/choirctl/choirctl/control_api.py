@@ -38,6 +38,7 @@ from choir_common.wire.operator import (
     Told,
     Verification,
 )
+from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
 from choirctl.place import Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -111,9 +112,21 @@ class ControlApi:
         body = SetVoice(voice_profile=voice)
         return await self._put(f"/v1/agents/{agent_id}/voice", body, AgentChoices)
 
-    async def commands(self) -> list[CommandView]:
-        """Return what may be typed in a conversation."""
-        return [view async for view in self._pages("/v1/commands", Page[CommandView], {})]
+    async def workspaces(self) -> list[WorkspaceView]:
+        """Return the workspaces, who holds them and how much they hold."""
+        return [view async for view in self._pages("/v1/workspaces", Page[WorkspaceView], {})]
+
+    async def reset_workspace(
+        self, name: str, request: ResetWorkspace, timeout_s: float
+    ) -> WorkspaceReset:
+        """Delete everything in a workspace. Raises NotFound, Conflict for a path that must stay."""
+        path = f"/v1/workspaces/{quote(name, safe='')}/reset"
+        return await self._post(path, request, WorkspaceReset, timeout_s)
+
+    async def commands(self, dm: str) -> list[CommandView]:
+        """Return what may be typed in a conversation. Raises NotFound for one that does not exist."""
+        params = {"dm": dm}
+        return [view async for view in self._pages("/v1/commands", Page[CommandView], params)]
 
     async def session(self, session_id: str) -> SessionView:
         """Return one session. Raises NotFound when there is none of that id."""

@@ -2,17 +2,26 @@
 
 from collections.abc import Sequence
 
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
+from rich.tree import Tree
 
 from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
 from choir_common.wire.events import Event
 from choir_common.wire.operator import AgentView, SessionView
 from choir_common.wire.rpc import StatusReport
+from choir_common.wire.workspaces import WorkspaceView
 from choirctl.printing import ago, table
 
 STATE_COLOURS = {"running": "green", "active": "green", "crashed": "red", "abandoned": "red"}
 LONGEST_VALUE = 100
+WHO_READS = 12  # characters of a hash that people compare
+# what an event is about, without the name of the field
+SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
+# ids and hashes are for machines; --json has them
+TELLS_NOBODY = ("_id", "_hash", "hash", "digest")
+_NOTHING = (None, "", [], {}, ())
 CORE = "core:"
 
 
@@ -98,6 +107,21 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
     return rows
 
 
+def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
+    """Return one line per workspace."""
+    rows = table("WORKSPACE", "HELD BY", "FILES", "SIZE", "PATH")
+    for each in workspaces:
+        more = "" if each.complete else "+"
+        rows.add_row(
+            each.name,
+            each.agent_id or "-",
+            f"{each.files:,}{more}" if each.exists else "-",
+            f"{decimal(each.size)}{more}" if each.exists else "-",
+            escape(each.path),
+        )
+    return rows
+
+
 def choice_facts(choices: AgentChoices) -> Table:
     """Return what an agent thinks and speaks with, a line each."""
     facts = table("", "", "")
@@ -113,12 +137,70 @@ def choice_facts(choices: AgentChoices) -> Table:
     return facts
 
 
+def session_facts(session: SessionView) -> Table:
+    """Return all that is known of one session, a line each."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("session", session.session_id)
+    facts.add_row("agent", session.agent_id)
+    facts.add_row("status", f"{_state(session.status)}, epoch {session.epoch}")
+    facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:WHO_READS]}…")
+    facts.add_row("continues", session.continues or "-")
+    facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
+    ended = session.ended_at
+    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    return facts
+
+
+def job_rows(jobs: Sequence[StatusReport]) -> Table:
+    """Return one line per core job."""
+    rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
+    for job in jobs:
+        name, state = job.lane.removeprefix(CORE), job.state.removeprefix("CORE_").lower()
+        rows.add_row(
+            escape(name),
+            escape(state.replace("_", " ")),
+            escape(job.skill or "-"),
+            escape(job.step or "-"),
+            _budget(job) or "-",
+        )
+    return rows
+
+
+def work_tree(agents: Sequence[AgentView]) -> Tree | None:
+    """Return what runs now: agents, their lanes and jobs, and what their budgets leave; none if nothing."""
+    trees = Tree("[bold]AT WORK[/]", guide_style="dim")
+    for agent in agents:
+        if not agent.lanes:
+            continue
+        branch = trees.add(f"[bold]{agent.agent_id}[/]")
+        for lane in agent.lanes:
+            left = f" [dim](left: {_budget(lane)})[/]" if lane.budget_remaining else ""
+            job = lane.lane.removeprefix(CORE)
+            what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
+            branch.add(f"{what}: {doing(lane)}{left}")
+    return trees if trees.children else None
+
+
 def event_line(event: Event) -> str:
-    """Return an event on one line: revision, time, lane, type and the gist of its payload."""
-    gist = " ".join(
-        f"[dim]{name}=[/]{escape(_short(value))}" for name, value in event.payload.items() if value
-    )
-    return f"{event.rev:>5} {event.at[11:23]} {event.lane:<8} [bold]{event.type}[/] {gist}"
+    """Return an event on one line: revision, time, lane, type and what it is about."""
+    known = {name: value for name, value in event.payload.items() if value not in _NOTHING}
+    first = [_short(known.pop(name)) for name in SAYS_MOST if name in known]
+    rest = [
+        f"[dim]{name}={escape(_short(value))}[/]"
+        for name, value in known.items()
+        if not name.endswith(TELLS_NOBODY)
+    ]
+    colour = "cyan" if event.lane == "edge" else "magenta" if event.lane.startswith(CORE) else "dim"
+    return " ".join(
+        (
+            f"{event.rev:>5} [dim]{event.at[11:23]}[/]",
+            f"[{colour}]{escape(event.lane):<12}[/]",
+            f"[bold]{event.type:<20}[/]",
+            *(escape(text) for text in first),
+            *rest,
+        )
+    ).rstrip()
 
 
 def _short(value: object) -> str:

@@ -59,6 +59,7 @@ from choir_control.operator.system import (
     dm_routes,
     status_routes,
 )
+from choir_control.operator.workspaces import workspace_routes
 from choir_control.outbox.deliver import Outbox
 from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
@@ -225,6 +226,7 @@ class Control:
             signal_routes(self.configuration, sessions.messenger),
             choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events),
+            workspace_routes(sessions.workspaces),
         )
 
     def _approval_patience(self) -> timedelta:

@@ -178,6 +178,12 @@ OPERATORS = (
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
+    _for_operators("List workspaces, and who holds each.", "workspace list", "GET /v1/workspaces"),
+    _for_operators(
+        "Delete everything in a workspace; its agent is stopped first.",
+        "workspace reset",
+        "POST /v1/workspaces/{name}/reset",
+    ),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
         "Check that a session's log is what was written.",

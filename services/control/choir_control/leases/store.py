@@ -73,8 +73,16 @@ def _held(resource: str, agent_id: str, session_id: str | None) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has an exclusive resource; without a session it is an operator's work."""
+
+    agent_id: str
+    session_id: str | None
+
+
 class LeaseStore:
-    """Which token a session has now."""
+    """Which token a session has now, and who holds what."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -108,3 +116,46 @@ class LeaseStore:
             digest,
         )
         return bool(found)
+
+    async def holders(self, prefix: str) -> dict[str, Holder]:
+        """Return who holds the resources whose name begins with `prefix`."""
+        rows = await self._database.fetch(
+            "SELECT resource, agent_id, session_id FROM choir_control.leases "
+            "WHERE starts_with(resource, $1)",
+            prefix,
+        )
+        return {row["resource"]: Holder(row["agent_id"], row["session_id"]) for row in rows}
+
+    async def hold(self, resource: str, who: str) -> bool:
+        """Take a resource for work of an operator's; False when it is taken."""
+        found = await self._database.fetchval(
+            """
+            INSERT INTO choir_control.leases (resource, session_id, agent_id)
+            VALUES ($1, NULL, $2) ON CONFLICT (resource) DO NOTHING RETURNING true
+            """,
+            resource,
+            who,
+        )
+        return bool(found)
+
+    async def drop(self, resource: str) -> None:
+        """Give a resource back that `hold` took."""
+        await self._database.execute(
+            "DELETE FROM choir_control.leases WHERE resource = $1 AND session_id IS NULL", resource
+        )
+
+    async def drop_stale(self) -> int:
+        """Free what nobody can hold any more when control starts; return how many there were.
+
+        A lease is good as long as its session's token is; operators' work ended with the last control.
+        """
+        gone = await self._database.fetch(
+            """
+            DELETE FROM choir_control.leases AS l
+            WHERE NOT EXISTS (
+                SELECT 1 FROM choir_control.sessions AS s
+                WHERE s.session_id = l.session_id AND s.token_sha256 IS NOT NULL)
+            RETURNING 1
+            """
+        )
+        return len(gone)

@@ -9,6 +9,7 @@ from choir_common.errors import ChoirError
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
+from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
@@ -30,6 +31,7 @@ class Boot:
         crashes: Crashes,
         starter: Starter,
         runtime: AgentRuntime,
+        leases: LeaseStore,
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -37,6 +39,7 @@ class Boot:
         self._crashes = crashes
         self._starter = starter
         self._runtime = runtime
+        self._leases = leases
 
     async def put_in_order(self) -> tuple[int, int]:
         """Remove orphans and end stale epochs; return how many of each."""
@@ -44,6 +47,9 @@ class Boot:
         stale = [row for row in await self._store.live() if row.status != "crashed"]
         for session in stale:
             await self._settle(session)
+        freed = await self._leases.drop_stale()
+        if freed:
+            log.warning("stale leases freed", count=freed)
         return orphans, len(stale)
 
     async def start_agents(self) -> None:

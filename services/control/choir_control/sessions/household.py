@@ -7,6 +7,7 @@ from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
+from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.boot import Boot
 from choir_control.sessions.change import Changes
@@ -16,6 +17,7 @@ from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
 from choir_control.sessions.mend import Mender
 from choir_control.sessions.outfit import Outfitter
+from choir_control.sessions.reset import Workspaces
 from choir_control.sessions.shut_down import ShutDown
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -91,4 +93,10 @@ class Household:
             around.clock,
             around.release,
         )
-        self.boot = Boot(self.store, around.configuration, closing, crashes, self.starter, runtime)
+        leases = LeaseStore(around.database)
+        self.boot = Boot(
+            self.store, around.configuration, closing, crashes, self.starter, runtime, leases
+        )
+        self.workspaces = Workspaces(
+            around.settings.home, around.configuration, leases, self.starter, self.stopper
+        )

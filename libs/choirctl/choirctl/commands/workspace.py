@@ -1,0 +1,109 @@
+"""`choirctl workspace list|reset`; next comes `control_api`."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput, ChoirError, NotFound
+from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choirctl.control_api import connect
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json
+from choirctl.views import workspace_rows
+
+RESET_S = 900.0  # its agent stops in good order first, and a big tree takes its time
+
+WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The workspace, by name.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("list")(list_workspaces)
+    group.command("reset")(reset)
+    app.add_typer(group, name="workspace", help="See workspaces and who holds them, and empty one.")
+
+
+def list_workspaces(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the workspaces: their path, who holds each now, and how much it holds."""
+    found = asyncio.run(_list(find_place(ctx, home, url)))
+    if as_json:
+        print_json(found)
+    else:
+        out().print(workspace_rows(found))
+
+
+def reset(
+    ctx: typer.Context,
+    workspace: WorkspaceName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start the agent again that is stopped for it.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete everything in a workspace, for good; the agent that holds it is stopped first.
+
+    Asks for the workspace's name as confirmation. Exits 5 for a directory that is never emptied.
+    """
+    place = find_place(ctx, home, url)
+    if not yes:
+        _confirm(asyncio.run(_find(place, workspace)))
+    request = ResetWorkspace(confirm=workspace, restart=restart)
+    done = asyncio.run(_reset(place, workspace, request))
+    if as_json:
+        print_json(done)
+    else:
+        _tell(done)
+    if done.left:
+        raise typer.Exit(ChoirError.exit_code)
+
+
+def _confirm(workspace: WorkspaceView) -> None:
+    if not sys.stdin.isatty():
+        raise BadInput(
+            f"Nobody can be asked whether to delete everything in {workspace.path}. Say --yes."
+        )
+    holder = f" Agent {workspace.agent_id} is stopped first." if workspace.agent_id else ""
+    err().print(
+        f"This deletes all {workspace.files:,} files in {workspace.path}, for good.{holder}",
+        markup=False,
+    )
+    if typer.prompt("Type the workspace's name to go on", err=True) != workspace.name:
+        raise BadInput("That is not its name; nothing was deleted.")
+
+
+def _tell(done: WorkspaceReset) -> None:
+    state = "is not quite empty" if done.left else "is empty"
+    err().print(f"{done.path} {state}: {done.removed:,} entries deleted.", markup=False)
+    for left in done.left:
+        err().print(f"left: {left}", markup=False)
+    if done.stopped:
+        how = "started again" if done.restarted else "stopped, and not started again"
+        err().print(f"Agent {done.stopped} was {how}.", markup=False)
+
+
+async def _list(place: Place) -> list[WorkspaceView]:
+    async with connect(place) as api:
+        return await api.workspaces()
+
+
+async def _find(place: Place, name: str) -> WorkspaceView:
+    found = await _list(place)
+    for workspace in found:
+        if workspace.name == name:
+            return workspace
+    names = ", ".join(workspace.name for workspace in found)
+    raise NotFound(f"There is no workspace {name!r} (there are {names}).")
+
+
+async def _reset(place: Place, name: str, request: ResetWorkspace) -> WorkspaceReset:
+    async with connect(place) as api:
+        with err().status(f"{name} is being emptied…"):
+            return await api.reset_workspace(name, request, RESET_S)

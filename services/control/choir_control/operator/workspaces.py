@@ -1,0 +1,26 @@
+"""`/v1/workspaces`: who holds them, and emptying one (spec 15.4)."""
+
+from fastapi import APIRouter, Request
+
+from choir_common.wire.operator import Page
+from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choir_control.operator.body_schema import body_of
+from choir_control.rpc.body import read_body
+from choir_control.sessions.reset import Workspaces
+
+
+def workspace_routes(workspaces: Workspaces) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/workspaces", tags=["workspaces"])
+
+    @router.get("")
+    async def list_workspaces() -> Page[WorkspaceView]:
+        """List the workspaces, who holds each, and how much it holds."""
+        return Page(items=await workspaces.all())
+
+    @router.post("/{name}/reset", openapi_extra=body_of(ResetWorkspace))
+    async def reset_workspace(name: str, request: Request) -> WorkspaceReset:
+        """Delete everything in a workspace; the agent that holds it is stopped first."""
+        return await workspaces.reset(name, await read_body(request, ResetWorkspace))
+
+    return router

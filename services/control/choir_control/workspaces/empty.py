@@ -1,0 +1,113 @@
+"""Delete all that a directory holds, and nothing else. Called by `sessions.reset`, in a thread.
+
+An agent made what is in there: links to anywhere, trees deeper than any path may be long, directories without
+permissions. So everything is done relative to open directories, no link is ever followed, and a tree is taken
+apart from the top: a directory's children are moved up before it is removed, two open directories at most.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+SHOWN = 10
+
+
+@dataclass(slots=True)
+class Emptied:
+    """How many entries were deleted, and what could not be, with why."""
+
+    removed: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def empty(root: Path) -> Emptied:
+    """Delete the contents of `root`, which stays; an entry that cannot be deleted is left and named.
+
+    Raises OSError when `root` cannot be opened as a directory.
+    """
+    top = os.open(root, DIRECTORY)
+    try:
+        return _Sweep(top).run()
+    finally:
+        os.close(top)
+
+
+class _Sweep:
+    """One emptying of one open directory."""
+
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._device = os.fstat(top).st_dev
+        # what is moved up gets a name that nobody could have prepared
+        self._prefix = f".choir-{secrets.token_hex(8)}-"
+        self._moved = 0
+        self._stuck: set[str] = set()
+        self._done = Emptied()
+
+    def run(self) -> Emptied:
+        while names := [name for name in _names(self._top) if name not in self._stuck]:
+            for name in names:
+                try:
+                    self._remove(name)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self._stuck.add(name)
+                    self._done.left.append(f"{name}: {error.strerror}")
+        del self._done.left[SHOWN:]
+        return self._done
+
+    def _remove(self, name: str) -> None:
+        if not self._is_directory(self._top, name):
+            os.unlink(name, dir_fd=self._top)
+            self._done.removed += 1
+            return
+        try:
+            os.rmdir(name, dir_fd=self._top)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            self._take_apart(name)
+            os.rmdir(name, dir_fd=self._top)
+        self._done.removed += 1
+
+    def _take_apart(self, name: str) -> None:
+        inner = self._open(name)
+        try:
+            for child in _names(inner):
+                if self._is_directory(inner, child):
+                    self._moved += 1
+                    higher = f"{self._prefix}{self._moved}"
+                    os.rename(child, higher, src_dir_fd=inner, dst_dir_fd=self._top)
+                else:
+                    os.unlink(child, dir_fd=inner)
+                    self._done.removed += 1
+        finally:
+            os.close(inner)
+
+    def _open(self, name: str) -> int:
+        """Open a directory, whatever its permissions."""
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
+        try:
+            # by the handle: nothing can be put in the name's place meanwhile
+            Path(f"/proc/self/fd/{handle}").chmod(stat.S_IRWXU)
+        finally:
+            os.close(handle)
+        return os.open(name, DIRECTORY, dir_fd=self._top)
+
+    def _is_directory(self, where: int, name: str) -> bool:
+        found = os.stat(name, dir_fd=where, follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode):
+            return False
+        if found.st_dev != self._device:
+            raise OSError(errno.EXDEV, "another file system is mounted here")
+        return True
+
+
+def _names(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]

@@ -1,0 +1,51 @@
+"""Find out whether a directory is one that may be emptied. Called by `empty` and by `sessions.reset`."""
+
+import re
+from pathlib import Path
+
+from choir_common.errors import Conflict
+
+# Choir's own parts of its home; a workspace under `workspaces/` is what they are not
+OWN_PARTS = ("data", "repos", "socks", "logs", "agents", "run", "images", "backups")
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def check_root(path: Path, home: Path) -> Path:
+    """Return the absolute path of a workspace that may be emptied.
+
+    Raises Conflict for a path that is no plain directory of its own: a link, /, a directory right below it, a
+    home or above one, Choir's own state, or one with something mounted inside.
+    """
+    root = Path(path).expanduser()
+    if not root.is_absolute():
+        raise _refusal(root, "it is not an absolute path")
+    if root.is_symlink():
+        raise _refusal(root, "it is a symbolic link; name the directory itself in config.json")
+    real = root.resolve()
+    if len(real.parts) < 3:  # "/" and one name
+        raise _refusal(root, "it stands at the top of the file system")
+    for keep, what in ((Path.home(), "your home directory"), (home, "Choir's state directory")):
+        kept = keep.resolve()
+        if kept == real or kept.is_relative_to(real):
+            raise _refusal(root, f"it is {what}, or that is inside it")
+    for part in OWN_PARTS:
+        if real.is_relative_to((home / part).resolve()):
+            raise _refusal(root, f"Choir keeps its own {part} there")
+    for mount in _mounts():
+        if mount != real and mount.is_relative_to(real):
+            raise _refusal(root, f"something is mounted at {mount}; unmount that first")
+    return real
+
+
+def _mounts() -> list[Path]:
+    try:
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:  # another system than Linux
+        return []
+    fields = [line.split(" ") for line in lines]
+    return [Path(_OCTAL.sub(lambda m: chr(int(m[1], 8)), f[4])) for f in fields if len(f) > 4]
+
+
+def _refusal(root: Path, why: str) -> Conflict:
+    return Conflict(f"The workspace {root} is not emptied: {why}.")

@@ -1,0 +1,131 @@
+"""A workspace has one holder, and is emptied only once that one has stopped (spec 15.4)."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.test_sessions import leases
+from tests.service.control.world import World, a_config
+
+
+def path_of(world: World, name: str = "main") -> Path:
+    return world.home / "workspaces" / name
+
+
+def fill(world: World, name: str = "main") -> Path:
+    """Put something into a workspace."""
+    place = path_of(world, name)
+    (place / "project").mkdir(parents=True)
+    (place / "project/notes.txt").write_text("words")
+    return place
+
+
+async def shown(world: World) -> dict[str, Any]:
+    items = (await world.get("/v1/workspaces")).json()["items"]
+    return {item["name"]: item for item in items}
+
+
+async def reset(world: World, name: str, **more: Any) -> httpx2.Response:
+    return await world.post(f"/v1/workspaces/{name}/reset", json={"confirm": name, **more})
+
+
+async def reset_while_it_runs(world: World, agent: AgentHand, **more: Any) -> dict[str, Any]:
+    """Reset `main` whose agent obeys its shutdown signal."""
+    resetting = asyncio.create_task(reset(world, "main", **more))
+    assert (await agent.next_signal()).body.kind == "shutdown"
+    assert (path_of(world) / "project").exists()
+    await agent.call("TERMINATE_SELF", b'{"reason":"asked"}')
+    world.runtime.die("main", 0)
+    answer = await resetting
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_workspaces_are_listed_with_their_holders(world: World, agent: AgentHand) -> None:
+    fill(world)
+    found = await shown(world)
+    main, spare = found["main"], found["spare"]
+    assert (main["agent_id"], main["session_id"]) == ("main", agent.spec.session_id)
+    assert (main["files"], main["size"], main["complete"]) == (1, 5, True)
+    assert (spare["agent_id"], spare["exists"]) == (None, False)
+
+
+async def test_a_reset_stops_the_holder_and_does_not_start_it_again(
+    world: World, agent: AgentHand
+) -> None:
+    place = fill(world)
+    done = await reset_while_it_runs(world, agent)
+    assert (done["removed"], done["stopped"], done["restarted"]) == (2, "main", False)
+    assert list(place.iterdir()) == [] and await leases(world) == {}
+    assert (await world.get("/v1/agents/main")).json()["state"] == "stopped"
+
+
+async def test_a_reset_starts_the_holder_again_if_it_is_told_to(
+    world: World, agent: AgentHand
+) -> None:
+    fill(world)
+    done = await reset_while_it_runs(world, agent, restart=True)
+    assert done["restarted"]
+    fresh = await world.agent(2)
+    assert fresh.spec.session_id != agent.spec.session_id
+    assert (await leases(world))["workspace:main"] == "main"
+
+
+async def test_a_reset_needs_the_name_and_a_workspace_that_exists(world: World) -> None:
+    place = fill(world, "spare")
+    answers = [
+        await world.post("/v1/workspaces/spare/reset", json={"confirm": "yes"}),
+        await world.post("/v1/workspaces/spare/reset", json={}),
+        await reset(world, "nowhere"),
+    ]
+    assert [answer.status_code for answer in answers] == [400, 400, 404]
+    assert (place / "project").exists()
+    assert (await reset(world, "spare")).json()["stopped"] is None
+    assert list(place.iterdir()) == []
+
+
+async def test_nobody_starts_in_a_workspace_while_it_is_emptied(world: World) -> None:
+    await world.database.execute(
+        "INSERT INTO choir_control.leases (resource, agent_id) "
+        "VALUES ('workspace:spare', 'a workspace reset')"
+    )
+    refused = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
+    assert refused.status_code == 409
+    assert "held by a workspace reset; wait" in refused.json()["detail"]
+    assert (await reset(world, "spare")).status_code == 409
+    assert (await shown(world))["spare"]["agent_id"] is None
+
+
+async def test_what_a_dead_control_held_is_free_when_the_next_one_starts(world: World) -> None:
+    await world.database.execute(
+        "INSERT INTO choir_control.leases (resource, session_id, agent_id) "
+        "VALUES ('workspace:spare', NULL, 'a workspace reset')"
+    )
+    gone = (await world.get("/v1/agents/main")).json()["session_id"]
+    await world.stop()
+    # as if a crash had freed the token and not the leases
+    await world.database.execute(
+        "UPDATE choir_control.sessions SET status = 'crashed', token_sha256 = NULL, "
+        "resume_at = NULL WHERE session_id = $1",
+        gone,
+    )
+    await world.start()
+    assert await leases(world) == {}
+
+
+@pytest.mark.parametrize("path", ["/", "HOME", "STATE", "STATE/data"])
+async def test_what_is_no_workspace_is_never_emptied(stopped: World, path: str) -> None:
+    real = path.replace("HOME", str(Path.home())).replace("STATE", str(stopped.home))
+    config = a_config(stopped.home)
+    config["workspaces"]["spare"]["path"] = real
+    stopped.settings.config_file.write_text(json.dumps(config))
+    await stopped.start()
+    refused = await reset(stopped, "spare")
+    assert refused.status_code == 409 and "not emptied" in refused.json()["detail"]
+    assert stopped.settings.config_file.exists()
