@@ -48,11 +48,14 @@ from choir_control.inbox.accept import Inbox
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
+from choir_control.operations.run import Operations
+from choir_control.operations.store import OperationStore
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
 from choir_control.operator.choices import choice_routes
 from choir_control.operator.descent import descends_from_us
+from choir_control.operator.operations import operation_routes, rollout_routes
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
     command_routes,
@@ -63,6 +66,8 @@ from choir_control.operator.workspaces import workspace_routes
 from choir_control.outbox.deliver import Outbox
 from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
+from choir_control.rollout.begin import Rollout
+from choir_control.rollout.update import Updater
 from choir_control.rpc.verbs import Verbs
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.secrets.vault import Vault
@@ -157,10 +162,24 @@ class Control:
             self._runtime,
         )
         self._errands = Errands()
+        self._operations = Operations(OperationStore(self.database))
+        self._rollout = self._make_rollout()
         obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
         self._inbox = Inbox(
             self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
         )
+
+    def _make_rollout(self) -> Rollout:
+        sessions, foundry = self._household, self._foundry
+        updater = Updater(
+            self.configuration,
+            foundry.images,
+            foundry.shelf,
+            sessions.store,
+            sessions.starter,
+            sessions.stopper,
+        )
+        return Rollout(self.configuration, updater, self._operations)
 
     def _hands(self) -> Hands:
         sessions = self._household
@@ -226,6 +245,8 @@ class Control:
             signal_routes(self.configuration, sessions.messenger),
             choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events),
+            operation_routes(self._operations),
+            rollout_routes(self._rollout),
             workspace_routes(sessions.workspaces),
         )
 
@@ -300,6 +321,7 @@ class Control:
             tasks.create_task(self._pruner.run(), name="pruner")
             tasks.create_task(self._expiry.run(), name="expiry of approvals")
             tasks.create_task(self._errands.run(), name="errands of commands")
+            tasks.create_task(self._operations.run(), name="operations")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
             self._started = True

@@ -1,0 +1,66 @@
+"""What a work says while it goes on, for any number of listeners. Made by `run`, given to the work."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from choir_common.wire.operations import OperationEvent
+
+MOST_KEPT = 2_000
+LONGEST = 2_000
+
+
+class Progress:
+    """The newest words of one work; older ones are forgotten, never waited for."""
+
+    def __init__(self) -> None:
+        self._events: deque[OperationEvent] = deque(maxlen=MOST_KEPT)
+        self._news = asyncio.Event()
+        self._seq = 0
+        self.at = ""
+        self.share: float | None = None
+        self.over = False
+
+    def step(self, text: str, share: float | None = None) -> None:
+        """Say what comes now, and what share (0 to 1) of the whole is done."""
+        self.at = text
+        if share is not None:
+            self.share = min(1.0, max(0.0, share))
+        self._say(OperationEvent(seq=self._next(), kind="step", text=text, share=self.share))
+
+    def line(self, text: str) -> None:
+        """Pass on a line of output."""
+        self._say(OperationEvent(seq=self._next(), kind="line", text=text[:LONGEST]))
+
+    def end(self, text: str) -> None:
+        """Say that nothing more comes."""
+        self._say(OperationEvent(seq=self._next(), kind="end", text=text, share=self.share))
+        self.over = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Have every listener look."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def follow(self, after: int, quiet_s: float) -> AsyncGenerator[OperationEvent | None]:
+        """Yield what was and is said after `after` until the end; none after `quiet_s` of silence."""
+        while True:
+            news = self._news
+            for event in [event for event in self._events if event.seq > after]:
+                after = event.seq
+                yield event
+            if self.over:
+                return
+            try:
+                await asyncio.wait_for(news.wait(), quiet_s)
+            except TimeoutError:
+                yield None
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _say(self, event: OperationEvent) -> None:
+        self._events.append(event)
+        self.wake()

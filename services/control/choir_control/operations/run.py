@@ -1,0 +1,166 @@
+"""Begin works, own them to their end, and tell how far they are. Called by `rollout` and the operator door."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict, NotFound, RateLimited, Unavailable
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
+from choir_common.ids import new_id
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+from choir_common.wire.operations import OperationStatus, OperationView
+from choir_control.operations.progress import Progress
+from choir_control.operations.store import OperationStore
+
+log = structlog.get_logger("choir.operations")
+
+MOST_RUNNING = 16
+MOST_KEPT = 64
+Work = Callable[[Progress], Awaitable[Wire | None]]
+
+
+class WorkFailed(ChoirError):
+    """A work came to its end with a result that is a failure."""
+
+    code = "work_failed"
+
+    def __init__(self, message: str, result: Wire) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclass(slots=True)
+class _Running:
+    operation_id: str
+    kind: str
+    subject: str
+    progress: Progress
+    exclusive: frozenset[str]
+
+
+class Operations:
+    """All works of this choird, and the ends of earlier ones."""
+
+    def __init__(self, store: OperationStore) -> None:
+        self._store = store
+        self._tasks: asyncio.TaskGroup | None = None
+        self._known: OrderedDict[str, _Running] = OrderedDict()
+
+    async def run(self) -> None:
+        """Own the works until cancelled; they are cancelled with it."""
+        interrupted = await self._store.interrupt_all()
+        if interrupted:
+            log.warning("works were cut off by the end of choird", works=interrupted)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+            for running in self._known.values():
+                running.progress.end("choird stops")
+
+    async def begin(self, kind: str, subject: str, exclusive: frozenset[str], work: Work) -> str:
+        """Begin a work and return its id; it has the subjects in `exclusive` for itself.
+
+        Raises Conflict while another work has one of them, RateLimited while too many go on.
+        """
+        if self._tasks is None:
+            raise Unavailable("choird is still starting; try again in a moment.")
+        going_on = [running for running in self._known.values() if not running.progress.over]
+        for other in going_on:
+            if taken := other.exclusive & exclusive:
+                raise Conflict(
+                    f"{', '.join(sorted(taken))}: {other.kind} {other.subject} goes on "
+                    f"({other.operation_id}). Wait for its end."
+                )
+        if len(going_on) >= MOST_RUNNING:
+            raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
+        operation_id = new_id("op")
+        # noted before the row is written, so that nobody begins the same meanwhile
+        running = _Running(operation_id, kind, subject, Progress(), exclusive)
+        self._known[operation_id] = running
+        try:
+            await self._store.begin(operation_id, kind, subject)
+        except BaseException:
+            del self._known[operation_id]
+            raise
+        self._tasks.create_task(self._do(running, work), name=f"{kind} {subject}")
+        self._forget_old()
+        return operation_id
+
+    async def get(self, operation_id: str) -> OperationView:
+        """Return how a work stands; raises NotFound."""
+        stored = await self._store.get(operation_id)
+        if stored is None:
+            raise NotFound(f"There is no operation {operation_id[:80]!r}.")
+        return self._with_progress(stored)
+
+    async def page(self, before: str | None, limit: int) -> list[OperationView]:
+        """Return the newest works."""
+        return [self._with_progress(view) for view in await self._store.page(before, limit)]
+
+    async def follow(self, operation_id: str, after: int) -> AsyncGenerator[bytes]:
+        """Yield what a work says as server-sent events, its end last; raises NotFound."""
+        await self.get(operation_id)
+        running = self._known.get(operation_id)
+        if running is not None:
+            async for event in running.progress.follow(after, KEEPALIVE_S):
+                if event is None:
+                    yield KEEPALIVE
+                elif event.kind != "end":
+                    text = event.model_dump_json()
+                    yield render(ServerSentEvent(str(event.seq), event.kind, text))
+                    after = event.seq
+        view = await self.get(operation_id)
+        yield render(ServerSentEvent(str(after + 1), "end", view.model_dump_json()))
+
+    def _with_progress(self, stored: OperationView) -> OperationView:
+        running = self._known.get(stored.operation_id)
+        if running is None or stored.status != "running":
+            return stored
+        at = {"step": running.progress.at, "share": running.progress.share}
+        return stored.model_copy(update=at)
+
+    async def _do(self, running: _Running, work: Work) -> None:
+        status: OperationStatus = "failed"
+        error: tuple[str, str] | None = None
+        result: Wire | None = None
+        try:
+            result, status = await work(running.progress), "succeeded"
+        except WorkFailed as failed:
+            error, result = (failed.code, failed.message), failed.result
+        except ChoirError as failed:
+            error = (failed.code, failed.message)
+        except Exception:  # the outermost loop of this work: those beside it go on
+            log.exception("work failed", kind=running.kind, subject=running.subject)
+            error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
+        said = error[1] if error else running.progress.at
+        plain: JsonObject | None = result.model_dump(mode="json") if result else None
+        await self._note_end(running, status, error, plain)
+        log.info("work ended", kind=running.kind, subject=running.subject, status=status)
+        running.progress.end(said)
+
+    async def _note_end(
+        self,
+        running: _Running,
+        status: OperationStatus,
+        error: tuple[str, str] | None,
+        result: JsonObject | None,
+    ) -> None:
+        operation_id, at = running.operation_id, running.progress.at
+        try:
+            await self._store.end(operation_id, status, at, error, result)
+        except Unavailable as away:
+            # the next start marks it as interrupted, which asks for it again: harmless
+            log.warning("the end of a work was not stored", id=operation_id, error=away.message)
+
+    def _forget_old(self) -> None:
+        for operation_id in [name for name, one in self._known.items() if one.progress.over]:
+            if len(self._known) <= MOST_KEPT:
+                return
+            del self._known[operation_id]

@@ -1,0 +1,108 @@
+"""Keep the table `operations`. Called by `run`."""
+
+import orjson
+
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.json import JsonObject
+from choir_common.wire.operations import OperationStatus, OperationView
+
+_COLUMNS = """operation_id, kind, subject, status, step, error, error_code, result, began_at,
+    ended_at"""
+
+
+def view_of(record: Record) -> OperationView:
+    """Return a row as operators see it."""
+    result = record["result"]
+    return OperationView(
+        operation_id=record["operation_id"],
+        kind=record["kind"],
+        subject=record["subject"],
+        status=record["status"],
+        step=record["step"],
+        share=1.0 if record["status"] == "succeeded" else None,
+        error=record["error"],
+        error_code=record["error_code"],
+        result=orjson.loads(result) if isinstance(result, str | bytes) else result,
+        began_at=record["began_at"],
+        ended_at=record["ended_at"],
+    )
+
+
+class OperationStore:
+    """The table `operations`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, operation_id: str, kind: str, subject: str) -> OperationView:
+        """Note that a work has begun."""
+        row = await self._database.fetchrow(
+            f"""
+            INSERT INTO choir_control.operations (operation_id, kind, subject)
+            VALUES ($1, $2, $3) RETURNING {_COLUMNS}
+            """,  # noqa: S608 our own column names
+            operation_id,
+            kind,
+            subject,
+        )
+        assert row is not None
+        return view_of(row)
+
+    async def end(
+        self,
+        operation_id: str,
+        status: OperationStatus,
+        step: str,
+        error: tuple[str, str] | None,
+        result: JsonObject | None,
+    ) -> None:
+        """Note how a work ended, once; `error` is its code and its message."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.operations
+            SET status = $2, step = $3, error_code = $4, error = $5, result = $6::json,
+                ended_at = clock_timestamp()
+            WHERE operation_id = $1 AND status = 'running'
+            """,
+            operation_id,
+            status,
+            step[:1_000],
+            error[0] if error else None,
+            error[1] if error else None,
+            orjson.dumps(result).decode() if result is not None else None,
+        )
+
+    async def interrupt_all(self) -> int:
+        """Mark what an earlier choird did not bring to its end; return how many."""
+        rows = await self._database.fetch(
+            """
+            UPDATE choir_control.operations
+            SET status = 'interrupted', ended_at = clock_timestamp(),
+                error = 'choird ended in the middle of it; nothing is half done, begin it again'
+            WHERE status = 'running' RETURNING operation_id
+            """
+        )
+        return len(rows)
+
+    async def get(self, operation_id: str) -> OperationView | None:
+        """Return one, none for an unknown id."""
+        row = await self._database.fetchrow(
+            f"SELECT {_COLUMNS} FROM choir_control.operations WHERE operation_id = $1",  # noqa: S608
+            operation_id,
+        )
+        return view_of(row) if row else None
+
+    async def page(self, before: str | None, limit: int) -> list[OperationView]:
+        """Return the newest, older than the operation `before`."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS} FROM choir_control.operations
+            WHERE $1::text IS NULL OR (began_at, operation_id) < (
+                SELECT began_at, operation_id FROM choir_control.operations
+                WHERE operation_id = $1)
+            ORDER BY began_at DESC, operation_id DESC LIMIT $2
+            """,  # noqa: S608 our own column names
+            before,
+            limit,
+        )
+        return [view_of(row) for row in rows]

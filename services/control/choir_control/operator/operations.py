@@ -1,0 +1,79 @@
+"""`/v1/operations`, and what begins them: build and update of agents (spec 17.3 to 17.5)."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from choir_common.errors import BadInput
+from choir_common.http.sse import stream
+from choir_common.wire.operations import Begun, OperationView
+from choir_common.wire.operator import Page
+from choir_control.operations.run import Operations
+from choir_control.rollout.begin import Rollout
+
+MAX_ID = 64
+MAX_SEQ = 2**53
+
+
+def operation_routes(operations: Operations) -> APIRouter:
+    """Return the router of works that take longer than a request."""
+    router = APIRouter(prefix="/operations", tags=["operations"])
+
+    @router.get("")
+    async def list_operations(
+        cursor: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    ) -> Page[OperationView]:
+        """List works, the newest first."""
+        found = await operations.page(_plain(cursor) if cursor else None, limit + 1)
+        more = found[limit - 1].operation_id if len(found) > limit else None
+        return Page(items=found[:limit], next=more)
+
+    @router.get("/{operation_id}")
+    async def show_operation(operation_id: str) -> OperationView:
+        """Show how far a work is, or how it ended."""
+        return await operations.get(_plain(operation_id))
+
+    @router.get("/{operation_id}/events", response_class=StreamingResponse)
+    async def follow_operation(operation_id: str, request: Request) -> StreamingResponse:
+        """Stream what a work says (`step`, `line`), its view last (`end`)."""
+        view = await operations.get(_plain(operation_id))
+        return stream(operations.follow(view.operation_id, _last_event_id(request)))
+
+    return router
+
+
+def rollout_routes(rollout: Rollout) -> APIRouter:
+    """Return the router of builds and updates."""
+    router = APIRouter(prefix="/agents", tags=["agents"])
+
+    @router.post("/update-all", status_code=202)
+    async def update_all() -> Begun:
+        """Build every agent whose repositories have new commits; redeploy those that run."""
+        return Begun(operation_id=await rollout.update_all())
+
+    @router.post("/{agent_id}/build", status_code=202)
+    async def build(agent_id: str) -> Begun:
+        """Build an agent's image; the agent is not touched."""
+        return Begun(operation_id=await rollout.build(agent_id))
+
+    @router.post("/{agent_id}/update", status_code=202)
+    async def update(agent_id: str) -> Begun:
+        """Build an agent's image and, if it runs, stop it and start it with that."""
+        return Begun(operation_id=await rollout.update(agent_id))
+
+    return router
+
+
+def _plain(text: str) -> str:
+    if len(text) > MAX_ID or not text.isascii() or not text.isprintable():
+        raise BadInput("That is no operation's id.")
+    return text
+
+
+def _last_event_id(request: Request) -> int:
+    text = request.headers.get("last-event-id", "") or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MAX_SEQ:
+        raise BadInput("Last-Event-ID must be the id of an event of this stream.")
+    return int(text)

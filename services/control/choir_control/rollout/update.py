@@ -1,0 +1,142 @@
+"""Build an agent and, if it runs with another image, stop it and start it with this one (spec 17.4).
+
+Called by `begin`. A new image that does not come up gives way to the one before.
+"""
+
+import asyncio
+
+import structlog
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.operations import AgentOutcome, Outcome
+from choir_control.configuration.current import Configuration
+from choir_control.images.build import Built, Images, sources_of
+from choir_control.images.port import Image, Report
+from choir_control.images.shelf import Shelf
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.start import Starter
+from choir_control.sessions.stop import Stopper
+from choir_control.sessions.store import SessionStore
+
+log = structlog.get_logger("choir.rollout")
+
+UP_WITHIN_S = 45.0
+LOOK_S = 0.2
+WHY = "it is updated to a new image"
+
+
+class Updater:
+    """Updates one agent at a time."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        images: Images,
+        shelf: Shelf,
+        sessions: SessionStore,
+        starter: Starter,
+        stopper: Stopper,
+    ) -> None:
+        self._configuration = configuration
+        self._images = images
+        self._shelf = shelf
+        self._sessions = sessions
+        self._starter = starter
+        self._stopper = stopper
+
+    async def build(self, agent_id: str, report: Report) -> AgentOutcome:
+        """Build only; raises what `Images.build` raises."""
+        built = await self._images.build(agent_id, report)
+        return _outcome(
+            "built" if built.fresh else "skipped", built, "" if built.fresh else "up to date"
+        )
+
+    async def update(self, agent_id: str, report: Report) -> AgentOutcome:
+        """Build, and redeploy the agent if it runs with something else.
+
+        Raises what the build raises; then nothing was stopped.
+        """
+        before = await asyncio.to_thread(self._shelf.current, agent_id)
+        built = await self._images.build(agent_id, report)
+        live = await self._sessions.live_of(agent_id)
+        if live is None or live.status == "stopping":
+            return _outcome("built" if built.fresh else "skipped", built, "it does not run")
+        if self._shelf.running(agent_id) == built.image.version:
+            return _outcome("skipped", built, "up to date")
+        report.step(f"stopping {agent_id}", 0.8)
+        await self._stopper.stop(agent_id, WHY)
+        report.step(f"starting {agent_id} with {built.image.version.image_version}", 0.9)
+        try:
+            await self._start(agent_id, live)
+        except ChoirError as error:
+            report.line(f"it did not come up: {error.message}")
+            return await self._go_back(agent_id, live, before, built, error)
+        report.step(f"{agent_id} runs with {built.image.version.image_version}", 1.0)
+        return _outcome("redeployed", built, "")
+
+    async def update_or_say(self, agent_id: str, report: Report) -> AgentOutcome:
+        """Update one of many: what goes wrong with it is its outcome, and the others go on."""
+        try:
+            if not sources_of(self._configuration.current.config, agent_id):
+                return AgentOutcome(
+                    agent_id=agent_id, outcome="skipped", reason="it has no repository"
+                )
+            return await self.update(agent_id, report)
+        except ChoirError as error:
+            return AgentOutcome(agent_id=agent_id, outcome="failed", reason=error.message)
+        except Exception:  # the outermost loop of one agent: the others must not suffer
+            log.exception("update failed", agent=agent_id)
+            return AgentOutcome(
+                agent_id=agent_id, outcome="failed", reason="choird's log says what went wrong"
+            )
+
+    async def _start(self, agent_id: str, before: SessionRow) -> None:
+        """Start an agent as it was bound, and wait until it has introduced itself."""
+        row = await self._starter.start_as(agent_id, before.bindings)
+        try:
+            async with asyncio.timeout(UP_WITHIN_S):
+                while True:
+                    now = await self._sessions.get(row.session_id)
+                    if now is not None and now.status == "active":
+                        return
+                    if now is None or now.epoch != row.epoch or now.status != "starting":
+                        break
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise Unavailable(f"{agent_id} was not ready within {UP_WITHIN_S:g} s.") from None
+        raise Unavailable(f"{agent_id} ended while it started; its log says why.")
+
+    async def _go_back(
+        self,
+        agent_id: str,
+        live: SessionRow,
+        before: Image | None,
+        built: Built,
+        error: ChoirError,
+    ) -> AgentOutcome:
+        """Take the image before again, if there was one, and say what happened."""
+        why = f"the new image did not come up: {error.message}"
+        if before is None or before == built.image:
+            return _outcome("failed", built, why)
+        await self._stopper.stop(agent_id, "its new image did not come up")
+        await asyncio.to_thread(self._shelf.put, before)
+        try:
+            await self._start(agent_id, live)
+        except ChoirError as again:
+            return _outcome("failed", built, f"{why} Nor did the one before: {again.message}")
+        return _outcome(
+            "failed", built, f"{why} It runs with {before.version.image_version} again."
+        )
+
+
+def _outcome(outcome: Outcome, built: Built, reason: str) -> AgentOutcome:
+    version = built.image.version
+    return AgentOutcome(
+        agent_id=version.agent_id,
+        outcome=outcome,
+        image_version=version.image_version,
+        global_repo_commit=version.global_repo_commit,
+        agent_repo_commit=version.agent_repo_commit,
+        reason=reason,
+        warnings=built.warnings,
+    )
