@@ -20,6 +20,7 @@ from tests.bench.edge_latency import generous_config, measure_busy_edge
 from tests.bench.figures import Results
 from tests.bench.floor import Floor
 from tests.bench.footprint import weigh
+from tests.bench.heartbeats import measure_heartbeats
 from tests.bench.long_session import compacting_config, measure_long_session
 from tests.bench.prefix import prefix_shares
 from tests.bench.throughput import crowd_config, measure_throughput
@@ -103,6 +104,8 @@ def show(results: Results) -> None:
         singles.append(("edge lane, 4 core jobs at work and 1 hanging", asdict(results.busy_edge)))
     if results.long_session is not None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
+    if results.heartbeats is not None:
+        singles.append(("heartbeats with an event each, one choird", asdict(results.heartbeats)))
     for title, figures in (
         *singles,
         ("throughput", results.throughput),
@@ -132,6 +135,7 @@ def main() -> None:
         results.busy_edge = asyncio.run(measure_busy_edge(stack))
     with running_stack(prepare=compacting_config) as stack:
         asyncio.run(long_session(stack, results))
+    results.heartbeats = asyncio.run(measure_heartbeats())
     if not options.quick:
         with running_stack(prepare=crowd_config) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))

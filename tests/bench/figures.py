@@ -106,6 +106,26 @@ def long_figures(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class HeartbeatFigures:
+    """Heartbeats with an event each at one choird, beside the bare loops they are made of."""
+
+    agents: int
+    per_s: int
+    """Everyone as fast as it goes."""
+    floor_pg_per_s: int
+    floor_http_per_s: int
+    paced_per_s: int
+    """The timetable under which the latencies were taken, from when each was due."""
+    p50_ms: float
+    p99_ms: float
+    control_cpu_ms: float
+    """Of choird alone, for one heartbeat."""
+    round_trips: float
+    """To Postgres for one heartbeat, counted on the wire."""
+    control_rss_mb: float
+
+
 @dataclass(slots=True)
 class Results:
     """All figures of one run."""
@@ -116,6 +136,7 @@ class Results:
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
     """By whether compaction went on, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
+    heartbeats: HeartbeatFigures | None = None
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
 

@@ -79,6 +79,11 @@ class Batch:
         """Return the head after this batch."""
         return Head(self.events[-1].rev, self.events[-1].hash) if self.events else self.base
 
+    @property
+    def tells_only_of_work(self) -> bool:
+        """Tell whether storing the events has no effect beside the log."""
+        return not (self.marks or self.words or self.obeyed != Obeyed())
+
 
 def read_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> Batch:
     """Return the batch a heartbeat carries, its chain verified from `base_rev` on.

@@ -1,0 +1,213 @@
+"""A crowd of agents at one choird of its own process: each keeps a chain and sends heartbeats.
+
+The client below costs a tenth of a general one, so that on a small machine what is measured is choird.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.wire.events import Event, EventPayload, SessionStarted, ToolCallRequested
+from choir_common.wire.rpc import HeartbeatRequest
+from tests.support.service_process import NATS_TOKEN, make_home, running_bus_server
+
+START_WITHIN_S = 60
+MB = 1024 * 1024
+
+
+class Line(asyncio.Protocol):
+    """One kept-alive HTTP/1.1 connection: sends whole requests, returns status and body."""
+
+    def __init__(self) -> None:
+        self._got = b""
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, found, rest = self._got.partition(b"\r\n\r\n")
+        if not found or self._answer is None:
+            return
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        if len(rest) >= length:
+            self._got = b""
+            if not self._answer.done():
+                self._answer.set_result((int(head[9:12]), rest))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("the server hung up"))
+
+    async def send(self, request: bytes) -> tuple[int, bytes]:
+        """Send a request; return the answer's status and body."""
+        assert self._transport is not None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._answer
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def connect(path: str) -> Line:
+    """Open a connection to a Unix socket."""
+    _, line = await asyncio.get_running_loop().create_unix_connection(Line, path)
+    return line
+
+
+def post(path: str, body: bytes, **headers: str) -> bytes:
+    """Return a whole HTTP request."""
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: choir\r\nContent-Type: application/json\r\n"
+        f"{more}Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+@dataclass
+class Member:
+    """One agent of the crowd: its lease, its chain, its connection."""
+
+    agent_id: str
+    session_id: str
+    token: str
+    socket: str
+    head: Head = field(default_factory=Head)
+    line: Line | None = None
+
+    def request(self, verb: str, body: bytes) -> bytes:
+        """Return a verb's whole HTTP request."""
+        return post(
+            f"/rpc/{verb}",
+            body,
+            Authorization=f"Bearer {self.token}",
+            X_Choir_Session_Id=self.session_id,
+            X_Choir_Request_Id="req-1",
+        )
+
+    def beat(self, payloads: list[EventPayload]) -> bytes:
+        """Return the request of the next heartbeat, which carries `payloads`; the chain goes on."""
+        events: list[Event] = []
+        base = self.head
+        for payload in payloads:
+            events.append(link(self.head, self.session_id, "edge", payload, datetime.now(UTC)))
+            self.head = head_of(events[-1])
+        body = HeartbeatRequest(
+            agent_id=self.agent_id,
+            epoch=1,
+            base_rev=base.rev,
+            new_rev=self.head.rev,
+            patches=tuple(events),
+            config_version=1,
+            hash_prev=base.hash,
+            hash_new=self.head.hash,
+            timestamp="",
+        )
+        return self.request("HEARTBEAT", body.model_dump_json().encode())
+
+    async def send(self, request: bytes) -> float:
+        """Send a prepared request; return the seconds it took. Fails if it is not answered 200."""
+        assert self.line is not None
+        start = time.perf_counter()
+        status, body = await self.line.send(request)
+        assert status == 200, (status, body)
+        return time.perf_counter() - start
+
+
+@dataclass
+class Crowd:
+    """All agents, and the process that serves them."""
+
+    process: Process
+    members: list[Member]
+
+    @property
+    def rss_mb(self) -> float:
+        """Return choird's resident memory in MB."""
+        return float(psutil.Process(self.process.pid).memory_info().rss) / MB
+
+    @property
+    def cpu_s(self) -> float:
+        """Return the CPU time choird has taken, in seconds."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+
+def work(number: int = 0) -> EventPayload:
+    """Return an event as agents make them most: a tool call of a usual size."""
+    call = {"command": f"echo {number}; " + "x" * 200}
+    return ToolCallRequested(
+        turn_id="turn_1", call_id=f"call_{number}", tool="choir.exec", input=call
+    )
+
+
+@contextlib.asynccontextmanager
+async def running_crowd(agents: int, dsn: str, password: str) -> AsyncIterator[Crowd]:
+    """Start a choird with `agents` agents over the database `dsn`; each has written its first event."""
+    async with make_home() as home, running_bus_server() as nats:
+        order = {
+            **{"home": str(home), "agents": agents, "dsn": dsn, "password": password},
+            **{"nats_url": nats.url, "nats_token": NATS_TOKEN},
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.support.crowd_control"),
+            stdin=PIPE,
+            stdout=PIPE,
+            cwd=Path(__file__).parents[2],
+            limit=MB,
+        )
+        try:
+            async with asyncio.timeout(START_WITHIN_S):
+                members = await _members(process, json.dumps(order))
+            yield Crowd(process, members)
+            for member in members:
+                if member.line is not None:
+                    member.line.close()
+        finally:
+            await _end(process)
+
+
+async def _members(process: Process, order: str) -> list[Member]:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(order.encode() + b"\n")
+    await process.stdin.drain()
+    specs = json.loads(await process.stdout.readline())
+    members = []
+    for spec in specs:
+        socket = os.path.join(spec["socket_dir"], "choir.sock")
+        member = Member(spec["agent_id"], spec["session_id"], spec["lease_token"], socket)
+        member.line = await connect(socket)
+        hello = {
+            **{"agent_id": member.agent_id, "session_id": member.session_id, "epoch": 1},
+            **{"image_version": "", "tool_manifest_hash": "", "skill_manifest_hash": ""},
+        }
+        await member.send(member.request("INIT_HELLO", json.dumps(hello).encode()))
+        await member.send(member.beat([SessionStarted(agent_id=member.agent_id, epoch=1)]))
+        members.append(member)
+    return members
+
+
+async def _end(process: Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), 20)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
