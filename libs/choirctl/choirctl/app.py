@@ -6,13 +6,14 @@ So a command's module is loaded only when its name stands on the command line; t
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from choirctl.examples import show_examples
 from choirctl.late import load
 
 
@@ -36,7 +37,7 @@ COMMANDS = (
     Entry("agent", "List, start and stop agents, and reach one while it works."),
     Entry("model", "List language models, and choose the one an agent thinks with."),
     Entry("voice", "List voices, and choose the one an agent speaks with."),
-    Entry("session", "Read and verify the logs of sessions, and sum one up."),
+    Entry("session", "See sessions, their logs and their jobs, and sum one up."),
     Entry("workspace", "See workspaces and who holds them, and empty one."),
     Entry("approval", "See what agents ask a human for, and decide."),
     Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),
@@ -70,7 +71,17 @@ def make_app(words: Collection[str]) -> typer.Typer:
             load(entry.module).register(app)
         else:
             app.command(entry.name, help=entry.help)(_not_loaded)
+    show_examples(app)
     return app
+
+
+def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., None]]) -> None:
+    """Add a group of the table with its commands."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    for word, command in commands:
+        group.command(word)(command)
+    help_ = next(entry.help for entry in COMMANDS if entry.name == name)
+    app.add_typer(group, name=name, help=help_)
 
 
 def _remember(

@@ -82,7 +82,7 @@ async def talk_on_terminal(place: Place, dm: str) -> None:
             console.print(
                 f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves, /help lists commands.[/]"
             )
-            session = _make_session(_history(place), await _command_names(api))
+            session = _make_session(_history(place), await _command_names(api, dm))
             await _Talk(conversation, console, Waiting()).go_on(session)
         # the words still in the patched output
         await asyncio.sleep(LAST_WORDS_S)
@@ -177,10 +177,10 @@ def _make_session(history: History, commands: Sequence[str]) -> PromptSession[st
     )
 
 
-async def _command_names(api: ControlApi) -> list[str]:
-    """Return what Tab completes; nothing if it cannot be told."""
+async def _command_names(api: ControlApi, dm: str) -> list[str]:
+    """Return what Tab completes in this conversation; nothing if it cannot be told."""
     try:
-        return [command.name for command in await api.commands()]
+        return sorted({command.name for command in await api.commands(dm)})
     except ChoirError:
         return []
 

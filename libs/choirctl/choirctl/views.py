@@ -21,7 +21,7 @@ WHO_READS = 12  # characters of a hash that people compare
 SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
 # ids and hashes are for machines; --json has them
 TELLS_NOBODY = ("_id", "_hash", "hash", "digest")
-_NOTHING = (None, "", [], {}, ())
+_NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 CORE = "core:"
 
 

@@ -96,6 +96,39 @@ def test_a_session_can_be_read_and_verified(stack: Stack) -> None:
     assert verified["events"] >= len(lines)
 
 
+def test_a_log_is_printed_for_people_and_as_data(stack: Stack) -> None:
+    session = newest_session(stack)
+    text = stack.run("session", "events", session)
+    assert "session_started" in text and "_id=" not in text and "\x1b" not in text
+    shown = json.loads(stack.run("session", "show", session, "--json"))
+    assert (shown["session_id"], shown["agent_id"]) == (session, "main")
+    assert session in stack.run("session", "show", session)
+    assert json.loads(stack.run("session", "cores", session, "--json")) == []
+    told = json.loads(stack.run("session", "cancel", session, "no-such-job", "--json"))
+    assert told["session_id"] == session
+
+
+def test_status_shows_what_is_at_work(stack: Stack) -> None:
+    text = stack.run("status")
+    assert "main" in text and "ready" in text and "\x1b" not in text
+
+
+def test_a_shell_completes_the_names_there_are(stack: Stack) -> None:
+    session = newest_session(stack)
+    for words, expected in (
+        ("choirctl agent status ", "main"),
+        ("choirctl session show ", session),
+        ("choirctl model set main --llm ", "default"),
+    ):
+        done = call(
+            home=stack.home,
+            _CHOIRCTL_COMPLETE="complete_bash",
+            COMP_WORDS=words,
+            COMP_CWORD=str(len(words.split())),
+        )
+        assert expected in done.stdout.split(), (words, done.stderr)
+
+
 def test_an_agent_stops_and_starts(stack: Stack) -> None:
     stack.run("agent", "stop", "main")
     assert json.loads(stack.run("agent", "status", "main", "--json"))["state"] == "stopped"
@@ -147,6 +180,9 @@ def test_a_stopped_agent_cannot_be_told(stack: Stack) -> None:
         ("agent", "inject", "nobody", "x"),
         ("agent", "cancel", "nobody"),
         ("session", "compact", "nothing"),
+        ("session", "show", "nothing"),
+        ("session", "cores", "nothing"),
+        ("session", "cancel", "nothing", "job"),
         ("agent", "status", "nobody"),
         ("agent", "start", "nobody"),
         ("chat", "--agent", "nobody", "-m", "hello"),

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from choirctl.app import COMMANDS, Entry, make_app
+from choirctl.examples import EXAMPLES
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
 
@@ -39,6 +41,31 @@ def test_the_table_says_what_the_command_itself_says(entry: Entry) -> None:
     texts = [command.callback.__doc__ for command in app.registered_commands if command.callback]
     texts += [group.help for group in app.registered_groups]
     assert [str(text).splitlines()[0] for text in texts] == [entry.help]
+
+
+def leaves() -> dict[str, TyperCommand]:
+    """Return every command, by the words after `choirctl`."""
+    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    assert isinstance(top, TyperGroup)
+    found: dict[str, TyperCommand] = {}
+    for name, command in top.commands.items():
+        if isinstance(command, TyperGroup):
+            found |= {f"{name} {word}": leaf for word, leaf in command.commands.items()}  # type: ignore[misc]
+        else:
+            assert isinstance(command, TyperCommand)
+            found[name] = command
+    return found
+
+
+def test_every_command_has_help_an_example_and_data() -> None:
+    for name, command in leaves().items():
+        assert command.help and command.help.strip().split("\n")[0].endswith((".", ":")), name
+        example = EXAMPLES.get(name)
+        assert example and f"{example} ".startswith(f"choirctl {name} "), f"no example of {name}"
+        assert command.epilog == f"Example: {example}"
+        options = {option for param in command.params for option in param.opts}
+        assert "--json" in options, name
+        assert all(getattr(param, "help", "x") for param in command.params), name
 
 
 def test_only_the_command_that_is_called_is_loaded() -> None:
@@ -110,3 +137,26 @@ def test_a_user_without_a_home_directory_is_told_to_name_one() -> None:
     done = run("init", env={"HOME": "", "CHOIR_HOME": "/proc/choir"})
     assert done.returncode == 1
     assert "/proc/choir" in done.stderr
+
+
+def test_a_shell_completes_the_commands_and_asks_no_choir_that_is_not_there() -> None:
+    def complete(words: str, number: int) -> list[str]:
+        done = run(
+            env={
+                "_CHOIRCTL_COMPLETE": "complete_bash",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(number),
+                "CHOIR_HOME": "/tmp/choir-is-not-here",
+            }
+        )
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        return done.stdout.split()
+
+    assert "session" in complete("choirctl se", 1)
+    assert {"show", "cores", "events"} <= set(complete("choirctl session ", 2))
+    assert complete("choirctl session show ", 3) == []
+
+
+def test_the_completion_of_a_shell_can_be_shown() -> None:
+    done = run("--show-completion", "bash")
+    assert done.returncode == 0 and "_CHOIRCTL_COMPLETE" in done.stdout

@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Self, cast
 
 from choir_common.logs.file import LogFile
 from choir_common.logs.line import LONGEST, shape
@@ -110,8 +110,8 @@ class Pump(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, to slow it down."""
-        assert isinstance(transport, asyncio.ReadTransport)
-        self._transport = transport
+        # uvloop's pipe transport is one in all but its class
+        self._transport = cast(asyncio.ReadTransport, transport)
 
     def data_received(self, data: bytes) -> None:
         """Write what came, and pause if it came too fast."""

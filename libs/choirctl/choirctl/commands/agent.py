@@ -10,6 +10,8 @@ import typer
 
 from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.operator import AgentView, StartAgent, Told
+from choirctl.app import add_group
+from choirctl.arguments import AgentId
 from choirctl.control_api import ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
@@ -20,21 +22,19 @@ START_S = 120.0  # a container's first start may wait for its image
 STOP_S = 400.0  # it finishes what it is at and sums up, five minutes at most (spec 17.2)
 LOOK_S = 1.0
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_agents)
-    group.command("start")(start)
-    group.command("stop")(stop)
-    group.command("restart")(restart)
-    group.command("status")(status)
-    group.command("inject")(inject)
-    group.command("cancel")(cancel)
-    app.add_typer(
-        group, name="agent", help="List, start and stop agents, and reach one while it works."
+    add_group(
+        app,
+        "agent",
+        ("list", list_agents),
+        ("start", start),
+        ("stop", stop),
+        ("restart", restart),
+        ("status", status),
+        ("inject", inject),
+        ("cancel", cancel),
     )
 
 

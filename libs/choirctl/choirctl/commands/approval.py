@@ -9,22 +9,25 @@ from rich.table import Table
 
 from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
+from choirctl.app import add_group
+from choirctl.arguments import ApprovalId
 from choirctl.control_api import Verdict, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import ago, err, out, print_json, table
 
-ApprovalId = Annotated[str, typer.Argument(metavar="APPROVAL", help="The request's id.")]
 WHO_READS = 12  # characters of a digest that people compare
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_approvals)
-    group.command("show")(show)
-    group.command("approve")(approve)
-    group.command("reject")(reject)
-    app.add_typer(group, name="approval", help="See what agents ask a human for, and decide.")
+    add_group(
+        app,
+        "approval",
+        ("list", list_approvals),
+        ("show", show),
+        ("approve", approve),
+        ("reject", reject),
+    )
 
 
 def list_approvals(

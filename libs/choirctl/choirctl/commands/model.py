@@ -1,28 +1,27 @@
 """`choirctl model list|get|set`; next comes `control_api`."""
 
 import asyncio
-from typing import Annotated
 
 import typer
 
 from choir_common.errors import BadInput
 from choir_common.wire.choices import AgentChoices, ModelView
+from choirctl.app import add_group
+from choirctl.arguments import AgentId, ModelName
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
 from choirctl.views import choice_facts, model_rows
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_models)
-    group.command("get")(get)
-    group.command("set")(choose)
-    app.add_typer(
-        group, name="model", help="List language models, and choose the one an agent thinks with."
+    add_group(
+        app,
+        "model",
+        ("list", list_models),
+        ("get", get),
+        ("set", choose),
     )
 
 
@@ -55,7 +54,7 @@ def get(
 def choose(
     ctx: typer.Context,
     agent: AgentId,
-    llm: Annotated[str, typer.Option("--llm", help="Model, by name.")],
+    llm: ModelName,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""`choirctl session list|events|verify|compact`; next comes `control_api`."""
+"""`choirctl session list|show|events|cores|cancel|compact|verify`; next comes `control_api`."""
 
 import asyncio
 from typing import Annotated
@@ -7,33 +7,35 @@ import typer
 
 from choir_common.errors import ChoirError, Conflict
 from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
-from choirctl.control_api import connect
+from choir_common.wire.rpc import StatusReport
+from choirctl.app import add_group
+from choirctl.arguments import OneAgent, SessionId
+from choirctl.control_api import ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json, print_json_line
-from choirctl.views import event_line, session_rows
+from choirctl.views import CORE, event_line, job_rows, session_facts, session_rows
 
 FOLLOW_EVERY_S = 0.5
-
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_sessions)
-    group.command("events")(events)
-    group.command("verify")(verify)
-    group.command("compact")(compact)
-    app.add_typer(
-        group, name="session", help="Read and verify the logs of sessions, and sum one up."
+    add_group(
+        app,
+        "session",
+        ("list", list_sessions),
+        ("show", show),
+        ("events", events),
+        ("cores", cores),
+        ("cancel", cancel),
+        ("compact", compact),
+        ("verify", verify),
     )
 
 
 def list_sessions(
     ctx: typer.Context,
-    agent: Annotated[
-        str | None, typer.Argument(metavar="[AGENT]", help="Only this agent's.")
-    ] = None,
+    agent: OneAgent = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
     home: Home = None,
     url: Url = None,
@@ -56,8 +58,65 @@ def events(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a session's log, oldest event first; with --json, one event a line."""
+    """Print a session's log, oldest event first: revision, time, lane, type, and what it is about.
+
+    With --json, each whole event on a line of its own.
+    """
     asyncio.run(_events(find_place(ctx, home, url), session, after, follow, as_json))
+
+
+def show(
+    ctx: typer.Context,
+    session: SessionId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one session: whose it is, how it stands, and where its log ends."""
+    found = asyncio.run(_show(find_place(ctx, home, url), session))
+    if as_json:
+        print_json(found)
+    else:
+        out().print(session_facts(found))
+
+
+def cores(
+    ctx: typer.Context,
+    session: SessionId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the core jobs of a running session: name, state, step, and what its budgets leave.
+
+    One that has ended stays for a minute. Exits 5 when the session does not run.
+    """
+    jobs = asyncio.run(_cores(find_place(ctx, home, url), session))
+    if as_json:
+        print_json(jobs)
+    elif jobs:
+        out().print(job_rows(jobs))
+    else:
+        err().print("No jobs.")
+
+
+def cancel(
+    ctx: typer.Context,
+    session: SessionId,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The core job's name.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a core job of a running session, by name; everything else goes on.
+
+    Exits 5 when the session does not run.
+    """
+    told = asyncio.run(_cancel(find_place(ctx, home, url), session, job))
+    if as_json:
+        print_json(told)
+    else:
+        err().print(told.note, markup=False)
 
 
 def verify(
@@ -108,14 +167,34 @@ def compact(
 
 async def _compact(place: Place, session: str, lane: str | None) -> Told:
     async with connect(place) as api:
-        found = await api.session(session)
-        if found.ended_at is not None:
-            raise Conflict(
-                f"Session {session} is over ({found.status}); there is nothing to sum up."
-            )
+        found = await _running(api, session)
         return await api.compact(
             found.agent_id, CompactMemory(lane=lane, session_id=found.session_id)
         )
+
+
+async def _show(place: Place, session: str) -> SessionView:
+    async with connect(place) as api:
+        return await api.session(session)
+
+
+async def _cores(place: Place, session: str) -> list[StatusReport]:
+    async with connect(place) as api:
+        agent = await api.agent((await _running(api, session)).agent_id)
+        return [lane for lane in agent.lanes if lane.lane.startswith(CORE)]
+
+
+async def _cancel(place: Place, session: str, job: str) -> Told:
+    async with connect(place) as api:
+        return await api.cancel((await _running(api, session)).agent_id, job)
+
+
+async def _running(api: ControlApi, session: str) -> SessionView:
+    """Return a session that is not over. Raises NotFound, Conflict."""
+    found = await api.session(session)
+    if found.ended_at is not None:
+        raise Conflict(f"Session {session} is over ({found.status}); nothing of it runs any more.")
+    return found
 
 
 async def _list(place: Place, agent: str | None, limit: int) -> list[SessionView]:

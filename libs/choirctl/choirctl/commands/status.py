@@ -9,7 +9,7 @@ from choir_common.wire.operator import SystemStatus
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import out, print_json, table
-from choirctl.views import agent_rows
+from choirctl.views import agent_rows, work_tree
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
 def status(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show whether Choir works, and each part of it.
 
+    Below: every agent, what it and its jobs are at, and what their budgets leave.
     Exits 6 when it does not run, or a part of it is down.
     """
     found = asyncio.run(_read(find_place(ctx, home, url)))
@@ -45,4 +46,9 @@ def _show(found: SystemStatus) -> None:
         parts.add_row(part.name, "[green]up[/]" if part.ok else "[red]down[/]", part.detail)
     console.print(parts)
     if found.agents:
+        console.print()
         console.print(agent_rows(found.agents))
+    at_work = work_tree(found.agents)
+    if at_work is not None:
+        console.print()
+        console.print(at_work)

@@ -1,27 +1,28 @@
 """`choirctl voice list|get|set`; next comes `control_api`."""
 
 import asyncio
-from typing import Annotated
 
 import typer
 
 from choir_common.errors import BadInput
 from choir_common.wire.choices import AgentChoices, VoiceView
+from choirctl.app import add_group
+from choirctl.arguments import AgentId, VoiceName
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
 from choirctl.views import choice_facts, voice_rows
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_voices)
-    group.command("get")(get)
-    group.command("set")(choose)
-    app.add_typer(group, name="voice", help="List voices, and choose the one an agent speaks with.")
+    add_group(
+        app,
+        "voice",
+        ("list", list_voices),
+        ("get", get),
+        ("set", choose),
+    )
 
 
 def list_voices(
@@ -53,7 +54,7 @@ def get(
 def choose(
     ctx: typer.Context,
     agent: AgentId,
-    voice: Annotated[str, typer.Argument(metavar="VOICE", help="Voice profile, by name.")],
+    voice: VoiceName,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -1,0 +1,96 @@
+"""Arguments that many commands take, each completed by the shell with what there is. Used by the commands.
+
+A completion asks the running Choir, briefly, and offers nothing when that cannot be told.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import ChoirError
+from choirctl.control_api import ControlApi, connect
+from choirctl.place import Place, find_place
+
+ASK_S = 2.0  # longer, and a person has typed it
+RECENT = 50
+
+Names = Callable[[ControlApi], Awaitable[Iterable[str]]]
+
+
+async def _agents(api: ControlApi) -> list[str]:
+    return [view.agent_id for view in await api.agents()]
+
+
+async def _sessions(api: ControlApi) -> list[str]:
+    return [view.session_id for view in await api.sessions(None, RECENT)]
+
+
+async def _pending(api: ControlApi) -> list[str]:
+    return [view.approval_id for view in await api.approvals() if view.status == "pending"]
+
+
+async def _models(api: ControlApi) -> list[str]:
+    return [view.name for view in await api.models() if view.kind == "llm"]
+
+
+async def _voices(api: ControlApi) -> list[str]:
+    return [view.name for view in await api.voices()]
+
+
+def completed_by(names: Names) -> Callable[[typer.Context, str], list[str]]:
+    """Return what completes a word with the names that the running Choir knows."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            found = asyncio.run(_ask(_place(ctx), names))
+        except (ChoirError, OSError, TimeoutError):
+            return []
+        return sorted(name for name in found if name.startswith(incomplete))
+
+    return complete
+
+
+async def _ask(place: Place, names: Names) -> Iterable[str]:
+    async with asyncio.timeout(ASK_S), connect(place) as api:
+        return await names(api)
+
+
+def _place(ctx: typer.Context) -> Place:
+    """Return the place meant; while completing, the options before the command were not acted on."""
+    given = ctx.find_root().params | {k: v for k, v in ctx.params.items() if v is not None}
+    home, url = given.get("home"), given.get("url")
+    return find_place(ctx, Path(home) if home else None, url)
+
+
+AgentId = Annotated[
+    str,
+    typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=completed_by(_agents)),
+]
+OneAgent = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[AGENT]", help="Only this agent's.", autocompletion=completed_by(_agents)
+    ),
+]
+SessionId = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION", help="The session's id.", autocompletion=completed_by(_sessions)
+    ),
+]
+ApprovalId = Annotated[
+    str,
+    typer.Argument(
+        metavar="APPROVAL", help="The request's id.", autocompletion=completed_by(_pending)
+    ),
+]
+ModelName = Annotated[
+    str, typer.Option("--llm", help="Model, by name.", autocompletion=completed_by(_models))
+]
+VoiceName = Annotated[
+    str,
+    typer.Argument(metavar="VOICE", help="Voice, by name.", autocompletion=completed_by(_voices)),
+]

@@ -1,0 +1,69 @@
+"""One example for each command, shown at the end of its help. Used by `app`; a test parses every one."""
+
+import typer
+
+EXAMPLES = {
+    "up": "choirctl up --detach",
+    "down": "choirctl down",
+    "status": "choirctl status",
+    "chat": 'choirctl chat --agent main -m "What is new?"',
+    "agent list": "choirctl agent list --json",
+    "agent init": "choirctl agent init helper",
+    "agent start": "choirctl agent start main --llm quick",
+    "agent stop": "choirctl agent stop main",
+    "agent restart": "choirctl agent restart main",
+    "agent status": "choirctl agent status main",
+    "agent inject": 'choirctl agent inject main "in French, please"',
+    "agent cancel": "choirctl agent cancel main read-mail",
+    "agent build": "choirctl agent build main",
+    "agent update": "choirctl agent update main",
+    "agent update-all": "choirctl agent update-all",
+    "model list": "choirctl model list",
+    "model get": "choirctl model get main",
+    "model set": "choirctl model set main --llm quick",
+    "voice list": "choirctl voice list",
+    "voice get": "choirctl voice get main",
+    "voice set": "choirctl voice set main calm",
+    "session list": "choirctl session list main --limit 5",
+    "session show": "choirctl session show ses_1a2b",
+    "session events": "choirctl session events ses_1a2b --follow",
+    "session cores": "choirctl session cores ses_1a2b",
+    "session cancel": "choirctl session cancel ses_1a2b read-mail",
+    "session compact": "choirctl session compact ses_1a2b",
+    "session verify": "choirctl session verify ses_1a2b",
+    "workspace list": "choirctl workspace list",
+    "workspace reset": "choirctl workspace reset main --yes",
+    "approval list": "choirctl approval list --all",
+    "approval show": "choirctl approval show appr_1a2b",
+    "approval approve": "choirctl approval approve appr_1a2b",
+    "approval reject": "choirctl approval reject appr_1a2b",
+    "logs": "choirctl logs main --lines 20",
+    "config show": "choirctl config show",
+    "config load": "choirctl config load",
+    "config diff": "choirctl config diff",
+    "config apply": "choirctl config apply",
+    "config report": "choirctl config report",
+    "config schema": "choirctl config schema",
+    "secret list": "choirctl secret list",
+    "secret set": "choirctl secret set openrouter-key < key.txt",
+    "secret delete": "choirctl secret delete openrouter-key",
+    "secret apply": "choirctl secret apply",
+    "db status": "choirctl db status",
+    "db migrate": "choirctl db migrate",
+    "db backup": "choirctl db backup choir.backup",
+    "db restore": "choirctl db restore choir.backup",
+    "doctor": "choirctl doctor",
+    "init": "choirctl init",
+    "version": "choirctl version --json",
+}
+
+
+def show_examples(app: typer.Typer, above: str = "") -> None:
+    """Put its example at the end of the help of every command of `app`."""
+    for command in app.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        if (example := EXAMPLES.get(f"{above}{name}")) is not None:
+            command.epilog = f"Example: {example}"
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            show_examples(group.typer_instance, f"{above}{group.name} ")
