@@ -255,7 +255,7 @@ async def connect(place: Place) -> AsyncIterator[ControlApi]:
         raise BadInput(f"`{place.url}` is no address of a Choir. Write http://host:port.")
     token = place.token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with make_client(place.endpoint, headers=headers) as client:
+    async with make_client(place.endpoint, headers=headers, ca_pem=place.trusted()) as client:
         yield ControlApi(client, place)
 
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -15,6 +16,7 @@ from choirctl.secrets_file import read_secrets
 
 HOME_NAME = ".choir.d"  # spec 6.3
 DEFAULT_PORT = 9400
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TOKEN_SECRET = "operator-token"  # noqa: S105 - the name of a secret, not its value
 
 Home = Annotated[
@@ -50,6 +52,30 @@ class Place:
         """The address as a person knows it."""
         return self.url or str(self.socket)
 
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that choird makes for this home, if it serves HTTPS."""
+        return self.home / "tls" / "ca.pem"
+
+    def trusted(self) -> str | None:
+        """Return the certificates that HTTPS is verified by; None: those of the system.
+
+        CHOIR_CA_FILE names them; on this machine they are those of the home. Raises NotFound.
+        """
+        place = urlsplit(self.url or "")
+        if place.scheme != "https":
+            return None
+        named = environment("CHOIR_CA_FILE")
+        if named is None and place.hostname not in LOOPBACK:
+            return None
+        file = Path(named).expanduser() if named else self.authority
+        try:
+            return file.read_text("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            if named is None:
+                return None
+            raise NotFound(f"CHOIR_CA_FILE names {file}, which cannot be read: {error}.") from error
+
     def token(self) -> str | None:
         """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json."""
         if self.url is None:
@@ -68,9 +94,9 @@ def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = N
     place = Place(find_home(home or outer_home), url.rstrip("/") if url else None)
     if place.url is None and environment("CHOIR_TOKEN") and not place.socket.exists():
         # a token is for HTTP only: the Choir meant runs in containers on this machine
-        return Place(
-            place.home, f"http://127.0.0.1:{environment('CHOIR_HTTP_PORT') or DEFAULT_PORT}"
-        )
+        scheme = "https" if place.authority.exists() else "http"
+        port = environment("CHOIR_HTTP_PORT") or DEFAULT_PORT
+        return Place(place.home, f"{scheme}://127.0.0.1:{port}")
     return place
 
 

@@ -19,7 +19,7 @@ from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
 from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, StartupError
-from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness
 from choir_common.http.transport import make_client
 from choir_common.postgres.migrate import migrate, read_migrations
@@ -82,6 +82,7 @@ from choir_control.signals.follow import Followers
 from choir_control.signals.order import SignalOrder
 from choir_control.signals.prune import Pruner
 from choir_control.signals.store import SignalStore
+from choir_control.transports.tcp import TcpDoor
 
 log = structlog.get_logger("choir.control")
 
@@ -118,6 +119,7 @@ class Control:
 
     def _build_rooms(self) -> None:
         bell, signals = Bell(), SignalStore(self.database)
+        self._tcp = TcpDoor(self._settings)
         self._guard = LeaseGuard(LeaseStore(self.database))
         self._followers = Followers(signals, bell, self._guard.is_current)
         self._outbox_store = OutboxStore(self.database)
@@ -152,6 +154,7 @@ class Control:
                 ),
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
+                way=self._tcp.way_of_agents,
             )
         )
         self._roster = Roster(
@@ -282,6 +285,7 @@ class Control:
             log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
             async with asyncio.TaskGroup() as tasks:
                 closed = asyncio.Event()
+                tasks.create_task(self._tcp.serve(self.host_app, closed))
                 for app, sockets in ((self.host_app, host), (self.agent_app, agents)):
                     tasks.create_task(serve(app, sockets, closed))
                 work = tasks.create_task(self._work(snapshot.version, len(config.agents)))
@@ -303,12 +307,13 @@ class Control:
             return stack.enter_context(contextlib.closing(bound))
 
         # the port first: it refuses a second choird of this home before its sockets are replaced
-        tcp = keep(bind_tcp(settings.http_host, settings.http_port, "CHOIR_HTTP_PORT"))
-        host = [tcp, keep(bind_unix(settings.control_socket))]
+        stack.callback(self._tcp.close)
+        self._tcp.bind()
+        host = [keep(bind_unix(settings.control_socket))]
         agents = [
             keep(bind_unix(settings.agent_socket_dir(name) / "choir.sock")) for name in agent_ids
         ]
-        address = f"{settings.http_host}:{tcp.getsockname()[1]}"
+        address = self._tcp.address
         log.info("listening", socket=str(settings.control_socket), tcp=address, agents=len(agents))
         return host, agents
 

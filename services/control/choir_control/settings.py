@@ -25,6 +25,18 @@ class ControlSettings(ServiceSettings):
     """Address of the TCP door; anything but loopback needs an operator token."""
     http_port: int = Field(default=9400, ge=0, le=65535)
     """Port of the TCP door (spec 12.1); 0 takes a free one."""
+    tls: Literal["auto", "on", "off"] = "auto"
+    """Whether the TCP door speaks TLS. auto: with a certificate, and wherever other machines reach it."""
+    tls_cert: str = ""
+    """PEM file of the certificate, with what leads to its authority; empty: one is made below tls_dir."""
+    tls_key: str = ""
+    """PEM file of that certificate's key, without a password."""
+    tls_names: str = ""
+    """Further names or addresses, with commas between, of the certificate choird makes for itself."""
+    control_plane: Literal["uds", "http"] = "uds"
+    """How agents reach control: by a socket of their own (one host), or at the TCP door."""
+    control_endpoint: str = ""
+    """Address of the TCP door as agents know it (control_plane http); empty: as this machine does."""
     runtime: Literal["process", "docker"] = "process"
     """How agents run: confined child processes, or hardened containers."""
     agent_image: str = "choir-agent:local"
@@ -64,6 +76,11 @@ class ControlSettings(ServiceSettings):
         """Return the path of the host endpoint's Unix socket."""
         return self.home / "socks" / "choird.sock"
 
+    @property
+    def tls_dir(self) -> Path:
+        """Return the directory of the certificates that choird makes for itself."""
+        return self.home / "tls"
+
     def agent_socket_dir(self, agent_id: str) -> Path:
         """Return the 0700 directory that holds one agent's own socket."""
         return self.home / "socks" / "agents" / agent_id
@@ -87,11 +104,19 @@ class ControlSecrets(BaseModel):
 
 
 def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
-    """Refuse to serve other machines without an operator token.
+    """Refuse to serve other machines without an operator token, or without TLS.
 
     Raises StartupError.
     """
-    if secrets.operator_token or _is_loopback(settings.http_host):
+    if is_loopback(settings.http_host):
+        return
+    if settings.tls == "off":
+        raise StartupError(
+            f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, and CHOIR_TLS is "
+            "off: tokens would cross the network readably. Leave CHOIR_TLS at auto, or listen on "
+            "127.0.0.1."
+        )
+    if secrets.operator_token:
         return
     raise StartupError(
         f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, but there is no "
@@ -99,7 +124,8 @@ def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

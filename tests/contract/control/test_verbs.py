@@ -1,4 +1,4 @@
-"""The eight verbs mean the same over the Unix socket and over TCP (spec 12.1): one suite, both doors."""
+"""The eight verbs mean the same over Unix sockets, HTTP and HTTPS (spec 12.1): one suite, every door."""
 
 import asyncio
 import hashlib
@@ -22,20 +22,36 @@ from tests.support.servers import PASSWORD
 
 __all__ = ["bus", "database", "dsn", "nats", "postgres"]
 
+DOORS: dict[str, dict[str, str]] = {
+    "agent socket": {},
+    "host socket": {},
+    "http": {"control_plane": "http"},
+    "https": {"control_plane": "http", "tls": "on"},
+}
+
+
+@pytest.fixture(params=["agent socket", "host socket", "http", "https"])
+def door(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
 
 @pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
+async def world(
+    dsn: str, nats: EmbeddedNats, database: Database, bus: Bus, door: str
+) -> AsyncIterator[World]:
     async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
+        made.settings = made.settings.model_copy(update=DOORS[door])
         await made.start()
         yield made
 
 
-@pytest.fixture(params=["agent socket", "host socket", "tcp"])
-async def agent(world: World, request: pytest.FixtureRequest) -> AgentHand:
+@pytest.fixture
+async def agent(world: World, door: str) -> AgentHand:
     """The agent `main`, through each of the doors."""
     spec = (await world.agent()).spec
-    door = {"agent socket": None, "host socket": world.endpoint, "tcp": world.tcp}
-    return world.hand(spec, door[request.param])
+    scheme = door if door in ("http", "https") else None
+    assert (spec.http.endpoint.split(":")[0] if spec.http else None) == scheme
+    return world.hand(spec, world.endpoint if door == "host socket" else None)
 
 
 async def ask(agent: AgentHand, verb: str, **body: object) -> dict[str, object]:
@@ -172,6 +188,28 @@ async def test_signals_come_over_the_same_door(world: World, agent: AgentHand) -
         accepted = await world.say("hello", "1")
         signal = await asyncio.wait_for(anext(stream), 5)
     assert signal.body.inbox_id == accepted.inbox_id  # type: ignore[union-attr]
+
+
+async def test_a_stream_that_broke_goes_on_after_the_last_signal_seen(
+    world: World, agent: AgentHand
+) -> None:
+    await agent.begin()
+    for number in ("1", "2"):
+        await world.say(f"message {number}", number)
+    async with agent.signals() as stream:
+        first = await asyncio.wait_for(anext(stream), 5)
+    async with agent.signals(after=first.seq) as stream:
+        second = await asyncio.wait_for(anext(stream), 5)
+    assert second.seq > first.seq
+    assert (first.body.text, second.body.text) == ("message 1", "message 2")  # type: ignore[union-attr]
+
+
+async def test_errors_are_problem_documents_with_a_stable_code(agent: AgentHand) -> None:
+    wrong = await agent.post("HEARTBEAT", b"{")
+    assert wrong.headers["content-type"] == "application/problem+json"
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "bad_input")
+    large = await agent.post("HEARTBEAT", b"x" * 4_000_001)
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
 
 
 async def test_every_verb_refuses_strangers_and_wants_a_request_id(agent: AgentHand) -> None:

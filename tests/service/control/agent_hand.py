@@ -16,7 +16,7 @@ from choir_common.ids import new_id
 from choir_common.wire.events import Event, EventPayload, Reply, SessionStarted, UserMsg
 from choir_common.wire.rpc import HeartbeatRequest, HelloResponse
 from choir_common.wire.signals import SIGNAL_BODY, Signal, UserMessageSignal
-from choir_control.runtimes.port import LaunchSpec
+from choir_control.runtimes.port import HttpWay, LaunchSpec
 
 
 class AgentHand:
@@ -27,7 +27,8 @@ class AgentHand:
         self.head = Head()
         self.acked = Head()
         self.log: list[Event] = []
-        self.client = make_client(endpoint or f"unix://{spec.socket_dir}/choir.sock", timeout_s=30)
+        way = HttpWay(endpoint) if endpoint else spec.way(str(spec.socket_dir))
+        self.client = make_client(way.endpoint, timeout_s=30, ca_pem=way.ca_pem or None)
         self.headers = {
             "Authorization": f"Bearer {spec.lease_token}",
             "X-Choir-Session-Id": spec.session_id,

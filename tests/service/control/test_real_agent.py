@@ -61,6 +61,18 @@ async def test_it_answers_survives_a_kill_and_stops(home: World) -> None:
     assert log[-1]["type"] == "session_stopped"
 
 
+async def test_it_works_over_https_with_the_certificate_of_its_boot_line(home: World) -> None:
+    await home.stop()
+    more = {"control_plane": "http", "tls": "on"}
+    home.settings = home.settings.model_copy(update=more)
+    await home.start(ProcessRuntime(home.home, os.environ))
+    await pid_of(home)
+    await home.say("hello over tls", "1")
+    assert (await home.delivered(1))[0]
+    stopped = await home.post("/v1/agents/main/stop")
+    assert stopped.status_code == 200 and stopped.json()["state"] == "stopped"
+
+
 async def test_a_message_sent_while_control_restarts_is_answered_once(home: World) -> None:
     await pid_of(home)
     await home.say("first", "1")

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -85,10 +86,19 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
-    """Serve `app` on `sockets` until `stop` is set; open streams get a short grace, then the end."""
+async def serve(
+    app: ASGIApp,
+    sockets: Sequence[socket.socket],
+    stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
+) -> None:
+    """Serve `app` on `sockets` until `stop` is set; open streams get a short grace, then the end.
+
+    With `tls` all of these sockets speak it, and nothing else.
+    """
     config = uvicorn.Config(
         app,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         http=PeerProtocol,
         log_config=None,
         access_log=False,

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 
 import httpx2
 
+from choir_common.errors import BadInput
+
 UNIX = "unix://"
 
 
@@ -13,12 +15,13 @@ def make_client(
     *,
     headers: Mapping[str, str] | None = None,
     timeout_s: float = 30.0,
-    ca_file: str | None = None,
+    ca_pem: str | None = None,
     unix_transport: Callable[[str], httpx2.AsyncBaseTransport] | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client for `unix:///path/to.sock` or `http(s)://host:port`; close it after use.
 
     Streams (SSE) must pass their own read timeout. Proxies of the environment are never used.
+    `ca_pem` holds the only certificates that are trusted; without it those of the system are.
     `unix_transport` makes the transport for a socket path where httpx2's own is too slow.
     """
     limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
@@ -34,7 +37,7 @@ def make_client(
         return httpx2.AsyncClient(
             base_url="http://choir", transport=transport, headers=headers, timeout=timeout
         )
-    verify = ssl.create_default_context(cafile=ca_file) if ca_file else True
+    verify = trusting(ca_pem) if ca_pem else True
     return httpx2.AsyncClient(
         base_url=endpoint,
         headers=headers,
@@ -43,3 +46,17 @@ def make_client(
         verify=verify,
         trust_env=False,
     )
+
+
+def trusting(ca_pem: str) -> ssl.SSLContext:
+    """Return what verifies a server by these certificates alone: authorities, or its own.
+
+    Raises BadInput when they are none.
+    """
+    try:
+        context = ssl.create_default_context(cadata=ca_pem)
+    except ssl.SSLError as error:
+        raise BadInput(f"The certificates to trust cannot be read: {error.reason}.") from error
+    # a server's own certificate may be pinned, which is no authority's; 3.13 has this by default
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context

@@ -17,6 +17,8 @@ class AgentBoot(Wire):
     lease_token: str
     endpoint: str
     """`unix:///path/choir.sock` or `http(s)://host:port`."""
+    ca_pem: str = Field(default="", max_length=50_000)
+    """The certificates an `https` endpoint is verified by, and no others; empty: those of the system."""
     workspace: str
     """The workspace directory as the agent sees it."""
     choir_dir: str

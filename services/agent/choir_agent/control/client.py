@@ -51,7 +51,11 @@ class Control:
             "Content-Type": "application/json",
         }
         self.http = make_client(
-            boot.endpoint, headers=headers, timeout_s=CALL_TIMEOUT_S, unix_transport=UnixTransport
+            boot.endpoint,
+            headers=headers,
+            timeout_s=CALL_TIMEOUT_S,
+            ca_pem=boot.ca_pem or None,
+            unix_transport=UnixTransport,
         )
         self.agent_id = boot.agent_id
         # Made once: letting the client merge URL and headers costs as much as the rest of a call.

@@ -11,6 +11,16 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
+class HttpWay:
+    """Control's address where agents do not use their own sockets."""
+
+    endpoint: str
+    """`http(s)://host:port`."""
+    ca_pem: str = ""
+    """The certificates that an agent trusts, and no others; empty for plain HTTP on loopback."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """One start of one agent; paths are the host's, the adapter translates them for the agent."""
 
@@ -28,6 +38,12 @@ class LaunchSpec:
     """A built image with its own /choir (docker runtime); without one `choir_dir` is mounted there."""
     image_version: str = ""
     """What /choir/version.json says; empty for an agent without repositories."""
+    http: HttpWay | None = None
+    """Set where agents reach control over HTTP instead."""
+
+    def way(self, sockets: str) -> HttpWay:
+        """Return the way to control, of an agent that sees its sockets' directory at `sockets`."""
+        return self.http or HttpWay(f"unix://{sockets}/choir.sock")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from choir_common.postgres.pool import Database
 from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
-from choir_control.runtimes.port import AgentRuntime
+from choir_control.runtimes.port import AgentRuntime, HttpWay
 from choir_control.sessions.boot import Boot
 from choir_control.sessions.change import Changes
 from choir_control.sessions.closing import Closing
@@ -48,6 +48,8 @@ class Surroundings:
     """Has the outbox look at a DM's rows again."""
     release: Callable[[str], Coroutine[None, None, None]]
     """Frees what an agent held on the host's side once its process has ended."""
+    way: Callable[[], HttpWay | None]
+    """How agents reach control over HTTP; None: through their own sockets."""
 
 
 class Household:
@@ -65,7 +67,9 @@ class Household:
             runtime.end_session,
         )
         crashes = Crashes(self.store, closing, around.configuration)
-        launcher = Launcher(around.settings, around.configuration, runtime, around.outfitter)
+        launcher = Launcher(
+            around.settings, around.configuration, runtime, around.outfitter, around.way
+        )
         self.starter = Starter(
             self.store, around.configuration, around.guard, launcher, crashes, turns
         )

@@ -1,13 +1,14 @@
 """Turn a granted epoch into a running agent process. Called by `start` and `mend`."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
 from choir_common.errors import NotFound, Unavailable
 from choir_control.configuration.current import Configuration
-from choir_control.runtimes.port import AgentRuntime, LaunchSpec, RunningAgent
+from choir_control.runtimes.port import AgentRuntime, HttpWay, LaunchSpec, RunningAgent
 from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.record import Grant
 from choir_control.settings import ControlSettings
@@ -24,11 +25,13 @@ class Launcher:
         configuration: Configuration,
         runtime: AgentRuntime,
         outfitter: Outfitter,
+        way: Callable[[], HttpWay | None],
     ) -> None:
         self._settings = settings
         self._configuration = configuration
         self._runtime = runtime
         self._outfitter = outfitter
+        self._way = way
 
     async def check(self, agent_id: str) -> None:
         """Refuse, before anything is granted, an agent that has to be built first; raises Conflict."""
@@ -53,6 +56,7 @@ class Launcher:
                 socket_dir=self._settings.agent_socket_dir(session.agent_id),
                 docker_image=outfit.docker_image,
                 image_version=outfit.version.image_version if outfit.version else "",
+                http=self._way(),
             )
         )
         log.info(

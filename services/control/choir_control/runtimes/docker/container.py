@@ -100,12 +100,14 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
 
 def boot_line(spec: LaunchSpec) -> bytes:
     """Return what the agent reads on standard input: paths as they are inside the container."""
+    way = spec.way(SOCKETS_INSIDE)
     boot = AgentBoot(
         agent_id=spec.agent_id,
         session_id=spec.session_id,
         epoch=spec.epoch,
         lease_token=spec.lease_token,
-        endpoint=f"unix://{SOCKETS_INSIDE}/choir.sock",
+        endpoint=way.endpoint,
+        ca_pem=way.ca_pem,
         workspace=WORKSPACE_INSIDE,
         choir_dir=CHOIR_INSIDE,
         image_version=spec.image_version,

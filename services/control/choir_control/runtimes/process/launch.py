@@ -154,12 +154,14 @@ class Launcher:
 
 
 def _boot_line(spec: LaunchSpec) -> bytes:
+    way = spec.way(str(spec.socket_dir))
     boot = AgentBoot(
         agent_id=spec.agent_id,
         session_id=spec.session_id,
         epoch=spec.epoch,
         lease_token=spec.lease_token,
-        endpoint=f"unix://{spec.socket_dir}/choir.sock",
+        endpoint=way.endpoint,
+        ca_pem=way.ca_pem,
         workspace=str(spec.workspace),
         choir_dir=str(spec.choir_dir),
         image_version=spec.image_version,

@@ -1,0 +1,42 @@
+"""`choirctl tls`: the certificate that clients of choird's own HTTPS door trust, and its fingerprint."""
+
+import hashlib
+import ssl
+
+import typer
+
+from choir_common.errors import BadInput, NotFound
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(tls)
+
+
+def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """Show what clients of this Choir's HTTPS address trust: a file, and its SHA-256 fingerprint.
+
+    Exits 3 when this Choir made no certificate: it speaks plain HTTP, or the operator brought one.
+    """
+    file = find_place(ctx, home).authority
+    try:
+        fingerprint = fingerprint_of(file.read_text("ascii"))
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"There is no {file}: this Choir made no certificate. It makes one when it starts with "
+            "CHOIR_TLS=on, or listens for other machines."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file} cannot be read: {error}.") from error
+    if as_json:
+        print_json({"authority": str(file), "sha256": fingerprint})
+        return
+    out().print(f"Authority  {file}\nSHA-256    {fingerprint}", markup=False, highlight=False)
+
+
+def fingerprint_of(pem: str) -> str:
+    """Return the SHA-256 of a certificate as `openssl x509 -fingerprint` shows it."""
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
+    return ":".join(digest[at : at + 2] for at in range(0, len(digest), 2))

@@ -1,0 +1,86 @@
+"""Decide whether the TCP door speaks TLS, and with which certificate. Called by `tcp`.
+
+With a certificate of the operator's that one is used; else choird makes one for itself (`authority`).
+"""
+
+import datetime
+import importlib
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from choir_common.errors import StartupError
+from choir_control.settings import ControlSettings, is_loopback
+from choir_control.transports.own_files import OwnFiles
+
+AUTHORITY = "choir_control.transports.authority"
+# any address: not one that a client could ask for
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """What the TCP door shows, and what its clients must trust."""
+
+    context: ssl.SSLContext
+    trust: str
+    """PEM: the certificates a client pins."""
+
+
+def speaks_tls(settings: ControlSettings) -> bool:
+    """Tell whether the TCP door speaks TLS: asked for, or needed where other machines reach it."""
+    if settings.tls == "auto":
+        return bool(settings.tls_cert) or not is_loopback(settings.http_host)
+    return settings.tls == "on"
+
+
+def open_tls(settings: ControlSettings, now: datetime.datetime) -> ServerTls | None:
+    """Return what the TCP door shows, None when it speaks plainly; makes files below the home.
+
+    Raises StartupError for a certificate or key that is not there, or does not fit.
+    """
+    if not speaks_tls(settings):
+        return None
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise StartupError("CHOIR_TLS_CERT and CHOIR_TLS_KEY belong together: set both or none.")
+    if settings.tls_cert:
+        certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
+        return ServerTls(_context(certificate, key), _read(certificate))
+    files = OwnFiles(settings.tls_dir)
+    # Imported here alone: most homes speak over sockets and never need a certificate.
+    importlib.import_module(AUTHORITY).issue(files, own_names(settings), now)
+    return ServerTls(_context(files.certificate, files.key), _read(files.authority))
+
+
+def own_names(settings: ControlSettings) -> list[str]:
+    """Return the names and addresses by which clients may know this server."""
+    names = {"localhost", "127.0.0.1", "::1", "control", socket.gethostname()}
+    names.update(name.strip() for name in settings.tls_names.split(","))
+    if settings.http_host not in EVERYWHERE:
+        names.add(settings.http_host)
+    names.add(urlsplit(settings.control_endpoint).hostname or "")
+    return sorted(name for name in names if name and name.isascii())
+
+
+def _context(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # an empty password: a key that wants one fails at once instead of asking at the terminal
+        context.load_cert_chain(certificate, key, password="")
+    except OSError as error:  # ssl.SSLError is one
+        why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise StartupError(
+            f"The certificate {certificate} with the key {key} cannot be used: {why}. Both are PEM "
+            "files, the key without a password (CHOIR_TLS_CERT, CHOIR_TLS_KEY)."
+        ) from error
+    return context
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"Cannot read the certificate {path}: {error}.") from error

@@ -1,0 +1,136 @@
+"""The agent's own client over its socket, HTTP and HTTPS; it trusts what it was given, and no more."""
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from choir_agent.control.client import Control
+from choir_agent.control.follow import follow_signals
+from choir_common.bus.client import Bus
+from choir_common.errors import Fenced, Unavailable
+from choir_common.http.transport import make_client
+from choir_common.postgres.pool import Database
+from choir_common.wire.rpc import ConfigRequest, HelloRequest
+from choir_common.wire.runtime import AgentBoot
+from choir_control.runtimes.port import LaunchSpec
+from choir_control.transports.authority import issue
+from choir_control.transports.own_files import OwnFiles
+from choir_local.nats import EmbeddedNats
+from tests.contract.control.test_verbs import DOORS
+from tests.service.control.world import OPERATOR_TOKEN, World, make_world
+from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
+from tests.support.servers import PASSWORD
+
+__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+
+
+@pytest.fixture(params=["agent socket", "http", "https"])
+def door(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def world(
+    dsn: str, nats: EmbeddedNats, database: Database, bus: Bus, door: str
+) -> AsyncIterator[World]:
+    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
+        made.settings = made.settings.model_copy(update=DOORS[door])
+        await made.start()
+        yield made
+
+
+def boot_of(spec: LaunchSpec) -> AgentBoot:
+    way = spec.way(str(spec.socket_dir))
+    return AgentBoot(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        lease_token=spec.lease_token,
+        endpoint=way.endpoint,
+        ca_pem=way.ca_pem,
+        workspace="",
+        choir_dir="",
+    )
+
+
+def hello_of(spec: LaunchSpec) -> HelloRequest:
+    return HelloRequest(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        image_version="",
+        tool_manifest_hash="",
+        skill_manifest_hash="",
+    )
+
+
+async def test_calls_signals_and_the_end_are_the_same(world: World) -> None:
+    spec = (await world.agent()).spec
+    control = Control(boot_of(spec))
+    try:
+        assert (await control.hello(hello_of(spec))).status == "fresh"
+        assert (await control.fetch_config(ConfigRequest(current_config_version=0))).config
+        accepted = await world.say("hello", "1")
+        async with asyncio.timeout(10), aclosing(follow_signals(control)) as signals:
+            signal = await anext(signals)
+        assert signal.body.inbox_id == accepted.inbox_id  # type: ignore[union-attr]
+    finally:
+        await control.close()
+
+
+@pytest.mark.parametrize("door", ["https"], indirect=True)
+async def test_another_authority_is_refused_before_a_token_is_sent(
+    world: World, tmp_path: Path
+) -> None:
+    spec = (await world.agent()).spec
+    other = OwnFiles(tmp_path / "other")
+    issue(other, ["127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    boot = boot_of(spec)
+    for trusted in (other.authority.read_text(), ""):  # "": the system's authorities
+        control = Control(boot.model_copy(update={"ca_pem": trusted}))
+        with pytest.raises(Unavailable, match="certificate"):
+            await control.hello(hello_of(spec))
+        await control.close()
+    elsewhere = boot.endpoint.replace("127.0.0.1", "127.0.0.2")
+    control = Control(boot.model_copy(update={"endpoint": elsewhere}))
+    with pytest.raises(Unavailable):
+        await control.hello(hello_of(spec))
+    await control.close()
+
+
+@pytest.mark.parametrize("door", ["https"], indirect=True)
+async def test_what_is_made_for_tls_is_for_its_owner_alone_and_the_authority_stays(
+    world: World,
+) -> None:
+    files = OwnFiles(world.settings.tls_dir)
+    trusted = files.authority.read_text()
+    assert files.directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in files.directory.iterdir()} == {0o600}
+    shown = files.certificate.read_bytes()
+    await world.stop()
+    await world.start()
+    assert files.authority.read_text() == trusted and files.certificate.read_bytes() != shown
+    token = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
+    secured = world.tcp.replace("http://", "https://")
+    async with make_client(secured, headers=token, ca_pem=trusted) as client:
+        assert (await client.get("/v1/status")).status_code == 200
+    # nothing is said in the clear at that port
+    async with make_client(world.tcp) as client:
+        with pytest.raises(httpx2.TransportError):
+            await client.get("/livez")
+
+
+async def test_a_fenced_epoch_hears_so_on_every_transport(world: World) -> None:
+    first = (await world.agent()).spec
+    await (await world.agent()).begin()
+    world.runtime.die("main")
+    await world.agent(starts=2)
+    control = Control(boot_of(first))
+    with pytest.raises(Fenced):
+        await control.hello(hello_of(first))
+    await control.close()

@@ -1,0 +1,105 @@
+"""Which transport a deployment gets, and what is refused before anything listens."""
+
+import datetime
+import ssl
+from pathlib import Path
+
+import pytest
+
+from choir_common.errors import BadInput, StartupError
+from choir_common.http.transport import trusting
+from choir_control.runtimes.port import HttpWay, LaunchSpec
+from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
+from choir_control.transports.authority import issue
+from choir_control.transports.own_files import OwnFiles
+from choir_control.transports.tls import open_tls, own_names, speaks_tls
+from choirctl.commands.tls import fingerprint_of
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+TOKEN = ControlSecrets(operator_token="x" * 20)
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "speaks"),
+    [
+        ("127.0.0.1", "auto", False),
+        ("::1", "auto", False),
+        ("localhost", "auto", False),
+        ("0.0.0.0", "auto", True),
+        ("choird.internal", "auto", True),
+        ("127.0.0.1", "on", True),
+        ("127.0.0.1", "off", False),
+    ],
+)
+def test_tls_is_spoken_wherever_another_machine_could_listen(
+    host: str, tls: str, speaks: bool
+) -> None:
+    assert speaks_tls(ControlSettings(http_host=host, tls=tls)) is speaks
+
+
+def test_plain_http_is_refused_where_other_machines_hear_it() -> None:
+    with pytest.raises(StartupError, match="CHOIR_TLS is off"):
+        check_exposure(ControlSettings(http_host="0.0.0.0", tls="off"), TOKEN)
+    check_exposure(ControlSettings(http_host="0.0.0.0"), TOKEN)
+    check_exposure(ControlSettings(http_host="127.0.0.1", tls="off"), ControlSecrets())
+
+
+def test_a_certificate_without_its_key_or_with_another_is_refused(tmp_path: Path) -> None:
+    mine, other = OwnFiles(tmp_path / "mine"), OwnFiles(tmp_path / "other")
+    issue(mine, ["localhost"], NOW)
+    issue(other, ["localhost"], NOW)
+    brought = {"home": tmp_path, "tls_cert": str(mine.certificate)}
+    for key, said in (
+        ("", "belong together"),
+        (str(other.key), "cannot be used"),
+        (str(tmp_path / "none"), "cannot be used"),
+    ):
+        with pytest.raises(StartupError, match=said):
+            open_tls(ControlSettings(**brought, tls_key=key), NOW)  # type: ignore[arg-type]
+    kept = open_tls(ControlSettings(**brought, tls_key=str(mine.key)), NOW)  # type: ignore[arg-type]
+    assert kept is not None and kept.trust == mine.certificate.read_text()
+
+
+def test_a_damaged_authority_is_said_and_not_replaced(tmp_path: Path) -> None:
+    files = OwnFiles(tmp_path / "tls")
+    issue(files, ["localhost"], NOW)
+    files.authority.write_text("nonsense")
+    with pytest.raises(StartupError, match="whoever trusts the old one"):
+        issue(files, ["localhost"], NOW)
+    assert files.authority.read_text() == "nonsense"
+
+
+def test_its_own_certificate_names_what_clients_call_it() -> None:
+    settings = ControlSettings(
+        http_host="0.0.0.0",
+        tls_names="choir.example, 10.0.0.7",
+        control_endpoint="https://choird.internal:9400",
+    )
+    names = own_names(settings)
+    assert {"localhost", "127.0.0.1", "choir.example", "10.0.0.7", "choird.internal"} < {*names}
+    assert "0.0.0.0" not in names and "" not in names
+
+
+def test_what_is_pinned_is_trusted_and_nothing_else(tmp_path: Path) -> None:
+    files = OwnFiles(tmp_path / "tls")
+    issue(files, ["localhost"], NOW)
+    context = trusting(files.authority.read_text())
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    assert len(context.get_ca_certs()) == 1
+    with pytest.raises(BadInput, match="cannot be read"):
+        trusting("nonsense")
+
+
+def test_an_agent_gets_its_socket_or_the_http_way() -> None:
+    spec = LaunchSpec("main", "ses", 1, "token", Path("/w"), Path("/c"), Path("/s"))
+    assert spec.way("/run/choir") == HttpWay("unix:///run/choir/choir.sock", "")
+    way = HttpWay("https://control:9400", "pem")
+    over = LaunchSpec("main", "ses", 1, "token", Path("/w"), Path("/c"), Path("/s"), http=way)
+    assert over.way("/run/choir") is way
+
+
+def test_the_fingerprint_is_what_openssl_shows(tmp_path: Path) -> None:
+    files = OwnFiles(tmp_path / "tls")
+    issue(files, ["localhost"], NOW)
+    shown = fingerprint_of(files.authority.read_text())
+    assert len(shown) == 95 and set(shown) <= set("0123456789ABCDEF:")
