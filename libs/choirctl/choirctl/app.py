@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("approval", "See what agents ask a human for, and decide."),
     Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),
     Entry("tls", "Show what clients of this Choir's HTTPS address trust."),
+    Entry("db", "Migrate, back up and restore the embedded database."),
     Entry("doctor", "Look for what would keep Choir from working here."),
     Entry("init", "Make the state directory with a first configuration."),
     Entry("version", "Print the version."),

@@ -1,0 +1,136 @@
+"""The backup file: a tar of the parts and, first of all, a list of them with their checksums.
+
+Written by `backup`, read by `restore`. The list names the version of the format, so that a later Choir knows
+what it reads and an earlier one refuses it.
+"""
+
+import hashlib
+import io
+import os
+import tarfile
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import BadInput
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DUMP = "database.dump"
+CONFIG = "config.json"
+SECRETS = "secrets.json"
+PARTS = (DUMP, CONFIG, SECRETS)
+BLOCK = 1 << 20
+MANIFEST_MOST = 1 << 20
+
+
+class Part(BaseModel):
+    """One file of the backup."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: int
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """What a backup holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int
+    choir: str
+    made_at: datetime
+    postgres: str
+    roles: list[str]
+    """The agents' roles, which the dump refers to."""
+    schemas: dict[str, str]
+    """Each schema's revision."""
+    parts: dict[str, Part]
+
+
+def describe(path: Path) -> Part:
+    """Return a file's size and checksum."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return Part(size=path.stat().st_size, sha256=digest.hexdigest())
+
+
+def pack(manifest: Manifest, directory: Path, target: Path) -> None:
+    """Write the backup, whole or not at all, for its owner alone. Raises OSError."""
+    partial = target.with_name(f".{target.name}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as raw:
+            with tarfile.open(fileobj=raw, mode="w|") as tar:
+                text = manifest.model_dump_json(indent=2).encode()
+                head = tarfile.TarInfo(MANIFEST)
+                head.size, head.mode = len(text), 0o600
+                tar.addfile(head, io.BytesIO(text))
+                for name in manifest.parts:
+                    tar.add(directory / name, arcname=name, filter=_plain)
+            raw.flush()
+            os.fsync(raw.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def unpack(source: Path, directory: Path) -> Manifest:
+    """Write the parts into `directory` and check them.
+
+    Raises BadInput when this is no backup, one of a newer format, or a damaged one.
+    """
+    try:
+        with tarfile.open(source, mode="r:") as tar:
+            manifest = _read_manifest(tar, source)
+            for name in manifest.parts:
+                if name not in PARTS:
+                    raise BadInput(f"{source} holds {name!r}, which no backup holds.")
+                _extract(tar, name, directory / name)
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise BadInput(
+            f"{source} is no backup of Choir, or only a part of one: {error}."
+        ) from error
+    for name, part in manifest.parts.items():
+        if describe(directory / name) != part:
+            raise BadInput(f"{source} is damaged: {name} is not what was backed up.")
+    if DUMP not in manifest.parts:
+        raise BadInput(f"{source} holds no database.")
+    return manifest
+
+
+def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
+    member = tar.next()
+    if member is None or member.name != MANIFEST or member.size > MANIFEST_MOST:
+        raise BadInput(f"{source} is no backup of Choir.")
+    file = tar.extractfile(member)
+    text = file.read() if file else b""
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError:
+        raise BadInput(f"{source} has a list of contents that this Choir cannot read.") from None
+    if manifest.format > FORMAT:
+        raise BadInput(
+            f"{source} was made by Choir {manifest.choir} in a newer format. Restore it with that "
+            "version."
+        )
+    return manifest
+
+
+def _extract(tar: tarfile.TarFile, name: str, target: Path) -> None:
+    file = tar.extractfile(name)
+    if file is None:
+        raise KeyError(name)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        while block := file.read(BLOCK):
+            out.write(block)
+
+
+def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mode = 0o600
+    return info

@@ -1,0 +1,102 @@
+"""Put everything durable into one file, while Choir works or not. Called by `choirctl db backup`.
+
+pg_dump reads one snapshot of the whole database: what was acknowledged before it began is in the file. The
+bus holds nothing of its own; workspaces are the user's files and are not included.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from choir_common.errors import Conflict, NotFound
+from choir_local.database.archive import (
+    CONFIG,
+    DUMP,
+    FORMAT,
+    SECRETS,
+    Manifest,
+    describe,
+    pack,
+)
+from choir_local.database.programs import run_program
+from choir_local.database.reach import Reached, reach, require_data
+from choir_local.database.schemas import standings
+from choir_local.database.store import DatabaseStore
+from choir_local.home import Home
+from choir_local.postgres_cluster import DATABASE
+from choir_local.settings import LocalSettings
+
+Tell = Callable[[str], None]
+"""Shown while it goes on: a few words."""
+
+
+async def back_up(
+    settings: LocalSettings, target: Path, version: str, *, with_secrets: bool, tell: Tell
+) -> Manifest:
+    """Write `target`; return what is in it.
+
+    Raises Conflict when the file exists, NotFound without a place to write it, StartupError when the database
+    cannot be read.
+    """
+    require_data(settings)
+    _check_target(target)
+    # beside the target: a whole database may be too large for a temporary file system
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
+        directory = Path(name)
+        async with reach(settings) as reached:
+            manifest = await _collect(reached, directory, version, with_secrets, tell)
+        tell("writing the file")
+        await asyncio.to_thread(pack, manifest, directory, target)
+    return manifest
+
+
+def _check_target(target: Path) -> None:
+    if target.exists():
+        raise Conflict(f"{target} exists. Choose another name, or remove it.")
+    if not target.parent.is_dir():
+        raise NotFound(f"There is no directory {target.parent}.")
+
+
+async def _collect(
+    reached: Reached, directory: Path, version: str, with_secrets: bool, tell: Tell
+) -> Manifest:
+    async with reached.database() as database:
+        store = DatabaseStore(database)
+        schemas = {each.schema: each.revision for each in await standings(database)}
+        dump = directory / DUMP
+        await run_program(
+            reached,
+            "pg_dump",
+            *("--format=custom", "--file", str(dump), DATABASE),
+            look=lambda: tell(f"reading the database: {_size(dump)}"),
+        )
+        # after the dump: a role more than it names does no harm, one less would
+        roles = await store.roles()
+    tell("checking")
+    parts = [dump, *_copy(reached.home, directory, with_secrets)]
+    return Manifest(
+        format=FORMAT,
+        choir=version,
+        made_at=datetime.now(UTC),
+        postgres=reached.binaries.version,
+        roles=roles,
+        schemas=schemas,
+        parts={path.name: await asyncio.to_thread(describe, path) for path in parts},
+    )
+
+
+def _copy(home: Home, directory: Path, with_secrets: bool) -> list[Path]:
+    wanted = [(CONFIG, home.config_file), *([(SECRETS, home.secrets_file)] if with_secrets else [])]
+    copied = [directory / name for name, path in wanted if path.exists()]
+    for name, path in wanted:
+        if path.exists():
+            shutil.copyfile(path, directory / name)
+            (directory / name).chmod(0o600)
+    return copied
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1e6:.1f} MB" if path.exists() else "begins"

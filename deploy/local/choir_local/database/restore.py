@@ -1,0 +1,138 @@
+"""Put a backup in the place of a home's database, whole or not at all. Called by `choirctl db restore`.
+
+The dump is read into a database of its own, brought forward and verified there; only then, in one
+transaction, it takes the name of the one in use. A crash before that leaves the old one, and the same command
+can be given again.
+"""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import Conflict, NotFound, StartupError
+from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
+from choir_local.database.backup import Tell
+from choir_local.database.programs import run_program
+from choir_local.database.reach import Reached, reach
+from choir_local.database.schemas import bring_forward
+from choir_local.database.store import Chain, DatabaseStore
+from choir_local.home import Home
+from choir_local.postgres_cluster import DATABASE
+from choir_local.private_file import write_private
+from choir_local.settings import LocalSettings
+from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
+
+ARRIVING = "choir_restoring"
+ASIDE = "choir_replaced"
+MAINTENANCE = "postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    manifest: Manifest
+    chains: list[Chain]
+    kept: list[Path]
+    """Files that were there before, under their new names."""
+
+
+async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: Tell) -> Restored:
+    """Make the home hold what `source` holds.
+
+    Raises NotFound or BadInput for a file that is no sound backup, Conflict when something would be replaced
+    without `force`, StartupError when a stack runs there or the data cannot be read.
+    """
+    if not await asyncio.to_thread(source.is_file):
+        raise NotFound(f"There is no file {source}.")
+    home = Home(settings.home.expanduser().absolute())
+    home.make()
+    with tempfile.TemporaryDirectory(prefix="restore-", dir=home.data) as name:
+        directory = Path(name)
+        tell("checking the file")
+        manifest = await asyncio.to_thread(unpack, source, directory)
+        async with reach(settings, stopped=True) as reached:
+            if not force:
+                await _refuse_to_replace(reached, directory)
+            chains = await _bring_in(reached, manifest, directory, tell)
+            kept = [*_put_config(home, directory), *_put_secrets(home, directory)]
+            async with reached.database(MAINTENANCE) as maintenance:
+                store = DatabaseStore(maintenance)
+                await store.swap(DATABASE, ARRIVING, ASIDE)
+                await store.drop_database(ASIDE)
+    return Restored(manifest, chains, kept)
+
+
+async def _refuse_to_replace(reached: Reached, directory: Path) -> None:
+    async with reached.database() as database:
+        if not await DatabaseStore(database).is_empty():
+            raise Conflict(
+                f"The database in {reached.home.root} holds sessions or memories. Restore into another "
+                "state directory (--home), or replace them with --force."
+            )
+    config = reached.home.config_file
+    arriving = directory / CONFIG
+    if config.exists() and arriving.exists() and config.read_bytes() != arriving.read_bytes():
+        raise Conflict(
+            f"{config} differs from the one in the backup. With --force it is kept beside it under "
+            "another name and replaced."
+        )
+
+
+async def _bring_in(
+    reached: Reached, manifest: Manifest, directory: Path, tell: Tell
+) -> list[Chain]:
+    async with reached.database(MAINTENANCE) as maintenance:
+        store = DatabaseStore(maintenance)
+        await store.make_database(ARRIVING)
+        await store.make_roles(manifest.roles)
+    await run_program(
+        reached,
+        "pg_restore",
+        *("--exit-on-error", "--single-transaction", "--dbname", ARRIVING, str(directory / DUMP)),
+        look=lambda: tell("restoring the database"),
+    )
+    async with reached.database(ARRIVING) as arriving:
+        tell("bringing the schemas forward")
+        await bring_forward(arriving)
+        tell("verifying the logs")
+        chains = await DatabaseStore(arriving).chains()
+    broken = [chain for chain in chains if chain.reason]
+    if broken:
+        first = broken[0]
+        raise StartupError(
+            f"The log of session {first.session_id} does not verify: {first.reason}. "
+            f"({len(broken)} of {len(chains)} sessions.) Nothing was replaced."
+        )
+    return chains
+
+
+def _put_config(home: Home, directory: Path) -> list[Path]:
+    arriving = directory / CONFIG
+    if not arriving.exists():
+        return []
+    kept = []
+    if home.config_file.exists() and home.config_file.read_bytes() != arriving.read_bytes():
+        aside = home.config_file.with_name("config.json.before-restore")
+        shutil.copyfile(home.config_file, aside)
+        kept.append(aside)
+    write_private(home.config_file, arriving.read_text(), durable=True)
+    return kept
+
+
+def _put_secrets(home: Home, directory: Path) -> list[Path]:
+    """Take the secrets of the backup, but for those that open this home's own servers."""
+    arriving = directory / SECRETS
+    if not arriving.exists():
+        return []
+    own = json.loads(home.secrets_file.read_text())
+    taken = json.loads(arriving.read_text())
+    for name in (POSTGRES_ADMIN, NATS_TOKEN):
+        taken.pop(name, None)
+    aside = home.secrets_file.with_name("secrets.json.before-restore")
+    write_private(aside, json.dumps(own), durable=True)
+    write_private(home.secrets_file, json.dumps({**own, **taken}, indent=2), durable=True)
+    return [aside]

@@ -1,0 +1,60 @@
+"""Every schema of the database and its migrations. Called by `choirctl db`; next is `postgres.migrate`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_common.postgres.migrate import Migration, check, migrate, read_migrations
+from choir_common.postgres.pool import Database
+from choir_local.database.store import DatabaseStore
+
+OWN = (
+    ("choir_control", "choir_control.migrations"),
+    ("choir_memory", "choir_memory.migrations.shared"),
+)
+AGENT_FILES = "choir_memory.migrations.agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far one schema is."""
+
+    schema: str
+    revision: str
+    newest: str
+    missing: tuple[str, ...]
+
+
+async def standings(database: Database) -> list[Standing]:
+    """Return how far every schema is; one that its service has not made yet lacks everything.
+
+    Raises StartupError when one was made by a newer Choir or its files were changed.
+    """
+    store = DatabaseStore(database)
+    found = []
+    for schema, migrations in await _all(store):
+        state = await store.state(schema)
+        check(state, migrations)
+        done = [each.revision for each in migrations if each.name in state.applied]
+        revision = state.stamp or (done[-1] if done else "none")
+        missing = tuple(state.missing(migrations))
+        found.append(Standing(schema, revision, migrations[-1].revision, missing))
+    return found
+
+
+async def bring_forward(database: Database) -> dict[str, list[str]]:
+    """Apply what each schema lacks; return by schema what was applied now.
+
+    Raises StartupError; the schema that failed is as it was, those before it are up to date.
+    """
+    applied: dict[str, list[str]] = {}
+    for schema, files in OWN:
+        applied[schema] = await migrate(database, schema, read_migrations(files))
+    for schema, migrations in (await _all(DatabaseStore(database)))[len(OWN) :]:
+        applied[schema] = await migrate(database, schema, migrations)
+    return applied
+
+
+async def _all(store: DatabaseStore) -> list[tuple[str, Sequence[Migration]]]:
+    agent_files = read_migrations(AGENT_FILES)
+    own = [(schema, read_migrations(files)) for schema, files in OWN]
+    return [*own, *((f"choir_{agent}", agent_files) for agent in await store.agents())]

@@ -1,0 +1,136 @@
+"""The statements of `schemas`, `backup` and `restore`; next is Postgres."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.postgres.migrate import SchemaState, read_state
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What became of one session's log; `reason` says where it breaks, "" if nowhere."""
+
+    session_id: str
+    events: int
+    reason: str
+
+
+class DatabaseStore:
+    """One database as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def agents(self) -> list[str]:
+        """Return the agents that have a memory."""
+        if not await self._has("choir_memory.spaces"):
+            return []
+        sql = "SELECT agent_id FROM choir_memory.spaces ORDER BY agent_id"
+        return [row["agent_id"] for row in await self._database.fetch(sql)]
+
+    async def state(self, schema: str) -> SchemaState:
+        """Return how far a schema is."""
+        async with self._database.connection() as held:
+            return await read_state(held, schema)
+
+    async def is_empty(self) -> bool:
+        """Tell whether no session was ever held and nothing remembered."""
+        for table in ("choir_control.sessions", "choir_memory.spaces"):
+            if await self._has(table) and await self._database.fetchval(
+                f"SELECT EXISTS (SELECT FROM {table})"  # noqa: S608 our own names
+            ):
+                return False
+        return True
+
+    async def roles(self) -> list[str]:
+        """Return the roles that Choir made for its agents: a dump names them and does not hold them."""
+        sql = r"""SELECT rolname FROM pg_roles
+                  WHERE rolname LIKE 'choir\_%' AND NOT rolcanlogin ORDER BY rolname"""
+        return [row["rolname"] for row in await self._database.fetch(sql)]
+
+    async def make_roles(self, roles: list[str]) -> None:
+        """Make the agents' roles that are missing, without any right of their own."""
+        there = set(await self.roles())
+        async with self._database.transaction() as held:
+            for role in roles:
+                if role not in there:
+                    await held.execute(
+                        f'CREATE ROLE "{role}" NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT'
+                    )
+                    await held.execute(f'GRANT "{role}" TO CURRENT_USER')
+
+    async def make_database(self, name: str) -> None:
+        """Make an empty database, instead of one that an earlier attempt left.
+
+        From template1, which has pgvector: made in it by a server without clients, its number is that of a
+        built-in object, and pg_dump leaves it out.
+        """
+        await self.drop_database(name)
+        await self._database.execute(f'CREATE DATABASE "{name}" TEMPLATE template1')
+
+    async def drop_database(self, name: str) -> None:
+        """Drop a database; none of that name is no error."""
+        await self._database.execute(f'DROP DATABASE IF EXISTS "{name}"')
+
+    async def swap(self, name: str, new: str, aside: str) -> None:
+        """Put the database `new` in the place of `name`, in one step; the old one becomes `aside`."""
+        await self.drop_database(aside)
+        async with self._database.transaction() as held:
+            await held.execute(f'ALTER DATABASE "{name}" RENAME TO "{aside}"')
+            await held.execute(f'ALTER DATABASE "{new}" RENAME TO "{name}"')
+
+    async def chains(self) -> list[Chain]:
+        """Recompute the log of every session, from its first event to its head."""
+        if not await self._has("choir_control.sessions"):
+            return []
+        rows = await self._database.fetch(
+            "SELECT session_id, head_rev, head_hash FROM choir_control.sessions ORDER BY session_id"
+        )
+        return [
+            await self._verify(row["session_id"], Head(row["head_rev"], row["head_hash"]))
+            for row in rows
+        ]
+
+    async def _verify(self, session_id: str, head: Head) -> Chain:
+        at, count = Head(), 0
+        while page := await self._events(session_id, at.rev):
+            broken = first_break(page, at)
+            if broken is not None:
+                return Chain(session_id, count, f"event {broken.rev}: {broken.reason}")
+            count += len(page)
+            at = head_of(page[-1])
+        if at != head:
+            return Chain(session_id, count, f"the log ends at {at.rev}, its head says {head.rev}")
+        return Chain(session_id, count, "")
+
+    async def _events(self, session_id: str, after: int) -> list[Event]:
+        rows = await self._database.fetch(
+            """SELECT rev, lane, type, payload, at, hash_prev, hash
+               FROM choir_control.session_events WHERE session_id = $1 AND rev > $2
+               ORDER BY rev LIMIT $3""",
+            session_id,
+            after,
+            PAGE,
+        )
+        return [
+            Event(
+                session_id=session_id,
+                rev=row["rev"],
+                lane=row["lane"],
+                type=row["type"],
+                payload=orjson.loads(row["payload"]),
+                at=row["at"],
+                hash_prev=row["hash_prev"],
+                hash=row["hash"],
+            )
+            for row in rows
+        ]
+
+    async def _has(self, table: str) -> bool:
+        return bool(await self._database.fetchval("SELECT to_regclass($1) IS NOT NULL", table))

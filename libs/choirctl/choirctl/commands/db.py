@@ -1,0 +1,137 @@
+"""`choirctl db status|migrate|backup|restore`: the embedded database; next comes `choir_local.database`."""
+
+import asyncio
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.status import Status
+
+from choir_local.database import schemas
+from choir_local.database.backup import back_up
+from choir_local.database.reach import reach, require_data
+from choir_local.database.restore import restore as put_back
+from choir_local.settings import LocalSettings
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import err, out, print_json, table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("status")(status)
+    group.command("migrate")(migrate)
+    group.command("backup")(backup)
+    group.command("restore")(restore)
+    app.add_typer(group, name="db", help="Migrate, back up and restore the embedded database.")
+
+
+def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """Show how far each schema of the database is."""
+    found = asyncio.run(_standings(_settings(ctx, home)))
+    if as_json:
+        print_json({"schemas": [_plain(each) for each in found]})
+        return
+    rows = table("SCHEMA", "REVISION", "NEWEST", "MISSING")
+    for each in found:
+        rows.add_row(each.schema, each.revision, each.newest, ", ".join(each.missing) or "-")
+    out().print(rows)
+
+
+def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """Bring every schema forward to this version, each of them whole or not at all."""
+    applied = asyncio.run(_migrate(_settings(ctx, home)))
+    if as_json:
+        print_json({"applied": applied})
+        return
+    for schema, names in applied.items():
+        err().print(f"{schema}: {', '.join(names) or 'up to date'}", markup=False)
+
+
+def backup(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")],
+    with_secrets: Annotated[
+        bool, typer.Option("--with-secrets", help="Include secrets.json, readable by who has FILE.")
+    ] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the database and config.json into one file, while Choir works or not.
+
+    Workspaces are not included: they are files of yours.
+    """
+    with err().status("backing up…") as line:
+        work = back_up(
+            _settings(ctx, home),
+            file.absolute(),
+            metadata.version("choirctl"),
+            with_secrets=with_secrets,
+            tell=lambda words: _show(line, words),
+        )
+        manifest = asyncio.run(work)
+    if as_json:
+        print_json(manifest)
+    else:
+        size = file.stat().st_size / 1e6
+        held = ", ".join(manifest.parts)
+        err().print(f"Wrote {file} ({size:.1f} MB): {held}.", markup=False)
+
+
+def restore(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup in the place of the database, whole or not at all, and verify its logs.
+
+    Choir must not run. What would be lost is refused without --force.
+    """
+    with err().status("restoring…") as line:
+        work = put_back(
+            _settings(ctx, home),
+            file.absolute(),
+            force=force,
+            tell=lambda words: _show(line, words),
+        )
+        done = asyncio.run(work)
+    events = sum(chain.events for chain in done.chains)
+    if as_json:
+        kept = [str(path) for path in done.kept]
+        print_json({"sessions": len(done.chains), "events": events, "kept": kept})
+        return
+    err().print(f"Restored {len(done.chains)} sessions with {events} events; all of them verify.")
+    for path in done.kept:
+        err().print(f"What was there before is {path}.", markup=False)
+
+
+async def _standings(settings: LocalSettings) -> list[schemas.Standing]:
+    require_data(settings)
+    async with reach(settings) as reached, reached.database() as database:
+        return await schemas.standings(database)
+
+
+async def _migrate(settings: LocalSettings) -> dict[str, list[str]]:
+    require_data(settings)
+    async with reach(settings) as reached, reached.database() as database:
+        return await schemas.bring_forward(database)
+
+
+def _settings(ctx: typer.Context, home: Path | None) -> LocalSettings:
+    return LocalSettings.load().model_copy(update={"home": find_place(ctx, home).home})
+
+
+def _plain(each: schemas.Standing) -> dict[str, object]:
+    return {
+        "schema": each.schema,
+        "revision": each.revision,
+        "newest": each.newest,
+        "missing": list(each.missing),
+    }
+
+
+def _show(line: Status, words: str) -> None:
+    line.update(f"{words}…")

@@ -1,0 +1,85 @@
+"""Row R13: a backup taken under load and restored elsewhere. Chains verify, agents resume, nothing that was
+acknowledged before it is missing."""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from choir_common.http.transport import make_client
+from tests.support.stack import Stack, User, free_port, sessions_of, starting_stack, user_at, verify
+
+
+async def talk(user: User, acknowledged: list[str], stop: asyncio.Event) -> None:
+    """Say one thing after the other and hear the answers until told to stop."""
+    number = 0
+    while not stop.is_set():
+        inbox_id = await user.says(f"number {number}")
+        acknowledged.append(inbox_id)
+        await user.hears_answer(inbox_id)
+        number += 1
+
+
+async def words_in(stack: Stack) -> set[str]:
+    """Return the inbox ids of all messages that stand in the logs."""
+    found: set[str] = set()
+    async with make_client(stack.endpoint) as client:
+        for session in await sessions_of(stack):
+            after = 0
+            while True:
+                answer = await client.get(
+                    f"/v1/sessions/{session['session_id']}/events",
+                    params={"after": after, "limit": 500},
+                )
+                answer.raise_for_status()
+                items = answer.json()["items"]
+                found |= {i["payload"]["inbox_id"] for i in items if i["type"] == "user_msg"}
+                if not items:
+                    break
+                after = items[-1]["rev"]
+    return found
+
+
+async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
+    elsewhere = Path(tempfile.mkdtemp(prefix="choir-"))
+    file = elsewhere / "choir.backup"
+    home = elsewhere / "home"
+    try:
+        async with starting_stack() as first:
+            acknowledged: list[str] = []
+            stop = asyncio.Event()
+            async with user_at(first.endpoint) as user:
+                talking = asyncio.create_task(talk(user, acknowledged, stop))
+                while len(acknowledged) < 15:
+                    await asyncio.sleep(0.05)
+                promised = list(acknowledged)
+                said = await asyncio.to_thread(first.run, "db", "backup", str(file), "--json")
+                assert json.loads(said)["parts"].keys() == {"config.json", "database.dump"}
+                assert len(acknowledged) > len(promised), "the backup stopped the talk"
+                stop.set()
+                await talking
+            sessions = {row["session_id"] for row in await sessions_of(first)}
+
+            port = free_port()
+            second = Stack(home, port, {**first.env, "CHOIR_HTTP_PORT": str(port)})
+            await asyncio.to_thread(first.run, "down")
+            done = json.loads(
+                await asyncio.to_thread(second.run, "db", "restore", str(file), "--json")
+            )
+            assert done["sessions"] == len(sessions)
+            try:
+                await asyncio.to_thread(second.run, "up", "--detach")
+                async with user_at(second.endpoint) as user:
+                    answered = await user.hears_answer(await user.says("are you still there?"))
+                    assert answered.text
+                kept = await sessions_of(second)
+                assert sessions <= {row["session_id"] for row in kept}
+                for row in kept:
+                    found = await verify(second, row["session_id"])
+                    assert found.ok, found.reason
+                assert set(promised) <= await words_in(second)
+            finally:
+                await asyncio.to_thread(second.run, "down", check=False)
+    finally:
+        shutil.rmtree(elsewhere, ignore_errors=True)
