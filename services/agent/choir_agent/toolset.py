@@ -26,6 +26,7 @@ from choir_agent.tools.builtin.memory_query import MemoryQuery
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
 from choir_agent.tools.builtin.notion_query import NotionQuery
 from choir_agent.tools.builtin.propose_config_change import ProposeConfigChange
+from choir_agent.tools.builtin.propose_repo_change import ProposeRepoChange
 from choir_agent.tools.builtin.propose_skill import ProposeSkill
 from choir_agent.tools.builtin.propose_tool import ProposeTool
 from choir_agent.tools.builtin.shell import Shell
@@ -102,6 +103,7 @@ def _of_the_world(control: Control, workspace: Workspace, children: Children) ->
         EmailReceive(workspace),
         EmailCheck(),
         ProposeConfigChange(control),
+        ProposeRepoChange(control),
     ]
 
 

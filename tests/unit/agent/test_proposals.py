@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from choir_agent.tools.builtin.propose_config_change import MANIFEST as CONFIG
+from choir_agent.tools.builtin.propose_repo_change import MANIFEST as REPO
 from choir_agent.tools.builtin.propose_skill import MANIFEST as SKILL
 from choir_agent.tools.builtin.propose_tool import MANIFEST as TOOL
 from choir_agent.tools.proposals.config_proposal import check_config
@@ -26,7 +27,7 @@ GOOD: JsonObject = {
     "behaviour": "Ask the weather service for the place and return what it says.",
     "reason": "The user asks every day.",
 }
-SCHEMAS = Schemas({m.name: m.llm.parameters for m in (TOOL, SKILL, CONFIG)})
+SCHEMAS = Schemas({m.name: m.llm.parameters for m in (TOOL, SKILL, CONFIG, REPO)})
 
 
 def propose(*changes: tuple[str, object]) -> str:
@@ -160,3 +161,20 @@ def test_proposals_hold_no_locks_and_never_pass_for_harmless() -> None:
     for manifest in (TOOL, SKILL, CONFIG):
         assert not manifest.runtime.locks and not manifest.runtime.secret_resources
         assert manifest.runtime.side_effect == "write" and manifest.runtime.idempotent
+
+
+@pytest.mark.parametrize(
+    ("branch", "commit"),
+    [
+        ("main", "0" * 40),
+        ("proposal/ses_1/../x", "0" * 40),
+        ("proposal/ses_1/--x", "0" * 40),
+        ("proposal/ses_1/x y", "0" * 40),
+        ("proposal/ses_1/x", "HEAD"),
+        ("proposal/ses_1/x", "0" * 39),
+    ],
+)
+def test_a_branch_is_named_whole_and_with_its_whole_commit(branch: str, commit: str) -> None:
+    good: JsonObject = {"branch": "proposal/ses_1/x-2", "commit": "a" * 40, "reason": "because"}
+    assert not SCHEMAS.faults(REPO.name, good)
+    assert SCHEMAS.faults(REPO.name, {**good, "branch": branch, "commit": commit})

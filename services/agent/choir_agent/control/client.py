@@ -38,6 +38,8 @@ from choir_common.wire.runtime import AgentBoot
 R = TypeVar("R", bound=Wire)
 
 CALL_TIMEOUT_S = 10.0
+# control looks at a proposed branch where it was pushed to
+ASK_TIMEOUT_S = 25.0
 SERVER_ERROR = 500
 
 
@@ -58,6 +60,7 @@ class Control:
             unix_transport=UnixTransport,
         )
         self.agent_id = boot.agent_id
+        self.session_id = boot.session_id
         # Made once: letting the client merge URL and headers costs as much as the rest of a call.
         self._headers = [*headers.items(), ("Host", self.http.base_url.netloc.decode())]
         self._urls = {verb: self.http.base_url.join(f"/rpc/{verb}") for verb in VERBS}
@@ -87,7 +90,7 @@ class Control:
 
     async def request_approval(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask for a human decision; the same call_id always gets the same approval."""
-        return await self._call("REQUEST_APPROVAL", request, ApprovalResponse)
+        return await self._call("REQUEST_APPROVAL", request, ApprovalResponse, ASK_TIMEOUT_S)
 
     async def report_status(self, report: StatusReport) -> None:
         """Say what a lane is doing."""

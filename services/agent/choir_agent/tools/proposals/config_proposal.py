@@ -10,27 +10,8 @@ from choir_agent.tools.proposals.plain_words import refuse_programs
 from choir_agent.tools.tool import ToolFailed
 from choir_common.wire.config import Budgets, Config, ModelConfig, VoiceProfileConfig, VoiceSettings
 from choir_common.wire.json import JsonObject
+from choir_common.wire.proposals import PROPOSABLE, SELF, leaves, may_be_proposed
 
-ANY = "*"
-SELF = "<this agent>"
-ALLOWED: tuple[tuple[str, ...], ...] = (
-    ("budgets", ANY),
-    ("models", ANY, "temperature"),
-    ("models", ANY, "reasoning_effort"),
-    ("models", ANY, "context_window"),
-    ("models", ANY, "timeout_ms"),
-    ("voice_profiles", ANY, "voice_id"),
-    ("voice_profiles", ANY, "output_format"),
-    ("voice_profiles", ANY, "voice_settings", ANY),
-    ("agents", SELF, "defaults", "llm"),
-    ("agents", SELF, "defaults", "core_llm"),
-    ("agents", SELF, "defaults", "voice_profile"),
-    ("agents", SELF, "defaults", "search"),
-    ("event_window",),
-    ("compaction_threshold",),
-    ("summary_timeout_ms",),
-    ("rate_limit_retry_ms",),
-)
 _NAMES = {"llm", "core_llm", "voice_profile", "search"}
 _OPTIONAL = {"temperature", "reasoning_effort", "core_llm", "voice_profile", "search"}
 """What a null may take away."""
@@ -44,29 +25,16 @@ def check_config(patch: JsonObject, agent_id: str) -> str:
     Raises ToolFailed, naming the key, for one that cannot be proposed or a value that does not fit.
     """
     refuse_programs("patch", patch)
-    leaves = list(_leaves((), patch))
-    if not leaves:
+    found = leaves(patch)
+    if not found:
         raise ToolFailed("bad_input", "patch: it changes nothing.")
-    for path, value in leaves:
-        if not any(_fits(path, pattern, agent_id) for pattern in ALLOWED):
+    for path, value in found:
+        if not may_be_proposed(path, agent_id):
             raise ToolFailed(
                 "bad_input", f"{_words(path)}: this cannot be proposed. {_help(agent_id)}"
             )
         _check_value(path, value)
-    return ", ".join(_words(path) for path, _ in leaves)
-
-
-def _leaves(path: tuple[str, ...], value: JsonValue) -> "list[tuple[tuple[str, ...], JsonValue]]":
-    if not isinstance(value, dict):
-        return [(path, value)]
-    return [leaf for name, inner in value.items() for leaf in _leaves((*path, name), inner)]
-
-
-def _fits(path: tuple[str, ...], pattern: tuple[str, ...], agent_id: str) -> bool:
-    wanted = [agent_id if part == SELF else part for part in pattern]
-    return len(path) == len(pattern) and all(
-        part in (ANY, name) for part, name in zip(wanted, path, strict=True)
-    )
+    return ", ".join(_words(path) for path, _ in found)
 
 
 def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
@@ -105,5 +73,5 @@ def _words(path: tuple[str, ...]) -> str:
 
 
 def _help(agent_id: str) -> str:
-    known = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in ALLOWED)
+    known = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in PROPOSABLE)
     return f"What can be: {', '.join(known)}."
