@@ -76,7 +76,10 @@ async def state_of(world: World, agent: str) -> str:
 
 async def until_state(world: World, agent: str, state: str) -> None:
     async def reached() -> bool:
-        return await state_of(world, agent) == state
+        now = await state_of(world, agent)
+        log = world.home / f"logs/{agent}.log"
+        assert now != "crashed" or state == now, log.read_text()[-2_000:]
+        return now == state
 
     await until(reached, 40)
 
@@ -122,15 +125,8 @@ async def test_an_image_that_does_not_come_up_gives_way_to_the_one_before(
     await real.post("/v1/agents/main/start", json={})
     await until_state(real, "main", "running")
     # a skill that control cannot judge and the agent refuses: its tool does not exist
-    broken = json.loads(a_skill("broken"))
-    broken["states"]["begin"] = {
-        "objective": "x",
-        "allowed_tools": ["no.such"],
-        "transitions": [{"on": "done", "to": "end"}],
-        "terminal": False,
-    }
-    broken["initial_state"] = "begin"
-    remotes["main"].commit({**SOUL, "skills/broken.json": json.dumps(broken)})
+    broken = a_skill("broken", tool="no.such")
+    remotes["main"].commit({**SOUL, "skills/broken.json": broken})
     view = await ended(real, "/v1/agents/main/update")
     assert view["status"] == "failed" and "again" in view["error"], view
     await until_state(real, "main", "running")

@@ -32,14 +32,20 @@ def a_manifest(name: str, **runtime: object) -> str:
     )
 
 
-def a_skill(name: str, objective: str = "do") -> str:
-    """Return a skill of one state."""
+def a_skill(name: str, objective: str = "do", tool: str = "choir.fs.read") -> str:
+    """Return a skill of one step."""
+    step = {
+        "objective": objective,
+        "allowed_tools": [tool],
+        "transitions": [{"on": "done", "to": "end"}],
+        "terminal": False,
+    }
     return json.dumps(
         {
             "name": name,
             "description": "d",
-            "initial_state": "end",
-            "states": {"end": {"objective": objective, "terminal": True}},
+            "initial_state": "begin",
+            "states": {"begin": step, "end": {"objective": "over", "terminal": True}},
             "max_steps": 3,
         }
     )

@@ -48,7 +48,7 @@ async def test_an_agents_own_tools_skills_and_souls_stand_in_for_the_global_ones
     ]  # fmt: skip
     assert (found["USER.md"], found["SOUL.md"]) == ("the user", "my soul")
     assert found["SOUL-CORE.md"] == "the house's core"
-    assert json.loads(found["skills/tidy-mine.json"])["states"]["end"]["objective"] == "mine"
+    assert json.loads(found["skills/tidy-mine.json"])["states"]["begin"]["objective"] == "mine"
     assert os.access(Path(built.image.place) / "tools/agent/say", os.X_OK)
     version = read_version(Path(built.image.place))
     assert version == built.image.version
