@@ -196,6 +196,9 @@ class Control:
             events=self._events,
             approvals=self._approvals,
             desk=self._desk,
+            rollout=self._rollout,
+            operations=self._operations,
+            workspaces=sessions.workspaces,
             errands=self._errands,
             choices=Choices(),
         )

@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, StatusReport, TerminateRequest
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 
 
 @pytest.fixture
@@ -153,6 +153,36 @@ async def test_a_regular_conversation_decides_for_its_own_agent_only(
     await say("/approve")
     decided = (await world.get(f"/v1/approvals/{asked}")).json()
     assert decided["status"] == "approved" and decided["decided_by"] == "dm console"
+
+
+async def test_an_admin_empties_a_workspace(world: World, agent: AgentHand, say: Any) -> None:
+    spare = world.home / "workspaces/spare"
+    spare.mkdir(parents=True)
+    (spare / "notes.txt").write_text("x")
+    assert "spare: free, 1 files" in await say("/workspace list")
+    assert "main: main" in await say("/workspace list")
+    assert "spare is empty: 1 entries deleted." in await say("/workspace reset spare")
+    assert list(spare.iterdir()) == []
+    assert "nobody" in await say("/workspace reset nobody")
+    assert "admin conversations" in await say("/workspace reset spare", dm="second")
+
+
+async def test_an_admin_begins_an_update_and_sees_how_it_goes(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "Nothing has been built" in await say("/operation")
+    assert "There is no agent 'nobody'" in await say("/update nobody")
+    for text in ("/agent build other", "/update other", "/update-all"):
+        begun = await say(text)
+        operation = begun.split("/operation ")[1].split()[0]
+
+        async def ended(operation: str = operation) -> bool:
+            view = (await world.get(f"/v1/operations/{operation}")).json()
+            return view["status"] != "running"
+
+        await until(ended)
+        assert "other" in (told := await say(f"/operation {operation}")) or "all" in told
+        assert await say("/operation") == told
 
 
 def test_the_table_stands_in_one_module() -> None:

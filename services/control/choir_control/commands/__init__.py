@@ -2,5 +2,5 @@
 
 A row says a command once, for all ways to it: typed in a conversation, `choirctl`, and its route of `/v1`.
 Never has a rule of its own about agents: a handler calls the same rooms as the operator door.
-Ladder: obey > table > agents | changes | sessions | approvals > target > reading > row > hands > the rest.
+Ladder: obey > table > the handlers > target > reading > row > hands > errands | choices.
 """

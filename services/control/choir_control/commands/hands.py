@@ -8,7 +8,10 @@ from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
 from choir_control.configuration.current import Configuration
 from choir_control.eventlog.store import EventStore
+from choir_control.operations.run import Operations
+from choir_control.rollout.begin import Rollout
 from choir_control.sessions.change import Changes
+from choir_control.sessions.reset import Workspaces
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -28,5 +31,8 @@ class Hands:
     events: EventStore
     approvals: ApprovalStore
     desk: Desk
+    rollout: Rollout
+    operations: Operations
+    workspaces: Workspaces
     errands: Errands
     choices: Choices

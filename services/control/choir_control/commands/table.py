@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.commands import agents, approvals, changes, sessions
+from choir_control.commands import agents, approvals, changes, sessions, works
 from choir_control.commands.row import Act, Argument, Ask, Call, Kind, Row, Scope, Tell
 
 AGENT = Argument("agent", Kind.AGENT)
@@ -161,6 +161,59 @@ ADMIN = (
         choirctl="agent list",
         route="GET /v1/agents",
     ),
+    Row(
+        "Build an agent's image; the agent is not touched.",
+        Scope.ADMIN,
+        "/agent build",
+        (THE_AGENT,),
+        Act(works.build_agent),
+        choirctl="agent build",
+        route="POST /v1/agents/{agent_id}/build",
+    ),
+    Row(
+        "Build an agent's image and, if it runs, start it with that.",
+        Scope.ADMIN,
+        "/update",
+        (AGENT,),
+        Act(works.update_agent),
+        choirctl="agent update",
+        route="POST /v1/agents/{agent_id}/update",
+    ),
+    Row(
+        "Update all agents, one after the other.",
+        Scope.ADMIN,
+        "/update-all",
+        (),
+        Act(works.update_all),
+        choirctl="agent update-all",
+        route="POST /v1/agents/update-all",
+    ),
+    Row(
+        "Show how far a build or an update is, or how it ended.",
+        Scope.ADMIN,
+        "/operation",
+        (Argument("id"),),
+        Ask(works.show_operation),
+        route="GET /v1/operations/{operation_id}",
+    ),
+    Row(
+        "List the workspaces, who holds each, and how much is in it.",
+        Scope.ADMIN,
+        "/workspace list",
+        (),
+        Ask(works.list_workspaces),
+        choirctl="workspace list",
+        route="GET /v1/workspaces",
+    ),
+    Row(
+        "Delete everything in a workspace; its agent is stopped first.",
+        Scope.ADMIN,
+        "/workspace reset",
+        (NAME,),
+        Act(works.reset_workspace),
+        choirctl="workspace reset",
+        route="POST /v1/workspaces/{name}/reset",
+    ),
 )
 
 
@@ -171,6 +224,7 @@ def _for_operators(summary: str, choirctl: str | None, route: str | None) -> Row
 OPERATORS = (
     _for_operators("Show whether Choir works, and each part of it.", "status", "GET /v1/status"),
     _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
+    _for_operators("Read what was said in a conversation.", None, "GET /v1/dms/{dm}/messages"),
     _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
     _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
     _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
@@ -178,12 +232,8 @@ OPERATORS = (
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
-    _for_operators("List workspaces, and who holds each.", "workspace list", "GET /v1/workspaces"),
-    _for_operators(
-        "Delete everything in a workspace; its agent is stopped first.",
-        "workspace reset",
-        "POST /v1/workspaces/{name}/reset",
-    ),
+    _for_operators("List builds and updates, newest first.", None, "GET /v1/operations"),
+    _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
         "Check that a session's log is what was written.",

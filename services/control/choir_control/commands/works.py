@@ -1,0 +1,72 @@
+"""Commands that begin long work, or ask how far it is: builds, updates, workspaces. Rows of `table`."""
+
+from choir_common.errors import NotFound
+from choir_common.wire.operations import OperationView
+from choir_common.wire.workspaces import ResetWorkspace
+from choir_control.commands.hands import Hands
+from choir_control.commands.row import Call
+from choir_control.commands.target import target_of
+
+MEGABYTE = 1_000_000
+
+
+async def build_agent(hands: Hands, call: Call) -> str:
+    """Begin to build an agent's image."""
+    agent_id = target_of(call)
+    return _begun(f"{agent_id} is being built", await hands.rollout.build(agent_id))
+
+
+async def update_agent(hands: Hands, call: Call) -> str:
+    """Begin to build an agent's image and to start it with that."""
+    agent_id = target_of(call)
+    return _begun(f"{agent_id} is being updated", await hands.rollout.update(agent_id))
+
+
+async def update_all(hands: Hands, _: Call) -> str:
+    """Begin to update all agents, one after the other."""
+    return _begun("All agents are being updated", await hands.rollout.update_all())
+
+
+async def show_operation(hands: Hands, call: Call) -> str:
+    """Say how far a work is, or how it ended; without an id, of the newest."""
+    named = call.values.get("id")
+    if named is not None:
+        return _how(await hands.operations.get(named))
+    newest = await hands.operations.page(None, 1)
+    if not newest:
+        raise NotFound("Nothing has been built or updated yet.")
+    return _how(newest[0])
+
+
+async def list_workspaces(hands: Hands, _: Call) -> str:
+    """Say of every workspace where it is, who holds it, and how much is in it."""
+    lines = [
+        f"{each.name}: {each.agent_id or 'free'}, {each.files} files, "
+        f"{each.size / MEGABYTE:.1f} MB, {each.path}"
+        for each in await hands.workspaces.all()
+    ]
+    return "\n".join(lines) or "No workspace is configured."
+
+
+async def reset_workspace(hands: Hands, call: Call) -> str:
+    """Delete everything in a workspace; its agent is stopped first."""
+    name = call.values["name"]
+
+    async def reset() -> str:
+        done = await hands.workspaces.reset(name, ResetWorkspace(confirm=name))
+        stopped = f" {done.stopped} was stopped for it." if done.stopped else ""
+        left = f" {len(done.left)} could not be deleted: {done.left[0]}" if done.left else ""
+        return f"{name} is empty: {done.removed} entries deleted.{stopped}{left}"
+
+    said = await hands.errands.begin(f"reset of workspace {name}", reset())
+    return said or f"{name} is being emptied, its agent stopped first; /workspace list shows when."
+
+
+def _begun(what: str, operation_id: str) -> str:
+    return f"{what}. /operation {operation_id} shows how far it is."
+
+
+def _how(view: OperationView) -> str:
+    share = f", {view.share:.0%}" if view.share is not None and view.status == "running" else ""
+    first = f"{view.kind} of {view.subject}: {view.status}{share}. {view.step}".rstrip()
+    return f"{first}\n{view.error}" if view.error else first
