@@ -13,7 +13,7 @@ from choir_control.images.shelf import Shelf
 from choir_control.repos.mirrors import Mirrors
 from tests.support.repositories import Repository
 
-ECHO = "#!/bin/sh\ncat >/dev/null\necho '{\"said\": \"%s\"}'\n"
+ECHO = '#!/bin/sh\ncat >/dev/null\necho \'{"said": "%s"}\'\n'
 
 
 def a_manifest(name: str, **runtime: object) -> str:
@@ -94,7 +94,11 @@ class Forge:
         self.shelf = Shelf(self.home)
         self.builder = builder or ProcessImages(self.home)
         self.images = Images(
-            self.home, self.configuration, self.mirrors, self.builder, self.shelf  # type: ignore[arg-type]
+            self.home,
+            self.configuration,
+            self.mirrors,
+            self.builder,
+            self.shelf,  # type: ignore[arg-type]
         )
         self.fill_shared()
         self.fill_own()

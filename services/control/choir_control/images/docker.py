@@ -1,0 +1,309 @@
+"""Images for the docker runtime: real ones, built by the engine (spec 17.3, steps 4 to 9).
+
+Called by `build` through the port. An image counts only once it has its tag, which is its last step; what a
+build that died left behind has none.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import docker  # type: ignore[import-untyped]  # it ships no types
+from docker import errors as docker_errors
+
+from choir_common.choir_dir import SKILLS, TOOLS, VERSION_FILE, ImageVersion, hash_files
+from choir_common.errors import BadInput, Unavailable
+from choir_control.images.bake import commits_of, describe
+from choir_control.images.dockerfiles import (
+    PLAIN,
+    pin_base,
+    stands_on_base,
+    with_the_rest,
+    with_tools,
+)
+from choir_control.images.port import Image, Kind, Piece, Recipe, Report
+from choir_control.settings import ControlSettings
+
+BUILD_WITHIN_S = 1_800
+SHORT = 12
+MAX_CONTENT_BYTES = 1 << 30
+AGENT = "choir.agent"
+GLOBAL_COMMIT = "choir.global_commit"
+AGENT_COMMIT = "choir.agent_commit"
+VERSION = "choir.version"
+HOME = "choir.built_for"
+Files = Mapping[str, tuple[bytes | Path, bool]]
+
+
+def make_builder(settings: ControlSettings) -> "DockerImages":
+    """Return a builder that has not spoken to the engine yet."""
+    return DockerImages(settings.home, settings.agent_image)
+
+
+class DockerImages:
+    """The adapter of `ImageBuilder` whose images are the engine's."""
+
+    kind: Kind = "docker"
+
+    def __init__(self, home: Path, agent_image: str) -> None:
+        """`agent_image` holds the agent itself; a Dockerfile.base builds on it."""
+        self._home = home
+        self._agent_image = agent_image
+        self._client: Any = None
+
+    async def build(self, recipe: Recipe, report: Report) -> Image:
+        """Build the base, the tools and the agent's image. Raises BadInput, Unavailable."""
+        loop = asyncio.get_running_loop()
+        return await asyncio.to_thread(self._build, recipe, _FromThread(loop, report))
+
+    async def fault(self, image: Image) -> str | None:
+        """Return why the engine's image is not what was built."""
+        return await asyncio.to_thread(self._fault, image)
+
+    def _api(self) -> Any:
+        if self._client is None:
+            self._client = docker.APIClient(version="auto", timeout=BUILD_WITHIN_S)
+        return self._client
+
+    def _build(self, recipe: Recipe, report: Report) -> Image:
+        with _spoken("build the image"):
+            report.step("building the base image", 0.6)
+            base = self._base(recipe, report)
+            report.step("building tools and system packages", 0.7)
+            tools = [piece for piece in recipe.pieces if piece.path.startswith(f"{TOOLS}/")]
+            with_sources = self._run_build(
+                with_tools(base), _choir(tools), self._labels(recipe, "tools"), report
+            )
+            built = self._run_build(
+                self._own_dockerfile(recipe, with_sources), _tree(recipe), {}, report
+            )
+            report.step("baking the image", 0.9)
+            rest = [piece for piece in recipe.pieces if piece not in tools]
+            return self._bake(recipe, built, rest, report)
+
+    def _base(self, recipe: Recipe, report: Report) -> str:
+        """Return the base image, built anew only for another commit or another agent image."""
+        shared = recipe.shared
+        if shared is None or "Dockerfile.base" not in shared.files:
+            return self._agent_image
+        agent_id = str(self._api().inspect_image(self._agent_image)["Id"])
+        key = hashlib.sha256(f"{shared.commit}\n{agent_id}".encode()).hexdigest()[:SHORT]
+        tag = f"choir-base:{shared.commit[:SHORT]}-{key}"
+        if self._exists(tag):
+            report.line(f"{tag} is there already")
+            return tag
+        text = shared.read("Dockerfile.base").decode("utf-8", "replace")
+        files: Files = {
+            path: (shared.root / path, entry.executable) for path, entry in shared.files.items()
+        }
+        labels = {GLOBAL_COMMIT: shared.commit, **self._labels(recipe, "base")}
+        return self._run_build(
+            text, files, labels, report, tag=tag, arguments={"CHOIR_AGENT": self._agent_image}
+        )
+
+    def _own_dockerfile(self, recipe: Recipe, base: str) -> str:
+        own = recipe.own
+        if own is None or "Dockerfile" not in own.files:
+            return pin_base(PLAIN, base)
+        text = own.read("Dockerfile").decode("utf-8", "replace")
+        if not stands_on_base(text):
+            raise BadInput(
+                f"The Dockerfile of {recipe.agent_id} has no `FROM choir-base`: the agent itself is "
+                "in that image."
+            )
+        return pin_base(text, base)
+
+    def _bake(self, recipe: Recipe, built: str, rest: list[Piece], report: Report) -> Image:
+        """Add the rest and version.json, look at what is in /choir, and give the image its tag."""
+        inner = self._run_build(with_the_rest(built), _choir(rest), {}, report)
+        version = self._describe(recipe.agent_id, commits_of(recipe), inner)
+        text = version.model_dump_json(indent=2) + "\n"
+        tag = f"choir-agent-{recipe.agent_id}:{version.image_version}"
+        labels = {
+            **self._labels(recipe, "agent"),
+            GLOBAL_COMMIT: version.global_repo_commit,
+            AGENT_COMMIT: version.agent_repo_commit,
+            VERSION: version.image_version,
+        }
+        image_id = self._run_build(
+            f"FROM {inner}\nCOPY {VERSION_FILE} /choir/{VERSION_FILE}\n",
+            {VERSION_FILE: (text.encode(), False)},
+            labels,
+            report,
+            tag=tag,
+        )
+        report.line(f"built {tag}")
+        place = str(self._api().inspect_image(image_id)["Id"])
+        return Image("docker", place, version)
+
+    def _describe(self, agent_id: str, commits: tuple[str, str], image: str) -> ImageVersion:
+        files = self._contents(image)
+        everything = [one for one in files if one[0] != VERSION_FILE]
+
+        def below(folder: str) -> str:
+            return hash_files(
+                (path.removeprefix(f"{folder}/"), runs, digest)
+                for path, runs, digest in files
+                if path.startswith(f"{folder}/")
+            )
+
+        return describe(agent_id, commits, below(TOOLS), below(SKILLS), hash_files(everything))
+
+    def _contents(self, image: str) -> list[tuple[str, bool, str]]:
+        """Return the files of an image's /choir; nothing of it is started."""
+        api = self._api()
+        container = api.create_container(image, command=["true"], network_disabled=True)["Id"]
+        try:
+            stream, _ = api.get_archive(container, "/choir")
+            content = io.BytesIO()
+            for chunk in stream:
+                content.write(chunk)
+                if content.tell() > MAX_CONTENT_BYTES:
+                    raise BadInput(f"/choir has more than {MAX_CONTENT_BYTES >> 20} MiB.")
+        finally:
+            api.remove_container(container, force=True, v=True)
+        content.seek(0)
+        with tarfile.open(fileobj=content) as archive:
+            return [_describe_member(archive, member) for member in archive if not member.isdir()]
+
+    def _fault(self, image: Image) -> str | None:
+        with _spoken("look at the image"):
+            try:
+                found = self._api().inspect_image(image.place)
+            except docker_errors.ImageNotFound:
+                return f"the engine has no image {image.place[:25]} (was it removed?)"
+        labels = found["Config"]["Labels"] or {}
+        if labels.get(VERSION) != image.version.image_version:
+            return "its label names another version"
+        # an image's id is the hash of all of it, so there is nothing else to compare
+        return None
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self._api().inspect_image(name)
+        except docker_errors.ImageNotFound:
+            return False
+        return True
+
+    def _labels(self, recipe: Recipe, part: str) -> dict[str, str]:
+        labels = {"choir.part": part, HOME: str(self._home)}
+        return labels if part == "base" else {**labels, AGENT: recipe.agent_id}
+
+    def _run_build(
+        self,
+        dockerfile: str,
+        files: Files,
+        labels: Mapping[str, str],
+        report: Report,
+        *,
+        tag: str | None = None,
+        arguments: Mapping[str, str] | None = None,
+    ) -> str:
+        """Build and return the image's id; raises BadInput with the builder's words when it fails."""
+        image_id = ""
+        said = self._api().build(
+            fileobj=_context(dockerfile, files),
+            custom_context=True,
+            dockerfile=".choir-dockerfile",
+            tag=tag,
+            labels=dict(labels),
+            buildargs=dict(arguments or {}),
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        for message in said:
+            if "error" in message:
+                raise BadInput(f"The image cannot be built: {str(message['error']).strip()[:800]}")
+            for line in str(message.get("stream", "")).splitlines():
+                if line.strip():
+                    report.line(line.rstrip())
+            image_id = str((message.get("aux") or {}).get("ID", image_id))
+        if not image_id:
+            raise Unavailable("The engine built something and did not say what. Try again.")
+        return image_id
+
+
+class _FromThread:
+    """A report that may be made from the building thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+        self._loop = loop
+        self._report = report
+
+    def step(self, text: str, share: float | None = None) -> None:
+        self._call(self._report.step, text, share)
+
+    def line(self, text: str) -> None:
+        self._call(self._report.line, text)
+
+    def _call(self, tell: Any, *words: object) -> None:
+        # a loop that closed meanwhile has nobody left to tell
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell, *words)
+
+
+def _choir(pieces: list[Piece]) -> Files:
+    return {
+        "choir/": (b"", True),
+        **{f"choir/{piece.path}": (piece.content, piece.executable) for piece in pieces},
+    }
+
+
+def _tree(recipe: Recipe) -> Files:
+    own = recipe.own
+    if own is None:
+        return {}
+    return {path: (own.root / path, entry.executable) for path, entry in own.files.items()}
+
+
+def _context(dockerfile: str, files: Files) -> io.BytesIO:
+    """Return a build context; times and owners are fixed, so that the same content is the same layer."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for path, (content, executable) in sorted(files.items()):
+            data = content if isinstance(content, bytes) else content.read_bytes()
+            _add(archive, path, data, 0o755 if executable else 0o644)
+        _add(archive, ".choir-dockerfile", dockerfile.encode(), 0o644)
+    made.seek(0)
+    return made
+
+
+def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
+    member = tarfile.TarInfo(path.rstrip("/"))
+    if path.endswith("/"):
+        member.type = tarfile.DIRTYPE
+    member.size, member.mode = len(data), mode
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _describe_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, bool, str]:
+    path = member.name.removeprefix("choir/")
+    if member.issym():
+        return path, False, f"-> {member.linkname}"
+    file = archive.extractfile(member) if member.isfile() or member.islnk() else None
+    if file is None:
+        return path, False, "special"
+    return path, bool(member.mode & 0o111), hashlib.sha256(file.read()).hexdigest()
+
+
+@contextlib.contextmanager
+def _spoken(deed: str) -> Iterator[None]:
+    """Turn the SDK's errors into ours."""
+    try:
+        yield
+    except docker_errors.ImageNotFound as error:
+        raise Unavailable(
+            f"Cannot {deed}: {error.explanation}. Build the agent image (docker compose build agent) "
+            "or set CHOIR_AGENT_IMAGE."
+        ) from error
+    except docker_errors.APIError as error:
+        raise Unavailable(f"Cannot {deed}: the engine says: {error.explanation}") from error
+    except (docker_errors.DockerException, OSError, json.JSONDecodeError) as error:
+        raise Unavailable(f"Cannot {deed}: the Docker engine does not answer ({error}).") from error

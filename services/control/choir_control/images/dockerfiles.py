@@ -1,0 +1,37 @@
+"""Write the Dockerfiles of an agent's image, and pin the base of the repositories' own. Pure.
+
+Called by `docker`. Three layers of caching: the base by the global repository's commit, the agent's own
+system packages and programs by its tools and Dockerfile, and on top the files that change most.
+"""
+
+import re
+
+BASE = "choir-base"
+_FROM = re.compile(
+    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){BASE}(?::[\w.$\{{\}}-]+)?(?=\s|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+PLAIN = f"FROM {BASE}\n"
+
+
+def pin_base(dockerfile: str, base: str) -> str:
+    """Return a Dockerfile whose `FROM choir-base` is exactly `base`."""
+    return _FROM.sub(rf"\g<1>{base}", dockerfile)
+
+
+def stands_on_base(dockerfile: str) -> bool:
+    """Tell whether any stage of a Dockerfile is made from choir-base."""
+    return _FROM.search(dockerfile) is not None
+
+
+def with_tools(base: str) -> str:
+    """Return the Dockerfile that puts the merged tools on the base, for programs to be compiled there."""
+    return f"FROM {base}\nUSER root\nCOPY choir/ /choir/\n"
+
+
+def with_the_rest(built: str) -> str:
+    """Return the Dockerfile that adds what no compiler needs, and starts the agent whatever came before."""
+    return (
+        f"FROM {built}\nUSER root\nCOPY choir/ /choir/\nWORKDIR /\nENTRYPOINT []\n"
+        'CMD ["/opt/agent/bin/python", "-I", "-m", "choir_agent"]\n'
+    )
