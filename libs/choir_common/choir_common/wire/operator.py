@@ -129,6 +129,19 @@ class Verification(Wire):
     reason: str | None = None
 
 
+ApprovalState = Literal[
+    "pending",
+    "approved",
+    "applying",
+    "applied",
+    "failed",
+    "rejected",
+    "timed_out",
+    "reverting",
+    "rolled_back",
+]
+
+
 class ApprovalView(Wire):
     """A request for a human's decision."""
 
@@ -144,6 +157,12 @@ class ApprovalView(Wire):
     """SHA-256 of the canonical JSON of request_type and payload: what exactly is decided on."""
     decided_by: str | None = None
     """`operator`, `timeout`, or a DM."""
+    basis: JsonObject = Field(default_factory=dict)
+    """What it would change, and what that stands on; covered by the digest. Empty in a list."""
+    state: ApprovalState = "pending"
+    """The decision, and what became of it."""
+    detail: str = ""
+    """How carrying it out ended."""
 
 
 class Decision(Wire):

@@ -1,8 +1,7 @@
 """Decide on a request, once, whoever is first: an operator, a DM, or time running out (spec 8.10, 19.6).
 
 Called by the operator door and `expire`. What comes next is the session's signal, which is stored with the
-decision. Carrying out what was approved is not done here: an approved proposal is on record, and its digest
-says what exactly was approved.
+decision. What is approved is carried out by `evolution`; the order to do so is part of the decision.
 """
 
 import asyncio
@@ -26,10 +25,13 @@ class Desk:
         store: ApprovalStore,
         order: Callable[[str], asyncio.Lock],
         ring: Callable[[str], None],
+        approved: Callable[[], None] = lambda: None,
     ) -> None:
+        """`approved` wakes whoever carries out what was approved."""
         self._store = store
         self._order = order
         self._ring = ring
+        self._approved = approved
 
     async def find(self, approval_id: str) -> Approval:
         """Return a request. Raises NotFound."""
@@ -68,4 +70,6 @@ class Desk:
             request_type=now.request_type,
             digest=now.digest,
         )
+        if verdict == "approved":
+            self._approved()
         return now

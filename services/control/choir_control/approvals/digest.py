@@ -6,7 +6,12 @@ from choir_common.eventlog.chain import canonical
 from choir_common.wire.json import JsonObject
 
 
-def digest_of(request_type: str, payload: JsonObject) -> str:
-    """Return the SHA-256 of the canonical JSON of a request; any change of it changes this."""
+def digest_of(request_type: str, payload: JsonObject, basis: JsonObject | None = None) -> str:
+    """Return the SHA-256 of the canonical JSON of a request and of what it was shown with.
+
+    Any change of either changes this.
+    """
     asked: JsonObject = {"request_type": request_type, "payload": payload}
+    if basis:
+        asked["basis"] = basis
     return hashlib.sha256(canonical(asked)).hexdigest()

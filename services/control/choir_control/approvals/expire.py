@@ -8,13 +8,12 @@ import structlog
 
 from choir_common.errors import Conflict, Unavailable
 from choir_control.approvals.decide import Desk
-from choir_control.approvals.store import ApprovalStore
+from choir_control.approvals.store import TIMEOUT, ApprovalStore
 
 log = structlog.get_logger("choir.approvals")
 
 EVERY_S = 5.0
 BATCH = 100
-TIMEOUT = "timeout"
 
 
 class Expiry:

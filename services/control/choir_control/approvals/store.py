@@ -1,12 +1,12 @@
 """Keep the table `pending_approvals` (spec 23.1). Called by the rpc door and by `decide`.
 
 A decision is one statement: whoever changes the row from `pending` has decided, and the session's signal is
-stored with it or not at all.
+stored with it or not at all, as is the order to carry it out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, cast
 
 import orjson
 
@@ -15,6 +15,7 @@ from choir_common.eventlog.chain import canonical
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.json import JsonObject
+from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.digest import digest_of
@@ -27,14 +28,23 @@ MAX_PENDING = 20
 ApprovalStatus = Literal["pending", "approved", "rejected"]
 Verdict = Literal["approved", "rejected"]
 
-_COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, digest, a.status,
-    created_at, resolved_at, decided_by, s.dm"""
+TIMEOUT = "timeout"
+"""Who decided when nobody did."""
+MAX_BASIS_BYTES = 400_000
+
+_COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
+    created_at, resolved_at, decided_by, s.dm, e.stage, COALESCE(e.detail, '') AS detail"""
+_FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
+    LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
 _DECIDE = """
 WITH decided AS (
     UPDATE choir_control.pending_approvals
     SET status = $2, resolved_at = clock_timestamp(), decided_by = $3
     WHERE approval_id = $1 AND status = 'pending'
-    RETURNING session_id
+    RETURNING approval_id, session_id, request_type, digest
+), ordered AS (
+    INSERT INTO choir_control.approval_effects (approval_id, digest)
+    SELECT approval_id, digest FROM decided WHERE $2 = 'approved' AND request_type <> 'call'
 ), told AS (
     INSERT INTO choir_control.signals (session_id, body)
     SELECT session_id, $4::json FROM decided JOIN choir_control.sessions USING (session_id)
@@ -60,6 +70,20 @@ class Approval:
     resolved_at: datetime | None
     decided_by: str | None
     dm: str
+    basis: JsonObject = field(default_factory=dict)
+    """What it was shown with: what it would change, and what that stands on."""
+    stage: str | None = None
+    detail: str = ""
+    """How carrying it out ended."""
+
+    @property
+    def state(self) -> ApprovalState:
+        """Return where it stands: the decision, and what became of it."""
+        if self.status == "rejected" and self.decided_by == TIMEOUT:
+            return "timed_out"
+        if self.status != "approved" or self.stage in (None, "waiting"):
+            return self.status
+        return cast(ApprovalState, self.stage)
 
 
 class ApprovalStore:
@@ -68,39 +92,55 @@ class ApprovalStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def request(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse:
-        """Store a request once per call; return where it stands.
+    async def standing(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
+        """Return where a request stands that was made before, none for a new one.
+
+        Raises BadInput for a call_id that is none, Conflict when the same call asked for something else.
+        """
+        _check_call_id(request)
+        async with self._database.connection() as held:
+            return await self._present(held, lease, request)
+
+    async def request(
+        self, lease: Lease, request: ApprovalRequest, basis: JsonObject | None = None
+    ) -> ApprovalResponse:
+        """Store a request once per call, with what it is shown with; return where it stands.
 
         Raises BadInput for one that cannot be stored, Conflict when the same call asked for something
         else before, RateLimited while too many of the session's questions are open.
         """
-        if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
-            raise BadInput(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
+        _check_call_id(request)
         payload = canonical(request.payload)
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise BadInput(f"A request takes at most {MAX_PAYLOAD_BYTES} bytes of JSON.")
-        digest = digest_of(request.request_type, request.payload)
+        shown = canonical(basis or {})
+        if len(shown) > MAX_BASIS_BYTES:
+            raise BadInput("It would change more than a human can be shown.")
+        digest = digest_of(request.request_type, request.payload, basis)
         async with self._database.transaction() as held:
             # one request of a session at a time, or the count below would not hold
             await held.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
                 f"approvals of {lease.session_id}",
             )
-            present = await self._present(held, lease, request, digest)
-            return present or await self._insert(held, lease, request, payload.decode(), digest)
+            present = await self._present(held, lease, request)
+            return present or await self._insert(
+                held, lease, request, (payload.decode(), shown.decode(), digest)
+            )
 
     async def _present(
-        self, held: Connection, lease: Lease, request: ApprovalRequest, digest: str
+        self, held: Connection, lease: Lease, request: ApprovalRequest
     ) -> ApprovalResponse | None:
         row = await held.fetchrow(
-            "SELECT approval_id, status, digest FROM choir_control.pending_approvals "
+            "SELECT approval_id, status, digest, basis FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND call_id = $2",
             lease.session_id,
             request.call_id,
         )
         if row is None:
             return None
-        if row["digest"] != digest:
+        basis = orjson.loads(row["basis"])
+        if row["digest"] != digest_of(request.request_type, request.payload, basis):
             raise Conflict(
                 f"The call {request.call_id} has asked for something else before; a decision holds for "
                 "exactly what was shown."
@@ -108,8 +148,13 @@ class ApprovalStore:
         return ApprovalResponse(approval_id=row["approval_id"], status=row["status"])
 
     async def _insert(
-        self, held: Connection, lease: Lease, request: ApprovalRequest, payload: str, digest: str
+        self,
+        held: Connection,
+        lease: Lease,
+        request: ApprovalRequest,
+        content: tuple[str, str, str],
     ) -> ApprovalResponse:
+        payload, basis, digest = content
         pending = await held.fetchval(
             "SELECT count(*) FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND status = 'pending'",
@@ -124,8 +169,8 @@ class ApprovalStore:
         await held.execute(
             """
             INSERT INTO choir_control.pending_approvals
-                (approval_id, session_id, agent_id, call_id, request_type, payload, digest)
-            VALUES ($1, $2, $3, $4, $5, $6::json, $7)
+                (approval_id, session_id, agent_id, call_id, request_type, payload, digest, basis)
+            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json)
             """,
             approval_id,
             lease.session_id,
@@ -134,6 +179,7 @@ class ApprovalStore:
             request.request_type,
             payload,
             digest,
+            basis,
         )
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
@@ -148,17 +194,15 @@ class ApprovalStore:
     async def get(self, approval_id: str) -> Approval | None:
         """Return one request."""
         row = await self._database.fetchrow(
-            f"SELECT {_COLUMNS} FROM choir_control.pending_approvals AS a "  # noqa: S608 - our own names
-            "JOIN choir_control.sessions AS s USING (session_id) WHERE approval_id = $1",
+            f"SELECT {_COLUMNS}, a.basis {_FROM} WHERE approval_id = $1",
             approval_id,
         )
         return None if row is None else _approval(row)
 
     async def newest(self, limit: int) -> list[Approval]:
-        """Return the newest requests, the pending ones first."""
+        """Return the newest requests, the pending ones first; without what each was shown with."""
         rows = await self._database.fetch(
-            f"SELECT {_COLUMNS} FROM choir_control.pending_approvals AS a "  # noqa: S608 - our own names
-            "JOIN choir_control.sessions AS s USING (session_id) "
+            f"SELECT {_COLUMNS}, '{{}}'::json AS basis {_FROM} "
             "ORDER BY a.status = 'pending' DESC, created_at DESC LIMIT $1",
             limit,
         )
@@ -175,5 +219,11 @@ class ApprovalStore:
         return [row["approval_id"] for row in rows]
 
 
+def _check_call_id(request: ApprovalRequest) -> None:
+    if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
+        raise BadInput(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
+
+
 def _approval(row: Record) -> Approval:
-    return Approval(**{**dict(row), "payload": orjson.loads(row["payload"])})
+    read = {name: orjson.loads(row[name]) for name in ("payload", "basis")}
+    return Approval(**{**dict(row), **read})

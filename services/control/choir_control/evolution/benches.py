@@ -1,0 +1,52 @@
+"""Hand out the workbench of an agent's repository, and its signature. Called by kinds that make commits."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from choir_common.errors import BadInput
+from choir_control.approvals.store import Approval
+from choir_control.configuration.current import Configuration
+from choir_control.evolution.workbench import Signature, Workbench
+from choir_control.repos.source import Source, source_of
+
+CHOIR = ("Choir", "choir@localhost")
+
+
+class Benches:
+    """The workbenches of one installation."""
+
+    def __init__(
+        self, home: Path, configuration: Configuration, environment: Mapping[str, str]
+    ) -> None:
+        self._top = home / "repos" / "proposals"
+        self._configuration = configuration
+        self._environment = environment
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def source(self, agent_id: str) -> Source | None:
+        """Return the agent's configured repository, none without one."""
+        return source_of(agent_id, self._configuration.current.agent(agent_id).repo)
+
+    @asynccontextmanager
+    async def of(self, agent_id: str) -> AsyncIterator[Workbench]:
+        """Lend the agent's workbench; raises BadInput when it has no repository."""
+        source = self.source(agent_id)
+        if source is None:
+            raise BadInput(
+                f"{agent_id} has no repository: set agents.{agent_id}.repo in config.json, and let it be "
+                "proposed again."
+            )
+        async with self._turns[agent_id]:
+            yield Workbench(self._top / agent_id, source, self._environment)
+
+    def signature(self, asked: Approval) -> Signature:
+        """Return who the commit of an approved request is by: the agent's git identity, or Choir."""
+        config = self._configuration.current.config
+        agent = config.agents.get(asked.agent_id)
+        found = config.git_identities.get((agent and agent.defaults.git_identity) or "")
+        name, email = (found.name, found.email) if found else CHOIR
+        when = asked.resolved_at or asked.created_at
+        return Signature(name, email, int(when.timestamp()))

@@ -1,0 +1,168 @@
+"""Carry out what was approved, once, and go on with what a crash cut off (spec 8.10, 20).
+
+Run by `app`; woken by a decision. One at a time: two changes of one configuration or repository never meet.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
+from choir_common.wire.json import JsonObject
+from choir_control.approvals.digest import digest_of
+from choir_control.approvals.store import Approval, ApprovalStore
+from choir_control.evolution.carrier import Carrier, Stale
+from choir_control.evolution.store import Effect, EffectStore, Stage
+
+log = structlog.get_logger("choir.evolution")
+
+EVERY_S = 5.0
+TRIES = 20
+MAX_DETAIL = 2_000
+ASK_ANEW = "Nothing was changed. Propose it again, so that a human sees it as it is now."
+
+
+class Evolution:
+    """Where approved changes are made."""
+
+    def __init__(
+        self,
+        approvals: ApprovalStore,
+        effects: EffectStore,
+        carriers: Mapping[str, Carrier],
+        order: Callable[[str], asyncio.Lock],
+        ring: Callable[[str], None],
+        settle: Callable[[Approval], Awaitable[str]],
+    ) -> None:
+        """`settle` makes a change count for the agent: builds and updates it; returns what it did."""
+        self._approvals = approvals
+        self._effects = effects
+        self._carriers = carriers
+        self._order = order
+        self._ring = ring
+        self._settle = settle
+        self._awake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._tries: Counter[str] = Counter()
+
+    def wake(self) -> None:
+        """Look now: something was decided."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Look at the start, at every decision, and every few seconds, for ever."""
+        while True:
+            self._awake.clear()
+            try:
+                await self.work()
+            except Unavailable as error:
+                log.info("what was approved waits for the database", error=error.message)
+            except Exception:  # the outermost loop: the next look may fare better
+                log.exception("carrying out failed")
+            try:
+                async with asyncio.timeout(EVERY_S):
+                    await self._awake.wait()
+            except TimeoutError:
+                continue
+
+    async def work(self) -> int:
+        """Carry out, or go on with, all there is; return how many came to an end."""
+        async with self._turn:
+            return sum([await self._one(name) for name in await self._effects.unfinished()])
+
+    async def take_back(self, approval_id: str, by: str) -> None:
+        """Take back what was applied: decided here, done right after.
+
+        Raises Conflict when it is not applied, or later changes stand on it.
+        """
+        asked = await self._approvals.get(approval_id)
+        if asked is None:
+            raise NotFound(f"There is no request {approval_id[:100]!r} for a decision.")
+        plan = await self._effects.plan_of(approval_id)
+        if plan is None:
+            raise Conflict(
+                f"{approval_id} is {asked.state}; only what is applied can be taken back."
+            )
+        undo = await self._carrier(asked).plan_back(asked, plan)
+        if not await self._effects.revert(approval_id, undo, by):
+            raise Conflict(f"{approval_id} is being taken back already.")
+        self.wake()
+
+    async def _one(self, approval_id: str) -> bool:
+        effect, asked = (
+            await self._effects.take(approval_id),
+            await self._approvals.get(approval_id),
+        )
+        if effect is None or asked is None:
+            return False
+        try:
+            detail = await self._do(effect, asked)
+        except Unavailable as error:
+            self._tries[approval_id] += 1
+            if isinstance(error, OutcomeUnknown) or self._tries[approval_id] < TRIES:
+                log.warning("tried again later", approval_id=approval_id, error=error.message)
+                return False
+            return await self._fail(effect, asked, error)
+        except ChoirError as error:
+            return await self._fail(effect, asked, error)
+        reverting = effect.stage == "reverting"
+        return await self._end(effect, asked, "rolled_back" if reverting else "applied", detail)
+
+    async def _do(self, effect: Effect, asked: Approval) -> str:
+        carrier = self._carrier(asked)
+        if effect.stage == "reverting":
+            detail = await carrier.carry_out(asked, effect.undo or {})
+        else:
+            plan = effect.plan or await self._plan(effect, asked, carrier)
+            detail = await carrier.carry_out(asked, plan)
+        return " ".join(part for part in (detail, await self._settle(asked)) if part)
+
+    async def _plan(self, effect: Effect, asked: Approval, carrier: Carrier) -> JsonObject:
+        now = digest_of(asked.request_type, asked.payload, asked.basis)
+        if not now == asked.digest == effect.digest:
+            raise Stale("What was approved is not what is stored.")
+        plan = await carrier.plan(asked)
+        if not await self._effects.keep_plan(asked.approval_id, plan):
+            raise Unavailable("Somebody else carries this out.")
+        return plan
+
+    def _carrier(self, asked: Approval) -> Carrier:
+        found = self._carriers.get(asked.request_type)
+        if found is None:
+            raise Conflict(f"Choir does not carry out a {asked.request_type}; a human does.")
+        return found
+
+    async def _fail(self, effect: Effect, asked: Approval, error: ChoirError) -> bool:
+        # what could not be taken back is still in place
+        stage: Stage = "applied" if effect.stage == "reverting" else "failed"
+        words = f"{error.message} {ASK_ANEW}" if isinstance(error, Stale) else error.message
+        return await self._end(effect, asked, stage, words, failed=True)
+
+    async def _end(
+        self, effect: Effect, asked: Approval, stage: Stage, detail: str, failed: bool = False
+    ) -> bool:
+        detail = detail[:MAX_DETAIL]
+        words = f"{asked.approval_id} ({asked.request_type}), approved: {_word(stage, failed)}. {detail}"
+        listener = await self._effects.listener(asked.agent_id)
+        async with self._order(listener.dm if listener else asked.dm):
+            ended = await self._effects.finish(effect, stage, detail, words, listener)
+        self._tries.pop(asked.approval_id, None)
+        if ended and listener:
+            self._ring(listener.session_id)
+        log.info(
+            "carried out" if not failed else "not carried out",
+            approval_id=asked.approval_id,
+            agent_id=asked.agent_id,
+            request_type=asked.request_type,
+            stage=stage,
+            detail=detail,
+        )
+        return ended
+
+
+def _word(stage: Stage, failed: bool) -> str:
+    if failed:
+        return "it was not taken back" if stage == "applied" else "it was not carried out"
+    return "taken back" if stage == "rolled_back" else "carried out"

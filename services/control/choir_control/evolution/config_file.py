@@ -1,0 +1,76 @@
+"""Read config.json as it stands, and replace it whole if it is what it was. Called by `config_change`."""
+
+import asyncio
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import orjson
+
+from choir_common.errors import BadInput, Unavailable
+from choir_common.eventlog.chain import canonical
+from choir_common.wire.json import JsonObject
+from choir_control.evolution.carrier import Stale
+
+MAX_BYTES = 4_000_000
+
+
+def digest_of_document(document: JsonObject) -> str:
+    """Return the SHA-256 of what a document says, however it is laid out."""
+    return hashlib.sha256(canonical(document)).hexdigest()
+
+
+class ConfigFile:
+    """The operator's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def read(self) -> JsonObject:
+        """Return what the file says now; raises BadInput when it is no JSON object."""
+        return await asyncio.to_thread(self._read)
+
+    async def replace(self, expected: str, document: JsonObject) -> None:
+        """Replace the file, whole and synced; raises Stale when it does not have that digest any more."""
+        await asyncio.to_thread(self._replace, expected, document)
+
+    def _read(self) -> JsonObject:
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(MAX_BYTES + 1)
+            found = orjson.loads(text) if len(text) <= MAX_BYTES else None
+        except OSError as error:
+            raise Unavailable(f"Cannot read {self.path}: {error.strerror}.") from error
+        except ValueError as error:
+            raise BadInput(f"{self.path} is not JSON now ({error}); correct it first.") from None
+        if not isinstance(found, dict):
+            raise BadInput(f"{self.path} holds no JSON object of a bearable size.")
+        return found
+
+    def _replace(self, expected: str, document: JsonObject) -> None:
+        partial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            mode = self.path.stat().st_mode & 0o777
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            # as late as can be: an edit of the operator's is never overwritten
+            if digest_of_document(self._read()) != expected:
+                raise Stale(f"{self.path} has been edited meanwhile.")
+            partial.replace(self.path)
+            _sync(self.path.parent)
+        except OSError as error:
+            raise Unavailable(f"Cannot write {self.path}: {error.strerror}.") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""Merge a JSON patch into a document (RFC 7396), and list what changes: pure. Called by `config_change`."""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+
+from pydantic import JsonValue
+
+from choir_common.wire.json import JsonObject
+
+
+def merged(document: JsonValue, patch: JsonValue) -> JsonValue:
+    """Return the patched document; neither is changed."""
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    found = dict(document) if isinstance(document, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+def differences(
+    before: JsonValue, after: JsonValue, path: tuple[str, ...] = ()
+) -> Iterator[JsonObject]:
+    """Yield each place that differs: its path, and `before` and `after` where there is such a value."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in [*before, *(name for name in after if name not in before)]:
+            here = (*path, name)
+            if name not in after:
+                yield {"path": list(here), "before": before[name]}
+            elif name not in before:
+                yield {"path": list(here), "after": after[name]}
+            else:
+                yield from differences(before[name], after[name], here)
+    elif before != after or type(before) is not type(after):
+        yield {"path": list(path), "before": before, "after": after}
+
+
+def holds(document: JsonValue, change: JsonObject) -> bool:
+    """Tell whether the document still says at this place what the change made of it."""
+    found, value = _at(document, _steps(change))
+    return found == ("after" in change) and value == change.get("after")
+
+
+def taken_back(document: JsonObject, changes: Sequence[JsonObject]) -> JsonObject:
+    """Return the document with each change undone."""
+    result = deepcopy(document)
+    for change in changes:
+        *way, last = _steps(change)
+        place: JsonValue = result
+        for step in way:
+            place = place.setdefault(step, {}) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            continue
+        if "before" in change:
+            place[last] = deepcopy(change["before"])
+        else:
+            place.pop(last, None)
+    return result
+
+
+def _steps(change: JsonObject) -> list[str]:
+    path = change["path"]
+    return [str(step) for step in path] if isinstance(path, list) else []
+
+
+def _at(document: JsonValue, steps: Sequence[str]) -> tuple[bool, JsonValue]:
+    for step in steps:
+        if not isinstance(document, dict) or step not in document:
+            return False, None
+        document = document[step]
+    return True, document

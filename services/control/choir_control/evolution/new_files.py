@@ -1,0 +1,114 @@
+"""Carry out a proposed skill or tool: commit its description to the agent's repository (spec 8.10, 20).
+
+Called by `ask` and `carry_out`. A skill is whole. Of a tool only its description is committed, where no agent
+loads it from: a human writes the program, and then moves the manifest beside it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+import orjson
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput, Conflict
+from choir_common.wire.json import JsonObject
+from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_control.approvals.store import Approval
+from choir_control.evolution.benches import Benches
+from choir_control.evolution.carrier import Stale
+from choir_control.evolution.landing import check_target, land_plan, plan_of, plan_taking_back
+
+Files = Callable[[JsonObject], Mapping[str, str]]
+
+_SKILL = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_README = """# {name}: a proposed tool
+
+Choir committed this description after a human approved it. There is no program: a human writes it.
+
+1. Write the executable `tools/{name}` in this repository: JSON on standard input, JSON on standard output.
+2. Move `proposed/tools/{name}.json` to `tools/{name}.json`, and correct it where the program differs.
+3. `choirctl agent build AGENT`, then `choirctl agent update AGENT`.
+
+## What it shall do, in the agent's words
+
+{behaviour}
+
+## Why
+
+{reason}
+"""
+
+
+class NewFiles:
+    """Requests of the kinds `skill` and `tool`."""
+
+    def __init__(self, benches: Benches, files: Files) -> None:
+        self._benches = benches
+        self._files = files
+
+    async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
+        """Show the files as they would be committed, and where; nothing without a repository."""
+        source = self._benches.source(agent_id)
+        if source is None:
+            return {}
+        return {"url": source.url, "ref": source.ref, "files": {**self._files(payload)}}
+
+    async def plan(self, asked: Approval) -> JsonObject:
+        """Compare the target with what was shown; make the commit."""
+        async with self._benches.of(asked.agent_id) as bench:
+            check_target(bench, asked.basis)
+            files = {**self._files(asked.payload)}
+            if files != asked.basis.get("files"):
+                raise Stale("It would commit other files than were shown.")
+            base = await bench.fetch(bench.source.ref)
+            for path, text in files.items():
+                if await bench.present(base, path) not in (None, text.encode()):
+                    raise Conflict(
+                        f"{path} is in {bench.source.spoken} already, and says something else."
+                    )
+            tree = await bench.tree_with(base, files)
+            words = (
+                f"Add {', '.join(files)}\n\nProposed by {asked.agent_id}, approved as {asked.approval_id} "
+                f"by {asked.decided_by}."
+            )
+            made = await bench.commit(tree, (base,), words, self._benches.signature(asked))
+            return plan_of(bench, base, made)
+
+    async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
+        """Push the commit, unless it is there."""
+        async with self._benches.of(asked.agent_id) as bench:
+            return await land_plan(bench, plan)
+
+    async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
+        """Go back to what was there before the commit."""
+        return await plan_taking_back(self._benches, asked, plan)
+
+
+def files_of_skill(payload: JsonObject) -> Mapping[str, str]:
+    """Return the file of a proposed skill; raises BadInput when it has no name to be kept under."""
+    spec = payload.get("spec")
+    name = spec.get("name") if isinstance(spec, dict) else None
+    if not isinstance(name, str) or not _SKILL.fullmatch(name):
+        raise BadInput("spec.name: a name of small letters, digits, - and _ is needed.")
+    return {f"skills/{name}.json": _pretty(spec)}
+
+
+def files_of_tool(payload: JsonObject) -> Mapping[str, str]:
+    """Return manifest and README of a proposed tool; raises BadInput for what is no manifest."""
+    manifest = payload.get("manifest")
+    try:
+        read = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
+    except ValidationError as error:
+        raise BadInput(f"manifest: {error.errors(include_input=False)[0]['msg']}.") from None
+    name = read.llm.name
+    if name.startswith("choir.") or read.runtime.exec_path is not None:
+        raise BadInput("manifest: a name in `choir.` or a path of a program cannot be proposed.")
+    words = {key: str(payload.get(key, "")) for key in ("behaviour", "reason")}
+    return {
+        f"proposed/tools/{name}.json": _pretty(manifest),
+        f"proposed/tools/{name}.md": _README.format(name=name, **words),
+    }
+
+
+def _pretty(document: object) -> str:
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"

@@ -1,0 +1,144 @@
+"""Keep the table `approval_effects`: how far what was approved has come. Called by `carry_out`.
+
+Each step is one statement that names the stage it leaves: of two that take it, one finds nothing to do.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import orjson
+
+from choir_common.eventlog.chain import canonical
+from choir_common.postgres.pool import Database
+from choir_common.wire.json import JsonObject
+from choir_common.wire.signals import InjectSignal
+
+Stage = Literal["waiting", "applying", "applied", "failed", "reverting", "rolled_back"]
+UNDER_WAY = ("applying", "reverting")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How far an approved request has come."""
+
+    approval_id: str
+    digest: str
+    stage: Stage
+    plan: JsonObject | None
+    undo: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A session that is told how it went."""
+
+    session_id: str
+    dm: str
+
+
+class EffectStore:
+    """The table `approval_effects`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def unfinished(self) -> list[str]:
+        """Return what is approved and not carried out, or half-way, oldest decision first."""
+        rows = await self._database.fetch(
+            "SELECT approval_id FROM choir_control.approval_effects "
+            "JOIN choir_control.pending_approvals USING (approval_id) "
+            "WHERE stage IN ('waiting', 'applying', 'reverting') ORDER BY resolved_at LIMIT 100"
+        )
+        return [row["approval_id"] for row in rows]
+
+    async def take(self, approval_id: str) -> Effect | None:
+        """Begin what waits, or go on with what is under way; none when it is at an end."""
+        row = await self._database.fetchrow(
+            """
+            UPDATE choir_control.approval_effects
+            SET stage = CASE stage WHEN 'waiting' THEN 'applying' ELSE stage END,
+                began_at = COALESCE(began_at, clock_timestamp())
+            WHERE approval_id = $1 AND stage IN ('waiting', 'applying', 'reverting')
+            RETURNING approval_id, digest, stage, plan, undo
+            """,
+            approval_id,
+        )
+        if row is None:
+            return None
+        return Effect(
+            row["approval_id"],
+            row["digest"],
+            row["stage"],
+            _json(row["plan"]),
+            _json(row["undo"]),
+        )
+
+    async def keep_plan(self, approval_id: str, plan: JsonObject) -> bool:
+        """Write down what is about to be done; return whether it is this plan that counts."""
+        done = await self._database.fetchval(
+            "UPDATE choir_control.approval_effects SET plan = $2::json "
+            "WHERE approval_id = $1 AND stage = 'applying' AND plan IS NULL RETURNING approval_id",
+            approval_id,
+            canonical(plan).decode(),
+        )
+        return done is not None
+
+    async def plan_of(self, approval_id: str) -> JsonObject | None:
+        """Return the plan of what has been applied, none for anything else."""
+        found = await self._database.fetchval(
+            "SELECT plan FROM choir_control.approval_effects WHERE approval_id = $1 AND stage = 'applied'",
+            approval_id,
+        )
+        return _json(found)
+
+    async def revert(self, approval_id: str, undo: JsonObject, by: str) -> bool:
+        """Decide that what was applied is taken back; return whether it was this that decided."""
+        done = await self._database.fetchval(
+            """
+            UPDATE choir_control.approval_effects SET stage = 'reverting', undo = $2::json, undone_by = $3
+            WHERE approval_id = $1 AND stage = 'applied' RETURNING approval_id
+            """,
+            approval_id,
+            canonical(undo).decode(),
+            by,
+        )
+        return done is not None
+
+    async def listener(self, agent_id: str) -> Listener | None:
+        """Return the session of an agent that takes signals now."""
+        row = await self._database.fetchrow(
+            "SELECT session_id, dm FROM choir_control.sessions "
+            "WHERE agent_id = $1 AND status IN ('starting', 'active', 'crashed') "
+            "ORDER BY started_at DESC LIMIT 1",
+            agent_id,
+        )
+        return None if row is None else Listener(row["session_id"], row["dm"])
+
+    async def finish(
+        self, effect: Effect, stage: Stage, detail: str, words: str, listener: Listener | None
+    ) -> bool:
+        """End a step, and tell a session with it; return whether it was this that ended it."""
+        done = await self._database.fetchval(
+            """
+            WITH done AS (
+                UPDATE choir_control.approval_effects
+                SET stage = $3, detail = $4, ended_at = clock_timestamp()
+                WHERE approval_id = $1 AND stage = $2 RETURNING approval_id
+            ), told AS (
+                INSERT INTO choir_control.signals (session_id, body)
+                SELECT $5::text, $6::json FROM done WHERE $5::text IS NOT NULL
+            )
+            SELECT approval_id FROM done
+            """,
+            effect.approval_id,
+            effect.stage,
+            stage,
+            detail,
+            listener and listener.session_id,
+            InjectSignal(text=words).model_dump_json(),
+        )
+        return done is not None
+
+
+def _json(text: str | None) -> JsonObject | None:
+    return None if text is None else orjson.loads(text)

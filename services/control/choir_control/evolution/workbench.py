@@ -1,0 +1,249 @@
+"""Make commits for an agent's repository and push them, in a bare clone of Choir's own (spec 6.5, 20).
+
+Called by `repo_change` and `new_files`. Nothing is ever checked out, no hook runs on a side that is ours,
+and a push names the commit it expects at the other end: it lands on exactly that, or not at all.
+"""
+
+import asyncio
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import BadInput, ChoirError, Unavailable
+from choir_control.repos.git import Git
+from choir_control.repos.source import Source
+from choir_control.repos.tree import parse_listing
+
+LOOK_WITHIN_S = 15.0
+MOVE_WITHIN_S = 60.0
+MAX_DIFF_BYTES = 150_000
+MAX_SUMMARY = 8_000
+# a repository on this machine is served by a git of ours, which must not run what lies in it
+SERVE = (
+    "git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+    "-c", "core.alternateRefsCommand=true", "-c", "receive.autogc=false", "-c", "gc.auto=0",
+    "receive-pack",
+)  # fmt: skip
+PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--no-relative", "-r")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who a commit is by, and when: the same again makes the same commit."""
+
+    name: str
+    email: str
+    at: int
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What a merge would make of a branch."""
+
+    tree: str
+    fast_forward: bool
+
+
+class _Scribe(Git):
+    """Git with a signature."""
+
+    def __init__(self, environment: Mapping[str, str], signature: Signature) -> None:
+        super().__init__(environment)
+        at = f"@{signature.at} +0000"
+        self._signed = {
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", signature.name), ("EMAIL", signature.email), ("DATE", at))
+        }
+
+    def environment(self, protocol: str = "") -> dict[str, str]:
+        """Return git's whole environment, signed."""
+        return {**super().environment(protocol), **self._signed}
+
+
+class Workbench:
+    """The bare clone of one agent's repository; one task at a time uses it."""
+
+    def __init__(self, directory: Path, source: Source, environment: Mapping[str, str]) -> None:
+        self.source = source
+        self._directory = directory
+        self._environment = environment
+        self._git = Git(environment)
+
+    async def tip(self, branch: str) -> str | None:
+        """Ask the remote for the commit of a branch; none if there is no such branch."""
+        said = await self._git.run(
+            await self._ready(),
+            "ls-remote", "--refs", "--end-of-options", self.source.url, f"refs/heads/{branch}",
+            protocol=self.source.protocol,
+            within_s=LOOK_WITHIN_S,
+        )  # fmt: skip
+        for line in said.decode("utf-8", "replace").splitlines():
+            commit, _, name = line.partition("\t")
+            if name == f"refs/heads/{branch}":
+                return commit
+        return None
+
+    async def fetch(self, branch: str) -> str:
+        """Fetch a branch whole; return its commit. Raises BadInput when there is none."""
+        commit = await self.tip(branch)
+        if commit is None:
+            raise BadInput(f"There is no branch {branch!r} in {self.source.spoken}.")
+        local = f"refs/heads/{branch}"
+        await self._git.run(
+            await self._ready(),
+            "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head",
+            "--no-recurse-submodules", "--no-auto-maintenance", "--end-of-options",
+            self.source.url, f"+{local}:{local}",
+            protocol=self.source.protocol,
+            within_s=MOVE_WITHIN_S,
+        )  # fmt: skip
+        return await self._say("rev-parse", "--verify", "--end-of-options", f"{local}^{{commit}}")
+
+    async def merge(self, base: str, commit: str) -> Merge:
+        """Merge in memory; raises BadInput for conflicts, strangers, and files that must not be there."""
+        try:
+            common = await self._say("merge-base", base, commit)
+        except Unavailable:
+            raise BadInput("The branch has no history in common with the one it is for.") from None
+        if common == base:
+            tree = await self._say("rev-parse", f"{commit}^{{tree}}")
+        else:
+            try:
+                tree = await self._say("merge-tree", "--write-tree", "--no-messages", base, commit)
+            except Unavailable:
+                raise BadInput(
+                    f"The branch does not merge into {self.source.ref} without conflicts: merge that "
+                    "into it first, and propose it again."
+                ) from None
+        await self._check(tree)
+        return Merge(tree, common == base)
+
+    async def shown(self, base: str, tree: str) -> dict[str, str]:
+        """Return the whole difference, as a summary and as text.
+
+        Raises BadInput for what a human could not read: too much, or no text.
+        """
+        counted = await self._say("diff-tree", *PLAIN_DIFF, "--numstat", base, tree)
+        if not counted:
+            raise BadInput("The branch changes nothing.")
+        if any(line.startswith("-\t") for line in counted.splitlines()):
+            raise BadInput("The branch changes a file that is no text; a human could not see what.")
+        stat = await self._say("diff-tree", *PLAIN_DIFF, "--stat=100", "--summary", base, tree)
+        try:
+            diff = await self._run("diff-tree", *PLAIN_DIFF, "-p", "--full-index", base, tree)
+            text = diff.decode("utf-8")
+        except UnicodeDecodeError:
+            raise BadInput("The branch changes a file that is not UTF-8.") from None
+        if len(diff) > MAX_DIFF_BYTES or len(stat) > MAX_SUMMARY:
+            raise BadInput(
+                f"The branch changes more than a human can be shown ({len(diff)} bytes; "
+                f"{MAX_DIFF_BYTES} at most). Propose it in parts."
+            )
+        return {"diffstat": stat, "diff": text}
+
+    async def present(self, commit: str, path: str) -> bytes | None:
+        """Return what a file of a commit holds, none where there is no such file."""
+        listed = await self._say("ls-tree", "--full-tree", commit, "--", path)
+        if not listed:
+            return None
+        return await self._run("cat-file", "blob", f"{commit}:{path}")
+
+    async def tree_with(self, base: str, files: Mapping[str, str]) -> str:
+        """Return a commit's tree with these files added or replaced."""
+        directory = await self._ready()
+        await self._run("read-tree", base)
+        room = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=directory))
+        try:
+            for path, text in files.items():
+                await asyncio.to_thread((room / "file").write_text, text, encoding="utf-8")
+                blob = await self._say(
+                    "hash-object", "-w", "--no-filters", "--", str(room / "file")
+                )
+                await self._run("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+        finally:
+            await asyncio.to_thread(shutil.rmtree, room, ignore_errors=True)
+        tree = await self._say("write-tree")
+        await self._check(tree)
+        return tree
+
+    async def commit(self, tree: str, parents: tuple[str, ...], words: str, by: Signature) -> str:
+        """Make a commit of a tree, given as its id or as that of a commit."""
+        scribe = _Scribe(self._environment, by)
+        before = [word for parent in parents for word in ("-p", parent)]
+        tree_id = await self._say("rev-parse", f"{tree}^{{tree}}")
+        directory = await self._ready()
+        said = await scribe.run(directory, "commit-tree", tree_id, *before, "-m", words)
+        return said.decode().strip()
+
+    async def has(self, commit: str) -> bool:
+        """Tell whether a commit is here, whole enough to be pushed."""
+        try:
+            await self._run("rev-list", "--objects", "--max-count=1", commit)
+        except Unavailable:
+            return False
+        return True
+
+    async def contains(self, tip: str, commit: str) -> bool:
+        """Tell whether a commit is part of what a fetched tip stands on."""
+        if not await self.has(commit):
+            return False
+        try:
+            return await self._say("merge-base", commit, tip) == commit
+        except Unavailable:
+            return False
+
+    async def push(self, commit: str, branch: str, expected: str) -> None:
+        """Let a branch of the remote be `commit`, if it is still `expected`; raises Unavailable."""
+        served = [f"--receive-pack={shlex.join(SERVE)}"] if self.source.protocol == "file" else []
+        target = f"refs/heads/{branch}"
+        await self._git.run(
+            await self._ready(),
+            "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
+            f"--force-with-lease={target}:{expected}", *served, "--end-of-options",
+            self.source.url, f"{commit}:{target}",
+            protocol=self.source.protocol,
+            within_s=MOVE_WITHIN_S,
+        )  # fmt: skip
+
+    async def _check(self, tree: str) -> None:
+        listed = await self._run("ls-tree", "-r", "-z", "--long", "--full-tree", tree)
+        parse_listing(listed, self.source.spoken)
+
+    async def _say(self, *arguments: str) -> str:
+        return (await self._run(*arguments)).decode("utf-8", "replace").strip()
+
+    async def _run(self, *arguments: str) -> bytes:
+        return await self._git.run(await self._ready(), *arguments)
+
+    async def _ready(self) -> Path:
+        if not (self._directory / "HEAD").exists():
+            try:
+                await asyncio.to_thread(self._directory.mkdir, 0o700, True, True)
+            except OSError as error:
+                raise Unavailable(f"Cannot make {self._directory}: {error.strerror}.") from error
+            await self._git.run(
+                self._directory, "init", "--bare", "--quiet", "--template=", "--initial-branch=none"
+            )
+        return self._directory
+
+
+async def land(bench: Workbench, commit: str, expected: str) -> bool:
+    """Let the configured ref be `commit`, or find that it has been so; return whether it is.
+
+    False: the ref has gone another way. Raises Unavailable when that cannot be said.
+    """
+    ref = bench.source.ref
+    if await bench.tip(ref) == expected:
+        try:
+            await bench.push(commit, ref, expected)
+        except ChoirError:
+            # the answer may have been lost after the push was done, or the ref has moved
+            if await bench.tip(ref) == expected:
+                raise
+    tip = await bench.fetch(ref)
+    return await bench.contains(tip, commit)

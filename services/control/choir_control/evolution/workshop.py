@@ -1,0 +1,73 @@
+"""Put this room together: what needs what, in one place. Called by `app`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.postgres.pool import Database
+from choir_control.approvals.store import Approval, ApprovalStore
+from choir_control.configuration.current import Configuration
+from choir_control.evolution.ask import Intake
+from choir_control.evolution.benches import Benches
+from choir_control.evolution.carrier import Carrier
+from choir_control.evolution.carry_out import Evolution
+from choir_control.evolution.config_change import ConfigChange, PutInForce
+from choir_control.evolution.config_file import ConfigFile
+from choir_control.evolution.new_files import NewFiles, files_of_skill, files_of_tool
+from choir_control.evolution.repo_change import RepoChange
+from choir_control.evolution.store import EffectStore
+
+Renew = Callable[[str], Awaitable[str]]
+"""Builds an agent's image anew and updates the agent; returns what it did, or what is to be done."""
+CHANGES_THE_IMAGE = ("skill", "repo_change")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What this room needs of the rest of control."""
+
+    home: Path
+    config_file: Path
+    environment: Mapping[str, str]
+    """Control's own; git is passed a few words of it."""
+    database: Database
+    configuration: Configuration
+    approvals: ApprovalStore
+    order: Callable[[str], asyncio.Lock]
+    ring: Callable[[str], None]
+    put_in_force: PutInForce
+    renew: Renew
+
+
+class Workshop:
+    """The parts of this room."""
+
+    def __init__(self, around: Surroundings) -> None:
+        carriers = _carriers(around)
+        self.intake = Intake(around.approvals, carriers)
+
+        async def settle(asked: Approval) -> str:
+            renewed = asked.request_type in CHANGES_THE_IMAGE
+            return await around.renew(asked.agent_id) if renewed else ""
+
+        self.evolution = Evolution(
+            around.approvals,
+            EffectStore(around.database),
+            carriers,
+            around.order,
+            around.ring,
+            settle,
+        )
+
+
+def _carriers(around: Surroundings) -> dict[str, Carrier]:
+    benches = Benches(around.home, around.configuration, around.environment)
+    return {
+        "config_change": ConfigChange(
+            around.configuration, ConfigFile(around.config_file), around.put_in_force
+        ),
+        "skill": NewFiles(benches, files_of_skill),
+        "tool": NewFiles(benches, files_of_tool),
+        "repo_change": RepoChange(benches),
+    }

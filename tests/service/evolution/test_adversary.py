@@ -1,0 +1,106 @@
+"""At every wait of carrying out: somebody changes the world (S13), or the process ends (S12, R12)."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from choir_common.wire.rpc import ApprovalKind
+from tests.service.evolution.scene import PATCH, SKILL, Between, Scene, cut_off
+
+FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
+MOST_WAITS = 200
+EVERY = 3
+"""Waits between two deeds: git is started some twenty times, each start is a handful of waits."""
+
+
+async def test_a_config_that_is_edited_at_any_wait_is_never_mixed_with_what_was_approved(
+    scene: Scene,
+) -> None:
+    original, ended = scene.config_file.read_text(), False
+    edited = json.dumps({**scene.config(), "event_window": 71})
+    at = 0
+    while not ended:
+        at += 1
+        scene.config_file.write_text(original)
+        await scene.configuration.put_in_force(scene.configuration.read())
+        approval = await scene.approve("config_change", PATCH)
+        work = Between(scene.workshop().evolution.work(), at, lambda: _write(scene, edited))
+        await work
+        ended = work.waits < at
+        found, in_force = await scene.found(approval), scene.configuration.current.config
+        assert found.state in ("applied", "failed")
+        assert (in_force.budgets.max_core_jobs == 3) == (found.state == "applied")
+        assert in_force.event_window != 71
+        if found.state == "failed":
+            assert scene.config_file.read_text() == edited
+        assert at < MOST_WAITS
+
+
+def _write(scene: Scene, text: str) -> None:
+    scene.config_file.write_text(text)
+
+
+async def test_a_config_change_cut_off_at_any_wait_is_done_once_after_the_next_start(
+    scene: Scene,
+) -> None:
+    original, ended, at = scene.config_file.read_text(), False, 0
+    while not ended:
+        at += 1
+        scene.config_file.write_text(original)
+        await scene.configuration.put_in_force(scene.configuration.read())
+        approval = await scene.approve("config_change", PATCH)
+        ended = not await cut_off(scene.workshop().evolution.work(), at)
+        assert "max_core_jobs" in scene.config_file.read_text() or (
+            scene.config_file.read_text() == original
+        )
+        await scene.workshop().evolution.work()
+        assert (await scene.found(approval)).state == "applied"
+        assert scene.configuration.current.config.budgets.max_core_jobs == 3
+        assert sum(approval in words for words in await scene.said()) == 1
+        assert at < MOST_WAITS
+
+
+@pytest.mark.parametrize("kind", ["skill", "repo_change"])
+async def test_a_commit_cut_off_at_any_wait_lands_once_after_the_next_start(
+    scene: Scene, kind: ApprovalKind
+) -> None:
+    first, cut, at = scene.remote.git("rev-parse", "main"), True, 1
+    while cut:
+        scene.point("main", first)
+        asked = SKILL if kind == "skill" else scene.propose(FILES)
+        approval = await scene.approve(kind, asked)
+        cut = await cut_off(scene.workshop().evolution.work(), at)
+        await scene.workshop().evolution.work()
+        done = await scene.found(approval)
+        assert done.state == "applied", (at, done.detail)
+        assert scene.remote.git("rev-list", "--count", f"{first}..main") == "1"
+        at += EVERY
+
+
+@pytest.mark.parametrize("which", ["main", "proposal"])
+async def test_a_ref_that_moves_at_any_wait_never_gets_what_was_not_shown_and_loses_nothing(
+    scene: Scene, which: str
+) -> None:
+    first, reached, at = scene.remote.git("rev-parse", "main"), True, 1
+    other = str(scene.propose({"README.md": "one\n", "evil": "x"}, slug="other")["commit"])
+    while reached:
+        scene.point("main", first)
+        asked = scene.propose(FILES)
+        branch = "main" if which == "main" else str(asked["branch"])
+        approval = await scene.approve("repo_change", asked)
+        work = Between(scene.workshop().evolution.work(), at, _mover(scene, branch, other))
+        await work
+        reached = work.waits >= at
+        now, done = scene.remote.git("rev-parse", "main"), await scene.found(approval)
+        assert done.state in ("applied", "failed"), done.detail
+        assert now in (first, asked["commit"], other)
+        if which == "main" and reached:
+            assert now == other  # what somebody else put there is never overwritten
+        if which == "proposal":
+            assert now == (asked["commit"] if done.state == "applied" else first)
+        at += EVERY
+
+
+def _mover(scene: Scene, branch: str, commit: str) -> Callable[[], None]:
+    return lambda: scene.point(branch, commit)
