@@ -22,6 +22,7 @@ from choir_common.errors import BadInput, StartupError
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness
 from choir_common.http.transport import make_client
+from choir_common.metrics import Metrics
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.messages import Nothing
@@ -50,6 +51,8 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.operations.run import Operations
 from choir_control.operations.store import OperationStore
+from choir_control.metrics.gauge_store import GaugeStore
+from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
@@ -128,6 +131,8 @@ class Control:
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
         self._pruner = Pruner(signals)
         self._events = EventStore(self.database)
+        self._metrics = Metrics(SERVICE)
+        self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
         self._approvals = ApprovalStore(self.database)
         self._desk = Desk(self._approvals, order.of, bell.ring)
         self._expiry = Expiry(self._approvals, self._desk, self._approval_patience)
@@ -213,11 +218,17 @@ class Control:
             lambda: self._started,
         )
         readiness = Readiness(self._parts.needed)
-        door = AgentDoor(self._guard, self._verbs(), self._followers)
+        door = AgentDoor(self._guard, self._verbs(), self._followers, self._metrics)
         admission = Admission(self._secrets.operator_token, descends_from_us)
         self.agent_app = make_agent_app(VERSION, readiness, door)
         self.host_app = make_host_app(
-            VERSION, readiness, door, admission, self._gateway, self._operator_rooms()
+            VERSION,
+            readiness,
+            door,
+            admission,
+            self._gateway,
+            self._operator_rooms(),
+            self._meter,
         )
 
     def _verbs(self) -> Verbs:
@@ -231,7 +242,9 @@ class Control:
             ),
             configuration=self.configuration,
             vault=Vault(self._secrets.secrets),
-            appender=Appender(self._events, self._outbox.offer, self._outbox.rescan),
+            appender=Appender(
+                self._events, self._outbox.offer, self._outbox.rescan, self._meter
+            ),
             approvals=self._approvals,
             board=self._board,
             stopper=sessions.stopper,

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import httpx2
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.events.routes import event_routes
 from choir_control.leases.guard import LeaseGuard
+from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission
 from choir_control.operator.console import console_routes
 from choir_control.rpc.routes import MAX_BODY_BYTES, rpc_routes
@@ -26,11 +28,19 @@ class AgentDoor:
     guard: LeaseGuard
     verbs: Verbs
     followers: Followers
+    metrics: Metrics
 
 
 def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastAPI:
     """Return the app of an agent's own socket: the verbs and the signals."""
-    app = make_service_app("choird for agents", version, readiness, max_body_bytes=MAX_BODY_BYTES)
+    app = make_service_app(
+        "choird for agents",
+        version,
+        readiness,
+        max_body_bytes=MAX_BODY_BYTES,
+        metrics=door.metrics,
+        own_metrics=False,  # an agent has no business with the figures of others
+    )
     app.include_router(rpc_routes(door.guard, door.verbs))
     app.include_router(event_routes(door.guard, door.followers))
     return app
@@ -43,6 +53,7 @@ def make_host_app(
     admission: Admission,
     gateway: httpx2.AsyncClient,
     rooms: Sequence[APIRouter],
+    meter: Meter,
 ) -> FastAPI:
     """Return the app of the host endpoint: all doors."""
     app = make_agent_app(version, readiness, door)
@@ -57,4 +68,10 @@ def make_host_app(
         return app.openapi()
 
     app.include_router(operators)
+
+    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(admission)])
+    async def figures() -> Response:
+        """Give Prometheus choird's figures: to operators, like everything of `/v1`."""
+        return Response(await meter.render(), headers={"Content-Type": CONTENT_TYPE})
+
     return app

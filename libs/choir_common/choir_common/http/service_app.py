@@ -1,9 +1,10 @@
 """Build the FastAPI app every service's doors are mounted on.
 
 Called by each `app.py`. Adds problem details for every error, a body limit that counts what arrives,
-`/livez` (the process runs) and `/readyz` (it can work; 503 and the reasons otherwise).
+`/livez` (the process runs), `/readyz` (it can work; 503 and the reasons otherwise), and counts requests.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge
 from choir_common.http.problems import problem_response, render_choir_error
+from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.wire.operator import PartStatus
 
 log = structlog.get_logger("choir.http")
@@ -32,15 +34,26 @@ class Readiness:
 
 
 def make_service_app(
-    title: str, version: str, readiness: Readiness, *, max_body_bytes: int = 1_000_000
+    title: str,
+    version: str,
+    readiness: Readiness,
+    *,
+    max_body_bytes: int = 1_000_000,
+    metrics: Metrics | None = None,
+    own_metrics: bool = True,
 ) -> FastAPI:
-    """Return an app with error handling, body limit and health routes."""
+    """Return an app with error handling, body limit and health routes.
+
+    Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to whoever reaches this app.
+    """
+    counts = metrics or Metrics(title)
     app = FastAPI(title=title, version=version, docs_url=None, redoc_url=None)
     app.add_exception_handler(ChoirError, render_choir_error)
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)
     app.add_exception_handler(Exception, _render_unexpected)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(Counting, metrics=counts)
 
     @app.get("/livez", tags=["health"])
     async def livez() -> dict[str, str]:
@@ -55,7 +68,37 @@ def make_service_app(
         body = {"ready": ready, "parts": [part.model_dump() for part in parts]}
         return JSONResponse(body, 200 if ready else 503)
 
+    if own_metrics:
+
+        @app.get("/metrics", include_in_schema=False)
+        async def figures() -> Response:
+            """Give Prometheus this process's figures."""
+            return Response(counts.render(), headers={"Content-Type": CONTENT_TYPE})
+
     return app
+
+
+class Counting:
+    """Counts requests by route, and times them to the head of their answer: a stream has no end."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.perf_counter() - began
+                status = message["status"]
+                self._metrics.note_request(scope["method"], _template(scope), status, seconds)
+            await send(message)
+
+        await self._app(scope, receive, noted)
 
 
 class BodyLimit:
@@ -85,6 +128,19 @@ class BodyLimit:
             return message
 
         await self._app(scope, counted, send)
+
+
+def _template(scope: Scope) -> str:
+    """Return the route that was taken, never a path that a stranger chose: each would be a series."""
+    route = getattr(scope.get("route"), "path", None)
+    if route is not None:
+        return str(route)
+    if "endpoint" not in scope:
+        return "unknown"
+    path = str(scope["path"])
+    for name, value in scope.get("path_params", {}).items():
+        path = path.replace(str(value), f"{{{name}}}")
+    return path
 
 
 async def _render_invalid(_: Request, error: Exception) -> JSONResponse:

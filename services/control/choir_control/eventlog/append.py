@@ -3,6 +3,7 @@
 Called by the rpc door's HEARTBEAT; the outbox rows made go to `offer`, which wakes the outbox.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 from choir_common.errors import Conflict, Fenced
@@ -13,6 +14,7 @@ from choir_common.wire.rpc import HeartbeatRequest
 from choir_control.eventlog.intake import Batch, read_heartbeat, rest_of
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
+from choir_control.metrics.meter import Meter
 
 # a second heartbeat of the same agent may land between our two looks, hardly more than once
 ATTEMPTS = 4
@@ -24,10 +26,13 @@ Rescan = Callable[[str], None]
 class Appender:
     """The durable log's one way in for agents."""
 
-    def __init__(self, store: EventStore, offer: Offer, rescan: Rescan) -> None:
+    def __init__(
+        self, store: EventStore, offer: Offer, rescan: Rescan, meter: Meter | None = None
+    ) -> None:
         self._store = store
         self._offer = offer
         self._rescan = rescan
+        self._meter = meter
 
     async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
         """Make a heartbeat's events durable and return the revision that is acknowledged.
@@ -35,6 +40,13 @@ class Appender:
         Raises BadInput for events that contradict themselves, Fenced for a fork, a gap or an epoch
         that is over: the agent must stop then.
         """
+        began = time.perf_counter()
+        rev = await self._append(lease, request)
+        if self._meter is not None:
+            self._meter.note_heartbeat(time.perf_counter() - began)
+        return rev
+
+    async def _append(self, lease: Lease, request: HeartbeatRequest) -> int:
         if request.epoch != lease.epoch or request.agent_id != lease.agent_id:
             raise Fenced(f"This session is at epoch {lease.epoch} of agent {lease.agent_id}.")
         batch = read_heartbeat(request, lease.session_id, lease.dm)
@@ -64,6 +76,8 @@ class Appender:
         said = await self._store.append(lease, batch)
         if said is None:
             return False
+        if self._meter is not None:
+            self._meter.note_events(batch.events)
         if said:
             self._offer(said)
         return True

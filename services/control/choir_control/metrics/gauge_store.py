@@ -1,0 +1,37 @@
+"""Ask how much waits. Called by `meter` when somebody looks; next is Postgres."""
+
+from choir_common.postgres.pool import Database
+from choir_control.metrics.meter import Waiting
+
+_SESSIONS = """
+SELECT status, count(*) AS n FROM choir_control.sessions
+WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY status
+"""
+_WAITING = """
+SELECT
+    (SELECT count(*) FROM choir_control.outbox WHERE status IN ('waiting', 'sending')) AS outbox,
+    (SELECT count(*) FROM choir_control.pending_approvals WHERE status = 'pending') AS approvals,
+    count(*) AS inbox,
+    coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS age
+FROM choir_control.inbox WHERE answered_rev IS NULL AND closed_at IS NULL
+"""
+
+
+class GaugeStore:
+    """What waits in control's tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def waiting(self) -> Waiting:
+        """Return it all. Raises Unavailable."""
+        sessions = await self._database.fetch(_SESSIONS)
+        row = await self._database.fetchrow(_WAITING)
+        assert row is not None
+        return Waiting(
+            sessions={each["status"]: each["n"] for each in sessions},
+            outbox=row["outbox"],
+            inbox=row["inbox"],
+            inbox_age_s=row["age"],
+            approvals=row["approvals"],
+        )

@@ -1,0 +1,99 @@
+"""Count events as they become durable. Called by `eventlog.append`; served by `doors`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from choir_common.metrics import QUICK, SLOW, Metrics
+from choir_common.wire.events import Event
+
+KNOWN_LANES = ("edge", "core")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the database says when somebody looks."""
+
+    sessions: dict[str, int]
+    """By status; only those that live."""
+    outbox: int
+    inbox: int
+    inbox_age_s: float
+    approvals: int
+
+
+class Meter:
+    """choird's own figures."""
+
+    def __init__(self, metrics: Metrics, look: Callable[[], Awaitable[Waiting]]) -> None:
+        self._metrics = metrics
+        self._look = look
+        self._heartbeats = metrics.counter("choir_heartbeats", "Heartbeats acknowledged.")
+        self._append_s = metrics.histogram(
+            "choir_append_seconds", "From a heartbeat's arrival to its acknowledgement.", QUICK
+        )
+        self._events = metrics.counter("choir_events_appended", "Events made durable.", "type")
+        self._tools = metrics.counter("choir_tool_calls", "Tool calls ended.", "tool", "status")
+        self._tool_s = metrics.histogram(
+            "choir_tool_call_seconds", "Duration of tool calls.", SLOW, "tool"
+        )
+        self._models = metrics.counter("choir_model_calls", "Model calls answered.", "lane")
+        self._model_s = metrics.histogram(
+            "choir_model_call_seconds", "Duration of model calls.", SLOW, "lane"
+        )
+        self._tokens = metrics.counter("choir_model_tokens", "Tokens used.", "kind")
+        self._replies = metrics.counter("choir_replies", "Words for users.", "kind")
+        self._sessions = metrics.gauge("choir_sessions", "Sessions that live.", "status")
+        self._outbox = metrics.gauge("choir_outbox_depth", "Messages not delivered yet.")
+        self._inbox = metrics.gauge("choir_inbox_waiting", "Messages nobody has answered yet.")
+        self._inbox_age = metrics.gauge(
+            "choir_inbox_oldest_seconds", "Age of the oldest message nobody has answered yet."
+        )
+        self._approvals = metrics.gauge("choir_approvals_pending", "Decisions a human owes.")
+
+    def note_heartbeat(self, seconds: float) -> None:
+        """Count an acknowledged heartbeat."""
+        self._heartbeats.inc()
+        self._append_s.observe(seconds)
+
+    def note_events(self, events: Sequence[Event]) -> None:
+        """Count events that have just become durable."""
+        for event in events:
+            self._events.labels(event.type).inc()
+            match event.type:
+                case "model_output":
+                    self._note_model(event)
+                case "tool_result_committed":
+                    tool = str(event.payload.get("tool", ""))[:80]
+                    self._tools.labels(tool, str(event.payload.get("status"))).inc()
+                    self._tool_s.labels(tool).observe(_number(event, "duration_ms") / 1000)
+                case "reply":
+                    self._replies.labels(str(event.payload.get("kind"))).inc()
+                case _:
+                    pass
+
+    async def render(self) -> bytes:
+        """Return all figures. Raises Unavailable when the database cannot be asked."""
+        waiting = await self._look()
+        self._sessions.clear()
+        for status, count in waiting.sessions.items():
+            self._sessions.labels(status).set(count)
+        self._outbox.set(waiting.outbox)
+        self._inbox.set(waiting.inbox)
+        self._inbox_age.set(waiting.inbox_age_s)
+        self._approvals.set(waiting.approvals)
+        return self._metrics.render()
+
+    def _note_model(self, event: Event) -> None:
+        # `core:<job>` would be a series for every job there ever was
+        lane = event.lane.partition(":")[0]
+        lane = lane if lane in KNOWN_LANES else "other"
+        self._models.labels(lane).inc()
+        self._model_s.labels(lane).observe(_number(event, "duration_ms") / 1000)
+        for kind in ("prompt", "completion", "cached"):
+            self._tokens.labels(kind).inc(_number(event, f"{kind}_tokens"))
+
+
+def _number(event: Event, name: str) -> float:
+    """Return a figure of the payload, which an agent wrote: nothing below zero counts."""
+    value = event.payload.get(name)
+    return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
