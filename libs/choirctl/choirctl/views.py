@@ -54,7 +54,8 @@ def agent_facts(agent: AgentView) -> Table:
             facts.add_row(what.replace("_", " "), name)
     facts.add_row("process", str(agent.pid or "-"))
     facts.add_row("started", ago(agent.started_at))
-    facts.add_row("heartbeat", ago(agent.last_heartbeat_at))
+    late = ", and it is late" if agent.suspect else ""
+    facts.add_row("heartbeat", f"{ago(agent.last_heartbeat_at)}{late}")
     facts.add_row("queued messages", str(agent.queued_messages))
     for lane in agent.lanes:
         job = lane.lane.removeprefix(CORE)

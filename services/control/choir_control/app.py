@@ -168,6 +168,7 @@ class Control:
             self._inbox_store,
             self._board,
             self._runtime,
+            self._household.vitals,
         )
         self._errands = Errands()
         self._operations = Operations(OperationStore(self.database))
@@ -248,6 +249,7 @@ class Control:
             approvals=self._approvals,
             board=self._board,
             stopper=sessions.stopper,
+            vitals=sessions.vitals,
             hosttools=HostTools(tool_table(tools, self._browse)),
         )
 

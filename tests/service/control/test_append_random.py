@@ -90,7 +90,9 @@ async def test_whatever_arrives_the_log_is_one_chain_and_words_are_said_once(
                 )
                 assert answer.status_code == 409
             case "crash" if dice.random() < 0.2:
-                await world.database.execute("UPDATE choir_control.sessions SET resumes = 0")
+                await world.database.execute(
+                    "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0"
+                )
                 starts = len(world.runtime.specs)
                 world.runtime.die("main")
                 old.append(agent)

@@ -216,9 +216,6 @@ async def _status(world: World, agent: AgentHand, status: str) -> bool:
 async def test_a_stop_that_was_cut_off_is_finished_by_the_sweep(
     world: World, agent: AgentHand
 ) -> None:
-    await world.database.execute(
-        "UPDATE choir_control.sessions SET status = 'stopping', "
-        "last_heartbeat_at = now() - interval '50 seconds'"
-    )
+    await world.database.execute("UPDATE choir_control.sessions SET status = 'stopping'")
     await world.until_status(agent.spec.session_id, "stopped")
     assert await leases(world) == {} and world.runtime.alive == {}

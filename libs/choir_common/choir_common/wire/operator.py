@@ -37,6 +37,8 @@ class AgentView(Wire):
     """Process or container identity is for people; None when the runtime has no pid to show."""
     started_at: Moment | None
     last_heartbeat_at: Moment | None
+    suspect: bool = False
+    """It has missed heartbeats, and is lost if it stays silent."""
     lanes: tuple[StatusReport, ...] = ()
     queued_messages: int = 0
 

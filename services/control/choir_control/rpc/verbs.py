@@ -29,6 +29,7 @@ from choir_control.secrets.vault import Vault
 from choir_control.sessions.hello import Greeting
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.stop import Stopper
+from choir_control.sessions.vitals import Vitals
 
 MAX_NAME = 200
 
@@ -52,6 +53,7 @@ class Verbs:
     approvals: ApprovalStore
     board: StatusBoard
     stopper: Stopper
+    vitals: Vitals
     hosttools: HostTools
 
     def table(self) -> dict[str, Verb]:
@@ -75,6 +77,7 @@ class Verbs:
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
         """Note the sign of life and make the events durable."""
         ack_rev = await self.appender.append(lease, request)
+        self.vitals.beat(lease.session_id, lease.epoch)
         # a model set for this session counts from its next heartbeat on, if the signal was missed
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)

@@ -95,8 +95,9 @@ def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
     messages = "Your message" if count == 1 else f"Your last {count} messages"
     again = f"start it again (choirctl agent start {session.agent_id}) and ask once more"
     if status == "abandoned":
+        crashes = max(session.resumes, session.idle_resumes) + 1
         return (
-            f"{session.agent_id} crashed {session.resumes + 1} times in a row without finishing, so "
+            f"{session.agent_id} crashed {crashes} times in a row without finishing, so "
             f"I have stopped trying. {messages} will not be answered; {again}."
         )
     return (

@@ -24,6 +24,7 @@ from choir_control.sessions.stop import Stopper
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.tell import Messenger
 from choir_control.sessions.turns import AgentTurns
+from choir_control.sessions.vitals import Vitals
 from choir_control.settings import ControlSettings
 from choir_control.signals.bell import Bell
 from choir_control.signals.order import SignalOrder
@@ -66,7 +67,8 @@ class Household:
             around.rescan,
             runtime.end_session,
         )
-        crashes = Crashes(self.store, closing, around.configuration)
+        self.vitals = Vitals(around.clock)
+        crashes = Crashes(self.store, closing, around.configuration, self.vitals)
         launcher = Launcher(
             around.settings, around.configuration, runtime, around.outfitter, around.way
         )
@@ -95,6 +97,7 @@ class Household:
             turns,
             around.bell,
             around.clock,
+            self.vitals,
             around.release,
         )
         leases = LeaseStore(around.database)

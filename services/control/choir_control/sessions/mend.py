@@ -6,28 +6,27 @@ One task follows exits; one sweeps every second or when woken. Called by `app`.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
 
 import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.config import Config
 from choir_control.configuration.current import Configuration
 from choir_control.runtimes.port import AgentExit, AgentRuntime
 from choir_control.sessions.crash import Crashes
-from choir_control.sessions.record import SessionRow
+from choir_control.sessions.record import RUNNING, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.turns import AgentTurns
+from choir_control.sessions.vitals import Vitals
 from choir_control.signals.bell import Bell
 
 log = structlog.get_logger("choir.sessions")
 
 SWEEP_S = 1.0
 # an interpreter under load, a container engine that pulls itself together
-START_DEADLINE = timedelta(seconds=15)
-# a stop that lost the database in the middle leaves a session that nobody ends
-STOP_DEADLINE = timedelta(seconds=45)
+START_DEADLINE_S = 15.0
 
 
 class Mender:
@@ -43,6 +42,7 @@ class Mender:
         turns: AgentTurns,
         bell: Bell,
         clock: Clock,
+        vitals: Vitals,
         release: Callable[[str], Coroutine[None, None, None]],
     ) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class Mender:
         self._resuming: set[str] = set()
         # exits that could not be noted while the database was away: one per agent at most
         self._unnoted: dict[str, AgentExit] = {}
-        self._trusted_since = clock.monotonic()
+        self._vitals = vitals
         self._last_round = clock.monotonic()
 
     async def run(self) -> None:
@@ -116,42 +116,42 @@ class Mender:
     async def _round(self, tasks: asyncio.TaskGroup) -> None:
         try:
             await self._note_exits()
-            if self._may_judge_silence():
-                for session in await self._silent():
-                    await self._end_silent(session)
+            await self._judge_silence()
             for session in await self._store.due():
                 if session.session_id not in self._resuming:
                     self._resuming.add(session.session_id)
                     tasks.create_task(self._resume(session))
         except Unavailable as error:
-            self._trusted_since = self._clock.monotonic()
+            self._vitals.excuse_all()
             log.warning("sweep waits for the database", error=error.message)
         except Exception:  # the outermost loop: the next round may fare better
             log.exception("sweep failed")
 
-    def _may_judge_silence(self) -> bool:
-        """Tell whether heartbeats could have been stored for long enough to blame an agent.
+    async def _judge_silence(self) -> None:
+        """Suspect who has missed a heartbeat, end who is lost (spec 13.1).
 
         While the database was away or this process stood still, silence was our fault.
         """
-        now = self._clock.monotonic()
-        if now - self._last_round > 3 * SWEEP_S:
-            self._trusted_since = now
+        now, stood_still = self._clock.monotonic(), 3 * SWEEP_S
+        if now - self._last_round > stood_still:
+            self._vitals.excuse_all()
         self._last_round = now
-        return now - self._trusted_since > self._threshold().total_seconds()
-
-    def _threshold(self) -> timedelta:
-        config = self._configuration.current.config
-        return timedelta(milliseconds=config.crash_detection_threshold_ms)
-
-    async def _silent(self) -> list[SessionRow]:
-        return await self._store.silent(self._threshold(), START_DEADLINE, STOP_DEADLINE)
+        running = [row for row in await self._store.live() if row.status in RUNNING]
+        self._vitals.attend(running)
+        suspect_s, lost_s = thresholds(self._configuration.current.config)
+        for session in running:
+            silence_s = self._vitals.silence_s(session)
+            if silence_s > (START_DEADLINE_S if session.status == "starting" else lost_s):
+                await self._end_silent(session)
+            elif silence_s > suspect_s and session.status == "active":
+                self._vitals.suspect(session)
 
     async def _end_silent(self, session: SessionRow) -> None:
         lock = self._turns.of(session.agent_id)
         if lock.locked():
             return  # being started or stopped right now; the next round looks again
         async with lock:
+            # fenced first: whatever it still sends is refused before its process is gone
             await self._crashes.note(session, "it sent no heartbeat for too long")
             await self._runtime.stop(session.agent_id, 0)
         self._wake.set()
@@ -166,3 +166,12 @@ class Mender:
         finally:
             self._resuming.discard(session.session_id)
             self._wake.set()
+
+
+def thresholds(config: Config) -> tuple[float, float]:
+    """Return after how many seconds of silence an agent is suspect, and after how many it is lost.
+
+    Suspect is who has certainly missed a heartbeat, at half the time at the earliest.
+    """
+    lost_s = config.crash_detection_threshold_ms / 1000
+    return max(1.5 * config.heartbeat_interval_ms / 1000, lost_s / 2), lost_s

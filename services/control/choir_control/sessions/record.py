@@ -32,6 +32,9 @@ class SessionRow:
     settings_rev: int
     gateway: str
     resumes: int
+    """Crashes since something was completed."""
+    idle_resumes: int
+    """Crashes since a user's message was last taken up, whatever was completed."""
     started_at: datetime
     ended_at: datetime | None
     end_reason: str | None

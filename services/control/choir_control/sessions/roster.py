@@ -8,6 +8,7 @@ from choir_control.runtimes.port import AgentRuntime, RunningAgent
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.store import SessionStore
+from choir_control.sessions.vitals import Vitals
 
 _STATES: dict[str, AgentState] = {
     "starting": "starting",
@@ -29,12 +30,14 @@ class Roster:
         inbox: InboxStore,
         board: StatusBoard,
         runtime: AgentRuntime,
+        vitals: Vitals,
     ) -> None:
         self._configuration = configuration
         self._sessions = sessions
         self._inbox = inbox
         self._board = board
         self._runtime = runtime
+        self._vitals = vitals
 
     async def all(self) -> list[AgentView]:
         """Return every configured agent, by name."""
@@ -83,6 +86,7 @@ class Roster:
             pid=process.pid if process else None,
             started_at=row.started_at if row and not over else None,
             last_heartbeat_at=row.last_heartbeat_at if row and not over else None,
+            suspect=bool(row and not over and self._vitals.is_suspect(row.session_id)),
             lanes=self._board.of(agent_id, row.session_id) if row and not over else (),
             queued_messages=waiting.get(dm, 0),
         )

@@ -19,7 +19,7 @@ from choir_control.sessions.record import SessionRow
 
 COLUMNS = (
     f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
-    "gateway, resumes, started_at, ended_at, end_reason, last_heartbeat_at"
+    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
 
@@ -38,6 +38,7 @@ def row_of(record: Record) -> SessionRow:
         settings_rev=record["settings_rev"],
         gateway=record["gateway"],
         resumes=record["resumes"],
+        idle_resumes=record["idle_resumes"],
         started_at=record["started_at"],
         ended_at=record["ended_at"],
         end_reason=record["end_reason"],
@@ -123,15 +124,24 @@ class SessionStore:
         return row
 
     async def mark_crashed(
-        self, session: SessionRow, *, counts: bool, resume_in: timedelta | None
+        self,
+        session: SessionRow,
+        *,
+        counts: bool,
+        afresh: bool = False,
+        resume_in: timedelta | None,
     ) -> bool:
-        """End an epoch: token dead, leases free, to be resumed after `resume_in` (none: by hand)."""
+        """End an epoch: token dead, leases free, to be resumed after `resume_in` (none: by hand).
+
+        With `afresh` the crashes before this one are forgotten.
+        """
         found = await self._database.fetchval(
             """
             WITH ended AS (
                 UPDATE choir_control.sessions SET
                     status = 'crashed', token_sha256 = NULL,
-                    resumes = resumes + CASE WHEN $3 THEN 1 ELSE 0 END,
+                    resumes = CASE WHEN $5 THEN 0 ELSE resumes END + $3::boolean::integer,
+                    idle_resumes = CASE WHEN $5 THEN 0 ELSE idle_resumes END + $3::boolean::integer,
                     resume_at = clock_timestamp() + $4::interval
                 WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active')
                 RETURNING session_id
@@ -145,13 +155,14 @@ class SessionStore:
             session.epoch,
             counts,
             resume_in,
+            afresh,
         )
         return bool(found)
 
     async def forgive(self, session_id: str) -> None:
         """Give a crashed session all its resumes back: a person asked for another try."""
         await self._database.execute(
-            "UPDATE choir_control.sessions SET resumes = 0 "
+            "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0 "
             "WHERE session_id = $1 AND status = 'crashed'",
             session_id,
         )
@@ -231,26 +242,9 @@ class SessionStore:
         """Return the crashed sessions whose time to resume has come, by the database's clock."""
         return await self._many(
             f"SELECT {COLUMNS} FROM choir_control.sessions "  # noqa: S608
-            "WHERE status = 'crashed' AND resume_at <= clock_timestamp()"
-        )
-
-    async def silent(
-        self, heartbeat: timedelta, start: timedelta, stop: timedelta
-    ) -> list[SessionRow]:
-        """Return sessions without a sign of life for too long, by the database's clock.
-
-        The limits are for those that run, that are being started and that are being stopped.
-        """
-        return await self._many(
-            f"""
-            SELECT {COLUMNS} FROM choir_control.sessions
-            WHERE (status = 'active' AND last_heartbeat_at < clock_timestamp() - $1::interval)
-               OR (status = 'starting' AND epoch_started_at < clock_timestamp() - $2::interval)
-               OR (status = 'stopping' AND last_heartbeat_at < clock_timestamp() - $3::interval)
-            """,  # noqa: S608 our own column names
-            heartbeat,
-            start,
-            stop,
+            # a time further away than any we set means that the clock was set back
+            "WHERE status = 'crashed' AND (resume_at <= clock_timestamp() "
+            "OR resume_at > clock_timestamp() + interval '1 minute')"
         )
 
     async def page(self, agent_id: str | None, before: str | None, limit: int) -> list[SessionRow]:
