@@ -30,6 +30,12 @@ def read_config(path: Path) -> Config:
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
     """Return the line on which the value at `path` begins, or the deepest part of it there is."""
+    at = place_of(text, path)
+    return None if at is None else text.count("\n", 0, at) + 1
+
+
+def place_of(text: str, path: Sequence[str | int]) -> int | None:
+    """Return where the value at `path` begins, or the deepest part of it there is."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     try:
@@ -40,7 +46,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
             at = found
     except (ValueError, IndexError):
         return None
-    return text.count("\n", 0, at) + 1
+    return at
 
 
 def _read(path: Path) -> str:

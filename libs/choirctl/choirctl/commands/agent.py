@@ -1,4 +1,4 @@
-"""`choirctl agent list|start|stop|restart|status|inject|cancel`; next comes `control_api`."""
+"""`choirctl agent ...`; next comes `control_api`. What builds and makes agents has its own modules."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,8 @@ from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.operator import AgentView, StartAgent, Told
 from choirctl.app import add_group
 from choirctl.arguments import AgentId
+from choirctl.commands.agent_build import build, update, update_all
+from choirctl.commands.agent_init import init
 from choirctl.control_api import ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
@@ -35,6 +37,10 @@ def register(app: typer.Typer) -> None:
         ("status", status),
         ("inject", inject),
         ("cancel", cancel),
+        ("init", init),
+        ("build", build),
+        ("update", update),
+        ("update-all", update_all),
     )
 
 

@@ -1,0 +1,77 @@
+"""`choirctl agent build|update|update-all` (spec 17.3 to 17.5); next comes `operations`."""
+
+import asyncio
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.wire.operations import OperationView, RolloutReport
+from choirctl.arguments import AgentId
+from choirctl.control_api import connect
+from choirctl.operations import carry_out, raise_failure
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json, table
+
+COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
+SHORT = 12
+
+
+def build(
+    ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Build an agent's image from its repositories; the agent itself is not touched.
+
+    Nothing is built when no repository has a new commit. `agent update` starts the agent with it.
+    """
+    _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
+
+
+def update(
+    ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Build an agent's image and, if it runs, stop it in good order and start it with that.
+
+    An image that does not come up gives way to the one before.
+    """
+    _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
+
+
+def update_all(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Update every agent, one after the other; one that fails leaves the others alone."""
+    _carry_out(find_place(ctx, home, url), "/v1/agents/update-all", as_json)
+
+
+def _carry_out(place: Place, path: str, as_json: bool) -> None:
+    view = asyncio.run(_ask(place, path, as_json))
+    report = RolloutReport.model_validate(view.result, strict=False) if view.result else None
+    if as_json:
+        print_json(view)
+    elif report is not None:
+        for one in report.agents:
+            for warning in one.warnings:
+                err().print(f"Warning: {warning}", markup=False)
+        out().print(_rows(report))
+    raise_failure(view)
+
+
+async def _ask(place: Place, path: str, as_json: bool) -> OperationView:
+    async with connect(place) as api:
+        return await carry_out(api, place, path, quiet=as_json)
+
+
+def _rows(report: RolloutReport) -> Table:
+    rows = table("AGENT", "OUTCOME", "IMAGE", "GLOBAL", "OWN", "WHY")
+    for one in report.agents:
+        colour = COLOURS.get(one.outcome)
+        rows.add_row(
+            one.agent_id,
+            f"[{colour}]{one.outcome}[/]" if colour else one.outcome,
+            one.image_version or "-",
+            one.global_repo_commit[:SHORT] or "-",
+            one.agent_repo_commit[:SHORT] or "-",
+            escape(one.reason),
+        )
+    return rows

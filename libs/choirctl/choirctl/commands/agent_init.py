@@ -1,0 +1,128 @@
+"""`choirctl agent init` (spec 17.8): an entry with places to fill in, and a repository to begin with.
+
+Works on files of this machine; Choir need not run. Nothing is built or started.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from choir_common.errors import BadInput, ChoirError, Conflict
+from choir_common.ids import is_agent_id
+from choirctl.config_insert import insert_entry
+from choirctl.place import AsJson, Home, find_place
+from choirctl.printing import err, print_json
+
+GIT_S = 30.0
+SKELETON = {
+    "Dockerfile": "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n",
+    "identity/SOUL.md": "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n",
+    "identity/SOUL-CORE.md": "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n",
+    "tools/.gitkeep": "",
+    "skills/.gitkeep": "",
+}
+
+
+def init(
+    ctx: typer.Context,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The new agent's id.")],
+    repo: Annotated[
+        str, typer.Option(help="Its repository: an address, or a local path to make one at.")
+    ] = "",
+    ref: Annotated[str, typer.Option(help="The branch that is followed.")] = "main",
+    workspace: Annotated[str, typer.Option(help="Workspace, by name.")] = "",
+    llm: Annotated[str, typer.Option(help="Model, by name.")] = "",
+    dm: Annotated[str, typer.Option(help="DM that speaks to it, by name.")] = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an agent to config.json with places to fill in, and make its repository if it is a local path.
+
+    Nothing is built or started.
+    """
+    if not is_agent_id(agent):
+        raise BadInput(f"{agent!r} is no agent id: lower-case letters, digits and _, at most 41.")
+    config = find_place(ctx, home, None).home / "config.json"
+    local = _local_path(repo)
+    if local is not None and local.exists():
+        raise Conflict(f"{local} is there already; nothing was changed.")
+    entry: dict[str, object] = {
+        "repo": {"url": str(local) if local else repo, "ref": ref},
+        "defaults": {"workspace": workspace, "llm": llm, "dm": dm},
+    }
+    insert_entry(config, "agents", agent, entry)
+    if local is not None:
+        _scaffold(local, agent, ref)
+    open_ = [
+        name for name, value in (("workspace", workspace), ("llm", llm), ("dm", dm)) if not value
+    ]
+    if as_json:
+        print_json({"agent_id": agent, "config": str(config), "fill_in": open_, "entry": entry})
+    else:
+        _tell(agent, config, local, repo, open_)
+
+
+def _tell(agent: str, config: Path, local: Path | None, repo: str, open_: list[str]) -> None:
+    say = [f"Added agents.{agent} to {config}."]
+    if local:
+        say.append(f"Made {local} with a first commit: clone it, edit identity/SOUL.md, push.")
+    elif repo:
+        say.append(f"In {repo}, commit: {', '.join(SKELETON)}.")
+    else:
+        say.append(
+            f"Make a repository for it, with {', '.join(SKELETON)}, and set agents.{agent}.repo.url."
+        )
+    if open_:
+        say.append(f"Fill in agents.{agent}.defaults: {', '.join(open_)}.")
+    say.append(
+        f"Then: choirctl config load, choirctl config apply, choirctl agent build {agent}, "
+        f"choirctl agent start {agent}."
+    )
+    for line in say:
+        err().print(line, markup=False, highlight=False)
+
+
+def _local_path(repo: str) -> Path | None:
+    """Return the path that `repo` names on this machine, none if it is elsewhere."""
+    if repo.startswith("file://"):
+        return Path(urlsplit(repo).path)
+    return Path(repo).expanduser().absolute() if repo.startswith(("/", "~", "./", "../")) else None
+
+
+def _scaffold(path: Path, agent: str, ref: str) -> None:
+    """Make a bare repository with a first commit."""
+    path.mkdir(mode=0o700, parents=True)
+    _git(path, "init", "--quiet", "--bare", "--template=", f"--initial-branch={ref}")
+    lines = ""
+    for name, text in SKELETON.items():
+        blob = _git(path, "hash-object", "-w", "--stdin", given=text.replace("{agent}", agent))
+        lines += f"100644 {blob}\t{name}\n"
+    _git(path, "update-index", "--add", "--index-info", given=lines)
+    tree = _git(path, "write-tree")
+    commit = _git(path, "commit-tree", tree, "-m", f"Begin {agent}")
+    _git(path, "update-ref", f"refs/heads/{ref}", commit)
+    (path / "index").unlink(missing_ok=True)
+
+
+def _git(path: Path, *words: str, given: str = "") -> str:
+    names = ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
+    identity = {name: "choirctl" if "NAME" in name else "choirctl@localhost" for name in names}
+    clean = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
+    try:
+        done = subprocess.run(
+            ["git", f"--git-dir={path}", *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=GIT_S,
+            env={"PATH": os.defpath, **identity, **clean},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = str(getattr(error, "stderr", None) or error).strip()
+        raise ChoirError(f"Cannot make the repository {path}: {detail}") from error
+    return done.stdout.strip()

@@ -1,0 +1,70 @@
+"""Add an entry to a section of config.json and leave every other byte of the file as it was.
+
+Used by `agent init`.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+from choir_common.errors import BadInput, Conflict, NotFound
+from choirctl.config_file import place_of
+
+
+def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) -> None:
+    """Write the file with `section.name` added to it, whole or not at all.
+
+    Raises NotFound without a file, BadInput for one that is not JSON, Conflict when the name is taken.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
+    _replace(path, with_entry(text, str(path), section, name, entry))
+
+
+def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str, object]) -> str:
+    """Return the text with the entry added at the end of its section. Pure."""
+    try:
+        before = json.loads(text)
+        there = before[section]
+    except (ValueError, TypeError, KeyError):
+        raise BadInput(
+            f"{spoken} is not JSON with a section {section!r}; correct it first."
+        ) from None
+    if not isinstance(there, dict):
+        raise BadInput(f"{section!r} in {spoken} is not an object; correct it first.")
+    if name in there:
+        raise Conflict(f"{spoken} has {section}.{name} already; nothing was changed.")
+    begin = place_of(text, [section])
+    assert begin is not None, "the section was just parsed"
+    _, end = json.JSONDecoder().raw_decode(text, begin)
+    indent = _indent(text)
+    written = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
+    body = "\n".join(f"{indent}{line}" for line in written.splitlines()[1:-1])
+    inner = text[begin + 1 : end - 1].rstrip()
+    comma = "," if there else ""
+    made = f"{text[: begin + 1]}{inner}{comma}\n{body}\n{indent}{text[end - 1 :]}"
+    # the check that says: this and nothing else
+    assert json.loads(made) == {**before, section: {**there, name: entry}}, "an edit went wrong"
+    return made
+
+
+def _indent(text: str) -> str:
+    found = re.search(r"\n([ \t]+)\"", text)
+    return found.group(1) if found else "  "
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(path.stat().st_mode & 0o777)
+        os.replace(partial, path)  # noqa: PTH105 the atomic rename is the point
+    finally:
+        partial.unlink(missing_ok=True)

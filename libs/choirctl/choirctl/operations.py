@@ -1,0 +1,99 @@
+"""Begin a long work, follow it to its end, and show how far it is. Used by what builds and updates.
+
+What it says comes over SSE; after a cut it is followed on from the last word heard.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
+from choir_common.http import sse_read
+from choir_common.http.problem_document import read_problem
+from choir_common.wire.operations import Begun, OperationEvent, OperationView
+from choirctl.control_api import ControlApi, parse, transport_errors
+from choirctl.place import Place
+from choirctl.printing import err
+
+SILENCE_S = 60.0  # the stream's keepalive comes every 15 s
+PAUSE_S = 1.0
+MOST_CUTS = 10
+
+Hear = Callable[[OperationEvent], None]
+
+
+async def carry_out(api: ControlApi, place: Place, path: str, quiet: bool) -> OperationView:
+    """Begin what `path` begins, show it on standard error unless `quiet`, and return its end."""
+    begun = parse(await api.send("POST", path), Begun)
+    if quiet:
+        return await follow(api, place, begun.operation_id, lambda _: None)
+    console = err()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        shown = Shown(bar, bar.add_task("", total=1.0))
+        return await follow(api, place, begun.operation_id, shown.hear)
+
+
+class Shown:
+    """A bar for how far it is, and the log above it."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+
+    def hear(self, event: OperationEvent) -> None:
+        """Show one word of the work."""
+        if event.kind == "step":
+            self._bar.update(self._task, description=event.text, completed=event.share)
+            if self._bar.disable:
+                self._bar.console.print(event.text, markup=False, highlight=False)
+            return
+        self._bar.console.print(f"  {event.text}", markup=False, highlight=False)
+
+
+async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -> OperationView:
+    """Tell `hear` all that a work says; return how it ended.
+
+    Raises Unavailable when control is gone for good.
+    """
+    heard = 0
+    for _ in range(MOST_CUTS):
+        try:
+            with transport_errors(place):
+                headers = {"Last-Event-ID": str(heard)}
+                timeout = httpx2.Timeout(30, read=SILENCE_S)
+                path = f"/v1/operations/{operation_id}/events"
+                async with api.client.stream(
+                    "GET", path, headers=headers, timeout=timeout
+                ) as answer:
+                    if answer.is_error:
+                        raise read_problem(answer.status_code, await answer.aread())
+                    async for event in sse_read.read(answer.aiter_bytes()):
+                        if event.event == "end":
+                            return OperationView.model_validate_json(event.data)
+                        said = OperationEvent.model_validate_json(event.data)
+                        heard = said.seq
+                        hear(said)
+        except Unavailable:
+            await asyncio.sleep(PAUSE_S)
+        view = parse(await api.send("GET", f"/v1/operations/{operation_id}"), OperationView)
+        if view.status != "running":
+            return view
+    raise Unavailable(
+        f"{place.spoken} does not tell how {operation_id} goes on. Ask again: GET "
+        f"/v1/operations/{operation_id}."
+    )
+
+
+def raise_failure(view: OperationView) -> None:
+    """Raise what a work ended with, if it did not succeed."""
+    if view.status == "failed":
+        raise from_envelope(
+            ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")
+        )
+    if view.status == "interrupted":
+        raise Unavailable(view.error or "It was interrupted; begin it again.")

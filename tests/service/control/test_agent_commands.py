@@ -1,0 +1,74 @@
+"""`choirctl agent init|build|update|update-all` against a real choird."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.service.control.world import OPERATOR_TOKEN, World
+
+CHOIRCTL = Path(sys.executable).parent / "choirctl"
+
+
+async def choirctl(world: World, *words: str) -> tuple[int, str, str]:
+    """Run choirctl over TCP: a child of the test is a child of choird, whom its socket refuses."""
+    (world.home / "secrets.json").write_text(json.dumps({"operator-token": OPERATOR_TOKEN}))
+    process = await asyncio.create_subprocess_exec(
+        CHOIRCTL,
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "CHOIR_HOME": str(world.home), "CHOIR_URL": world.tcp},
+    )
+    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, said.decode(), complained.decode()
+
+
+async def test_a_new_agent_goes_from_nothing_to_a_built_image(stopped: World) -> None:
+    before = json.loads(stopped.settings.config_file.read_text())
+    repository = stopped.home / "mine/helper.git"
+    names = ("--workspace", "spare", "--llm", "default", "--dm", "second")
+    code, said, words = await choirctl(
+        stopped, "agent", "init", "helper", "--repo", str(repository), *names
+    )
+    assert (code, said) == (0, "") and "agent build helper" in words
+    config = json.loads(stopped.settings.config_file.read_text())
+    assert config["agents"].pop("helper")["repo"] == {"url": str(repository), "ref": "main"}
+    assert config == before
+    code, _, words = await choirctl(stopped, "agent", "init", "helper", "--repo", "/srv/x")
+    assert code == 5 and "nothing was changed" in " ".join(words.split())
+
+    await stopped.start()
+    code, said, words = await choirctl(stopped, "agent", "build", "helper")
+    assert code == 0, words
+    assert "fetching the repository of helper" in words and "built" in said
+    code, said, _ = await choirctl(stopped, "agent", "build", "helper", "--json")
+    view = json.loads(said)
+    assert code == 0 and view["result"]["agents"][0]["outcome"] == "skipped"
+    image = Path(stopped.home / "images/helper" / view["result"]["agents"][0]["image_version"])
+    assert "Who helper is" in (image / "SOUL.md").read_text()
+
+    code, said, _ = await choirctl(stopped, "agent", "update-all")
+    assert code == 0 and "helper" in said and "it has no repository" in said
+
+
+async def test_failures_have_their_words_and_their_exit_codes(stopped: World) -> None:
+    await stopped.start()
+    code, said, words = await choirctl(stopped, "agent", "build", "nobody")
+    assert (code, said) == (3, "") and "nobody" in words
+    code, _, words = await choirctl(stopped, "agent", "update", "main")
+    assert code == 2 and "agents.main.repo.url" in " ".join(words.split())
+    code, said, _ = await choirctl(stopped, "agent", "build", "main", "--json")
+    assert code == 2 and json.loads(said)["status"] == "failed"
+    code, _, words = await choirctl(stopped, "agent", "init", "Not-An-Id")
+    assert code == 2 and "no agent id" in words
+
+
+async def test_init_without_names_says_what_to_fill_in(stopped: World) -> None:
+    code, said, _ = await choirctl(stopped, "agent", "init", "helper", "--json")
+    assert code == 0
+    assert json.loads(said)["fill_in"] == ["workspace", "llm", "dm"]
+    entry = json.loads(stopped.settings.config_file.read_text())["agents"]["helper"]
+    assert entry["repo"] == {"url": "", "ref": "main"}
+    assert entry["defaults"] == {"workspace": "", "llm": "", "dm": ""}
