@@ -28,8 +28,8 @@ down: install ## stop the Choir in the background
 test: install ## run all tests, against real Postgres and NATS (ARGS: pytest --help)
 	@$(BIN)/pytest $(ARGS)
 
-nightly: install ## take a million random steps through locks and skills each, and race 10,000 approvals (an hour)
-	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/evolution/test_races.py $(ARGS)
+nightly: install ## take a million random steps through locks, skills and heartbeats each, and race 10,000 approvals (hours)
+	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py $(ARGS)
 
 check: install ## format, lint, types, imports, shape: what CI runs first
 	@$(BIN)/ruff format --check .
