@@ -76,3 +76,9 @@ async def test_a_stream_comes_through_piece_by_piece_and_resumes(
         console.more.set()
         assert (await asyncio.wait_for(anext(events), 5)).id == "2"
     assert console.asked[0][3]["last-event-id"] == "41"
+
+
+async def test_what_was_said_is_read_through_as_well(world: World, console: ConsoleStandIn) -> None:
+    answer = await world.get("/v1/dms/console/messages?after=3")
+    assert answer.status_code == 202
+    assert console.asked[0][:2] == ("GET", "/v1/dms/console/messages?after=3")

@@ -185,6 +185,16 @@ async def test_an_admin_begins_an_update_and_sees_how_it_goes(
         assert await say("/operation") == told
 
 
+async def test_the_conversations_are_listed_with_who_holds_them(
+    world: World, agent: AgentHand
+) -> None:
+    listed = (await world.get("/v1/dms")).json()["items"]
+    assert [(dm["name"], dm["agent_id"], dm["bound"], dm["admin"]) for dm in listed] == [
+        ("console", "main", True, True),
+        ("second", "other", False, False),
+    ]
+
+
 def test_the_table_stands_in_one_module() -> None:
     room = Path("services/control/choir_control/commands")
     holders = [path.name for path in room.glob("*.py") if "typed=" in path.read_text()]

@@ -1,6 +1,6 @@
 """The one table of commands: to add one, add a row. Read by `obey`, served by `GET /v1/commands`.
 
-`tests/service/control/test_command_table.py` holds it against the routes and choirctl.
+`tests/contract/test_command_table.py` holds it against the routes and choirctl.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,114 @@
+"""One table says what there is to command: held against the routes, choirctl, and the tests themselves.
+
+A route or a command without a test that uses it against a running system fails here.
+"""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from choir_control.app import Control
+from choir_control.commands.table import TABLE
+from choir_control.settings import ControlSecrets, ControlSettings
+from choirctl.app import COMMANDS, make_app
+from tests.service.control.hand_runtime import HandRuntime
+from tests.support.tried import Tried, read_tests
+
+# commands of the machine choirctl runs on: no choird is asked, or there is none yet
+LOCAL = {
+    "up",
+    "down",
+    "doctor",
+    "init",
+    "version",
+    "logs",
+    "tls",
+    "agent init",
+    "config schema",
+    "db status",
+    "db migrate",
+    "db backup",
+    "db restore",
+    "secret list",
+    "secret set",
+    "secret delete",
+}
+
+
+@pytest.fixture(scope="module")
+def tried() -> Tried:
+    return read_tests()
+
+
+@pytest.fixture(scope="module")
+def routes(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Every route of the OpenAPI document, as `METHOD /path`."""
+    settings = ControlSettings(
+        home=tmp_path_factory.mktemp("home"), postgres_dsn="postgresql://nobody@127.0.0.1:1/x"
+    )
+    control = Control(settings, ControlSecrets(), HandRuntime())
+    paths = control.host_app.openapi()["paths"]
+    return {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+
+
+@pytest.fixture(scope="module")
+def commands() -> set[str]:
+    """Every command of choirctl, by its words."""
+    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    assert isinstance(top, TyperGroup)
+    found: set[str] = set()
+    for name, command in top.commands.items():
+        inner = command.commands if isinstance(command, TyperGroup) else None
+        found |= {name} if inner is None else {f"{name} {word}" for word in inner}
+    return found
+
+
+def test_every_route_for_operators_stands_in_the_table(routes: set[str]) -> None:
+    served = {route for route in routes if " /v1/" in route}
+    assert served == {row.route for row in TABLE if row.route}
+
+
+def test_every_command_of_choirctl_stands_in_the_table_or_is_local(commands: set[str]) -> None:
+    named = {row.choirctl for row in TABLE if row.choirctl}
+    assert commands - LOCAL == named
+
+
+def test_every_route_is_tried_against_a_running_system(routes: set[str], tried: Tried) -> None:
+    by_route = {row.route: row.choirctl for row in TABLE}
+    untried = []
+    for route in sorted(routes):
+        method, path = route.split()
+        command = by_route.get(route)
+        if not (tried.route(method, path) or (command and tried.command(command))):
+            untried.append(route)
+    assert not untried, f"no test calls: {', '.join(untried)}"
+
+
+def test_every_command_of_choirctl_is_tried_against_a_running_system(
+    commands: set[str], tried: Tried
+) -> None:
+    untried = sorted(name for name in commands if not tried.command(name))
+    assert not untried, f"no test runs: {', '.join(untried)}"
+
+
+def test_every_typed_command_is_tried_in_a_conversation(tried: Tried) -> None:
+    said = {text.split("@")[0] for words in tried.words for text in words if text.startswith("/")}
+    typed = {row.typed for row in TABLE if row.typed}
+    untried = [
+        name
+        for name in typed
+        if not any(text == name or text.startswith(f"{name} ") for text in said)
+    ]
+    assert not untried, f"no test says: {', '.join(sorted(untried))}"
+
+
+def test_what_no_test_names_is_found_untried(tried: Tried) -> None:
+    assert not tried.route("GET", "/v1/agents/{agent_id}/" + "nothing")
+    assert not tried.command("agent " + "dance")
+
+
+def test_the_table_is_written_where_its_readers_are_told() -> None:
+    table = Path("services/control/choir_control/commands/table.py").read_text()
+    assert "tests/contract/test_command_table.py" in table

@@ -1,0 +1,111 @@
+"""Every noun of choirctl on a whole Choir: what is listed, shown, chosen and decided, with its exit codes."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stack import CHOIRCTL, Stack, running_stack
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as running:
+        yield running
+
+
+def data(stack: Stack, *args: str) -> Any:
+    """Run a command for its JSON."""
+    return json.loads(stack.run(*args, "--json"))
+
+
+def code(stack: Stack, *args: str, home: Path | None = None) -> tuple[int, str]:
+    """Run a command; return its exit code and what it says on standard error."""
+    done = subprocess.run(
+        [CHOIRCTL, *args],
+        env={**os.environ, **stack.env, "CHOIR_HOME": str(home or stack.home)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, " ".join(done.stderr.split())
+
+
+def ask_for_a_setting(stack: Stack, window: int) -> str:
+    """Have the agent ask a human for another event window; return the request's id."""
+    asked = json.dumps({"patch": {"event_window": window}, "reason": "to remember more"})
+    stack.run("chat", "-m", f"/tool choir.propose.config_change {asked}")
+    waiting = data(stack, "approval", "list")
+    return str(
+        next(a["approval_id"] for a in waiting if a["payload"]["patch"]["event_window"] == window)
+    )
+
+
+def test_a_request_is_listed_shown_whole_and_decided_once(stack: Stack) -> None:
+    first, second = ask_for_a_setting(stack, 80), ask_for_a_setting(stack, 90)
+    assert first in stack.run("approval", "list")
+    shown = stack.run("approval", "show", first)
+    assert '"event_window": 80' in shown and "digest" in shown
+    assert data(stack, "approval", "approve", first)["status"] == "approved"
+    assert "rejected" in stack.run("approval", "reject", second)
+    for verdict in ("approve", "reject"):
+        assert code(stack, "approval", verdict, first)[0] == 5
+    assert data(stack, "approval", "list") == []
+    assert {first, second} <= {a["approval_id"] for a in data(stack, "approval", "list", "--all")}
+    assert code(stack, "approval", "show", "appr_nothing")[0] == 3
+
+
+def test_a_model_is_listed_shown_and_chosen(stack: Stack) -> None:
+    assert "default" in {model["name"] for model in data(stack, "model", "list")}
+    assert data(stack, "model", "get", "main")["llm"] == "default"
+    assert data(stack, "model", "set", "main", "--llm", "default")["llm"] == "default"
+    exit_code, words = code(stack, "model", "set", "main", "--llm", "nobody")
+    assert exit_code == 2 and "default" in words
+    assert code(stack, "model", "get", "nobody")[0] == 3
+
+
+def test_a_voice_is_listed_and_shown_and_one_that_is_not_there_is_refused(stack: Stack) -> None:
+    assert data(stack, "voice", "list") == []
+    assert data(stack, "voice", "get", "main")["voice_profile"] is None
+    assert code(stack, "voice", "set", "main", "calm")[0] == 2
+
+
+def test_an_agent_is_restarted_with_what_it_holds(stack: Stack) -> None:
+    before = data(stack, "agent", "status", "main")
+    after = data(stack, "agent", "restart", "main")
+    assert after["session_id"] != before["session_id"]
+    assert after["bindings"] == before["bindings"]
+
+
+def test_a_workspace_is_listed_and_emptied(stack: Stack) -> None:
+    (stack.home / "workspaces/main/notes.txt").write_text("x")
+    (main,) = data(stack, "workspace", "list")
+    assert (main["name"], main["agent_id"]) == ("main", "main")
+    assert code(stack, "workspace", "reset", "main")[0] == 2, "nobody is there to be asked"
+    done = data(stack, "workspace", "reset", "main", "--yes", "--restart")
+    assert done["stopped"] == "main" and done["restarted"]
+    assert not (stack.home / "workspaces/main/notes.txt").exists()
+
+
+def test_help_in_an_admins_conversation_lists_what_admins_may(stack: Stack) -> None:
+    help_text = stack.run("chat", "-m", "/help")
+    assert "/agent list" in help_text and "/workspace reset" in help_text
+
+
+def test_a_certificate_that_was_never_made_is_missing(stack: Stack) -> None:
+    assert code(stack, "tls")[0] == 3
+
+
+def test_the_version_is_told_with_any_home(stack: Stack) -> None:
+    assert data(stack, "version")["version"]
+
+
+def test_a_database_that_runs_is_migrated_already(stack: Stack) -> None:
+    exit_code, words = code(stack, "db", "migrate")
+    assert exit_code in (0, 5), words
