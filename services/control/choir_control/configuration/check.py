@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterator
 
 from choir_common.wire.config import AgentDefaults, Config
 
-# each agent has a database schema of its own, choir_<agent>; these are Choir's
-RESERVED_AGENTS = ("control", "memory")
+# each agent has a database schema of its own, choir_<agent>, and a log, <agent>.log; these are Choir's
+RESERVED_AGENTS = (
+    *("control", "memory", "choird", "gateway", "browser"),
+    *("postgres", "nats", "rehearsal", "stack"),
+)
 # a model call with the tools and the identity of an agent takes a few thousand
 LEAST_TOKENS = 1_000
 # each is a conversation with a model of its own, in one process

@@ -1,0 +1,194 @@
+"""Row S10: a canary in every secret slot of a whole stack, and neighbours that repeat what they are told.
+
+Every provider here answers with an error that quotes the key it was given, as it came and in base64. Then
+everything that Choir wrote is searched: logs, a dump of the database, the bus, the state directory, /metrics,
+what the user heard, and what its processes show of themselves.
+"""
+
+import asyncio
+import base64
+import contextlib
+import gzip
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from choir_common.http.transport import make_client
+from choir_local.database.programs import run_program
+from choir_local.database.reach import reach
+from choir_local.settings import LocalSettings
+from tests.support.stack import Stack, read_log, sessions_of, starting_stack, user_at
+
+SLOTS = ("model-key", "tts-key", "notion-key", "brave-key", "git-token", "mail-login", "embed-key")
+CANARIES = {
+    name: f"canary/{name}+{os.urandom(9).hex()}=" for name in SLOTS if name != "mail-login"
+} | {
+    "mail-login": f"me@example.org:canary/mail+{os.urandom(9).hex()}=",
+    "bot-token": f"{10**9}:AAcanary-{os.urandom(9).hex()}",
+}
+HEARD = ("model-key", "tts-key", "notion-key", "brave-key", "bot-token")
+CALLS = [
+    {"name": "choir.web.search", "arguments": {"query": "one"}},
+    {"name": "choir.notion.query", "arguments": {"operation": "search", "query": "x"}},
+    {"name": "choir.tts.speak", "arguments": {"text": "hello"}},
+    {"name": "choir.email.check", "arguments": {}},
+    {"name": "choir.exec", "arguments": {"command": "env; cat /proc/*/environ; ps axe"}},
+]
+
+
+@contextlib.contextmanager
+def gossip() -> Iterator[tuple[str, list[str]]]:
+    """Run a server that refuses everything and quotes the key; yield its address and what it heard."""
+    heard: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            keys = [self.path, *(value for _, value in self.headers.items())]
+            heard.extend(keys)
+            coded = [base64.b64encode(key.encode()).decode() for key in keys]
+            said = f"this cannot be done for {keys} {coded}"
+            body = json.dumps({"ok": False, "description": said, "error": {"message": said}})
+            self.send_response(400)  # a 401 is told in our own words, anything else in theirs
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_GET = do_POST = do_PATCH = answer  # noqa: N815 - the base's own names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", heard
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def fill_every_slot(home: Path, url: str) -> None:
+    """Put a canary into every slot and name each of them in config.json."""
+    config = json.loads((home / "config.json").read_text())
+    config["models"] = {
+        "quoting": {"model": "m", "endpoint": f"{url}/v1", "secret": "model-key"},
+    }
+    config["tts"] = {"t": {"model_id": "m", "endpoint": url, "secret": "tts-key"}}
+    config["voice_profiles"] = {"v": {"tts": "t", "voice_id": "x"}}
+    config["notion_integrations"] = {"n": {"secret": "notion-key", "endpoint": url}}
+    config["search"] = {"s": {"secret": "brave-key", "endpoint": url}}
+    config["git_identities"] = {"g": {"name": "n", "email": "e@x.org", "secret": "git-token"}}
+    config["email_accounts"] = {
+        "e": {
+            "smtp_host": "127.0.0.1",
+            "smtp_port": 1,
+            "imap_host": "127.0.0.1",
+            "imap_port": 1,
+            "sharing": "shared",
+            "secret": "mail-login",
+        }
+    }
+    config["gateways"]["bot"] = {"type": "telegram", "secret": "bot-token", "api_url": url}
+    config["dms"]["other"] = {"gateway": "console", "user_id": "other"}
+    config["workspaces"]["other"] = {"path": str(home / "workspaces" / "other")}
+    (home / "workspaces" / "other").mkdir()
+    defaults = config["agents"]["main"]["defaults"]
+    defaults |= {"voice_profile": "v", "git_identity": "g", "notion": "n", "email": "e"}
+    config["agents"]["other"] = {
+        "defaults": {"workspace": "other", "llm": "quoting", "dm": "other"},
+        "autostart": True,
+    }
+    (home / "config.json").write_text(json.dumps(config))
+    secrets = json.loads((home / "secrets.json").read_text())
+    (home / "secrets.json").write_text(json.dumps({**secrets, **CANARIES}))
+
+
+def forms(value: str) -> set[bytes]:
+    """Return a secret as it may stand somewhere: raw, URL-encoded, in base64 at each of three offsets."""
+    raw = value.encode()
+    shifted = {base64.b64encode(b"\0" * shift + raw).decode()[4:-4] for shift in range(3)}
+    return {raw, quote(value, safe="").encode(), quote(value).encode()} | {
+        each.encode() for each in shifted
+    }
+
+
+def parts(value: str) -> list[str]:
+    """Return what must not be found: all of a login, and its password."""
+    return [value, value.partition(":")[2]] if ":" in value else [value]
+
+
+async def everything(stack: Stack) -> list[tuple[str, bytes]]:
+    """Return all that Choir wrote or shows, by where it was found."""
+    found: list[tuple[str, bytes]] = []
+    for path in stack.home.rglob("*"):
+        # the two places that are for secrets: the operator's file, and the bus's own settings
+        if path.name in ("secrets.json", "nats.conf") or not path.is_file():
+            continue
+        with contextlib.suppress(OSError):
+            found.append((str(path), path.read_bytes()))
+            if path.suffix == ".gz":
+                found.append((str(path), gzip.decompress(path.read_bytes())))
+    dump = stack.home / "dump.sql"
+    async with reach(LocalSettings(home=stack.home)) as reached:
+        options = ("--format=plain", "--inserts", "--file", str(dump), "choir")
+        await run_program(reached, "pg_dump", *options, look=lambda: None)
+    found.append(("the database", dump.read_bytes()))
+    for name in ("choird", "memory", "browser", "gateway"):
+        async with make_client(f"unix://{stack.home}/socks/{name}.sock") as client:
+            found.append((f"{name} /metrics", (await client.get("/metrics")).content))
+            found.append((f"{name} /readyz", (await client.get("/readyz")).content))
+    for session in [*await sessions_of(stack), *await sessions_of(stack, "other")]:
+        events = [event.model_dump_json() for event in await read_log(stack, session["session_id"])]
+        found.append((f"session {session['session_id']}", "\n".join(events).encode()))
+    for process in psutil.Process(stack.children()["supervisor_pid"]).children(recursive=True):
+        with contextlib.suppress(psutil.Error, OSError):
+            shown = [*process.cmdline(), *process.environ().values()]
+            found.append((f"process {process.name()}", "\n".join(shown).encode()))
+    return found
+
+
+async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
+    score = tmp_path / "score.json"
+    score.write_text(
+        json.dumps({"rules": [], "otherwise": [{"call": CALLS}, {"say": "done: {result.output}"}]})
+    )
+    with gossip() as (url, heard):
+        async with starting_stack(
+            score,
+            env={"CHOIR_LOG_LEVEL": "debug"},
+            prepare=lambda home: fill_every_slot(home, url),
+        ) as stack:
+            said: list[str] = []
+            for dm in ("console", "other"):
+                async with user_at(stack.endpoint, dm) as user:
+                    said.append((await user.hears_answer(await user.says("go on"), 120)).text)
+                    said += [message.text for message in user.heard]
+            await asyncio.sleep(1)
+            told = "\n".join(heard)
+            missing = [name for name in HEARD if CANARIES[name] not in told]
+            assert missing == [], "these never left Choir, so nothing was proven of them"
+
+            own = json.loads((stack.home / "secrets.json").read_text())
+            places = [*await everything(stack), ("what the user heard", "\n".join(said).encode())]
+            assert len(places) > 50
+            hits = [
+                f"{name} in {where}"
+                for name, value in own.items()
+                for part in parts(value)
+                for form in forms(part)
+                for where, text in places
+                if form in text
+            ]
+            assert hits == []
+            masked = [where for where, text in places if b"[redacted]" in text]
+            assert masked, "no neighbour's words were kept anywhere, so none were searched"
