@@ -109,6 +109,13 @@ async def test_a_tool_that_must_be_compiled_is_refused_by_the_process_runtime(fo
         await forge.images.build("main", Told())
 
 
+async def test_what_a_killed_build_left_behind_is_removed_by_the_next(forge: Forge) -> None:
+    left = forge.home / "images/.staging/main-dead/own/tools"
+    left.mkdir(parents=True)
+    await forge.images.build("main", Told())
+    assert list((forge.home / "images/.staging").iterdir()) == []
+
+
 async def test_a_remote_that_is_away_builds_from_the_stale_clone_and_says_so(
     forge: Forge, tmp_path: Path
 ) -> None:

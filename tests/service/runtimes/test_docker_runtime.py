@@ -1,9 +1,11 @@
 """The Docker runtime's promises about life and death of agents, on a real engine."""
 
 import asyncio
+import io
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +52,21 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input(waiting: st
     assert report["rest"] == ""
     assert report["directory"] == "/workspace"
     assert report["soul"] == "kind"
+
+
+async def test_a_built_image_is_started_with_its_own_choir(waiting: str) -> None:
+    baked = f"FROM {waiting}\nRUN mkdir /choir && printf baked > /choir/SOUL.md\n"
+    async with yard_for("choir-agent:not-this-one") as yard:
+        image, _ = yard.client.images.build(fileobj=io.BytesIO(baked.encode()), rm=True)
+        try:
+            spec = replace(yard.spec(), docker_image=image.id, image_version="v1")
+            await yard.runtime.start(spec)
+            report = await yard.report()
+            await yard.runtime.stop("main", 5)
+        finally:
+            yard.client.images.remove(image.id, force=True, noprune=True)
+    assert report["soul"] == "baked"
+    assert report["boot"]["image_version"] == "v1"
 
 
 async def test_stopping_asks_first_and_removes_the_container(waiting: str) -> None:

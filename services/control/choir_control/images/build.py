@@ -104,6 +104,8 @@ class Images:
         if current is not None and await self._is_up_to_date(current, commits):
             report.step("up to date", 1.0)
             return Built(current, False, tuple(commits.warnings))
+        # what a build that died left there; an agent's builds come one at a time
+        await asyncio.to_thread(_clear, self._top / STAGING, agent_id)
         staging = self._top / STAGING / f"{agent_id}-{secrets.token_hex(4)}"
         try:
             recipe = await self._prepare(agent_id, commits, staging, report)
@@ -167,3 +169,8 @@ class Images:
                 f"{fetched.source.spoken} ({fetched.commit[:SHORT]}) does not fit: {listed}."
             )
         return tree
+
+
+def _clear(staging: Path, agent_id: str) -> None:
+    for path in staging.glob(f"{agent_id}-*"):
+        shutil.rmtree(path, ignore_errors=True)
