@@ -8,6 +8,7 @@
     ├── Conflict                   409 conflict           the state does not allow it
     │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
     ├── TooLarge                   413 too_large
+    ├── TooSlow                    408 too_slow           the request did not arrive in time
     ├── RateLimited                429 rate_limited       try again after `retry_after_s`
     ├── Unavailable                503 unavailable        a part is down: nothing happened, try again
     │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry under the same key
@@ -88,6 +89,12 @@ class TooLarge(ChoirError):
     """The request is larger than this service takes."""
 
     code, status, exit_code = "too_large", 413, 2
+
+
+class TooSlow(ChoirError):
+    """The request did not arrive in time; send it again, whole."""
+
+    code, status, exit_code = "too_slow", 408, 6
 
 
 class RateLimited(ChoirError):

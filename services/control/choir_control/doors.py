@@ -4,7 +4,7 @@ Called by `app`. The second one has no operator API at all, so an agent's socket
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx2
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -16,6 +16,7 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission
 from choir_control.operator.console import console_routes
+from choir_control.rpc.limits import Limits
 from choir_control.rpc.routes import MAX_BODY_BYTES, rpc_routes
 from choir_control.rpc.verbs import Verbs
 from choir_control.signals.follow import Followers
@@ -29,6 +30,7 @@ class AgentDoor:
     verbs: Verbs
     followers: Followers
     metrics: Metrics
+    limits: Limits = field(default_factory=Limits)
 
 
 def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastAPI:
@@ -41,8 +43,8 @@ def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastA
         metrics=door.metrics,
         own_metrics=False,  # an agent has no business with the figures of others
     )
-    app.include_router(rpc_routes(door.guard, door.verbs))
-    app.include_router(event_routes(door.guard, door.followers))
+    app.include_router(rpc_routes(door.guard, door.verbs, door.limits))
+    app.include_router(event_routes(door.guard, door.followers, door.limits))
     return app
 
 

@@ -1,4 +1,4 @@
-"""Tell an app which process is at the other end of a Unix socket.
+"""Tell an app which process is at the other end of a Unix socket; bound what comes before an app is asked.
 
 `listen.serve` speaks HTTP with this protocol; an app finds the peer in `request.client`: host
 `UNIX_PEER`, and its pid as port (0 when the peer lives in another pid namespace).
@@ -7,21 +7,134 @@
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from choir_common.errors import TooLarge, TooSlow
+from choir_common.http.problem_document import CONTENT_TYPE, Problem
 
 UNIX_PEER = "unix"
 _UCRED = struct.Struct("3i")  # pid, uid, gid
 
 
+# tokens, ids and a cookie or two; a line that is longer is nobody's we know
+MAX_HEAD = 32_768
+# from the connection, or the first byte of a further request, to the end of its headers
+HEAD_WITHIN_S = 10.0
+# how long the rest of a body may come in that was answered before it was whole
+REST_WITHIN_S = 5.0
+
+
 class PeerProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which looks at the credentials of Unix peers when they connect."""
+    """uvicorn's protocol, with the credentials of Unix peers, and bounds on a request's head.
+
+    The parser itself takes headers without end, at any pace, and the rest of a body after its answer.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _in_head = True
+    _head_size = 0
+    _counted = 0
+    _refusal = HTTPStatus.BAD_REQUEST, "bad_input", "This is no valid HTTP request."
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._within(HEAD_WITHIN_S, self._head_too_slow)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family == socket.AF_UNIX:
             self.client = (UNIX_PEER, _peer_pid(sock))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        # counted before it is parsed: the parser gathers a header's value without telling anybody
+        self._head_size += len(data) if self._in_head else 0
+        super().data_received(data)
+        if self._in_head and self._head_size > MAX_HEAD and not self.transport.is_closing():
+            self._head_too_large()
+            self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_size, self._counted = True, 0, 0
+        if self._deadline is None:
+            self._within(HEAD_WITHIN_S, self._head_too_slow)
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self._in_time()
+        self._in_head, self._head_size = False, 0
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        if self.cycle.more_body and not self.transport.is_closing():
+            self._within(REST_WITHIN_S, self.transport.close)
+        super().on_response_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_time()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser could not read, as a problem document, and hang up."""
+        self._in_time()
+        status, code, detail = self._refusal
+        problem = Problem(
+            type=f"urn:choir:error:{code}",
+            title=code.replace("_", " "),
+            status=status,
+            detail=detail,
+            code=code,
+        )
+        body = problem.model_dump_json().encode()
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: {CONTENT_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        # many headers in one piece of data; the parser turns this into `send_400_response`
+        self._counted += size
+        if self._counted > MAX_HEAD:
+            self._head_too_large()
+            raise ValueError("the head is too large")
+
+    def _head_too_large(self) -> None:
+        self._refusal = (
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            TooLarge.code,
+            f"The request line and its headers are larger than {MAX_HEAD} bytes.",
+        )
+
+    def _head_too_slow(self) -> None:
+        self._refusal = (
+            HTTPStatus.REQUEST_TIMEOUT,
+            TooSlow.code,
+            f"No whole head of a request arrived within {HEAD_WITHIN_S:g} s.",
+        )
+        self.send_400_response("")
+
+    def _within(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        self._in_time()
+        self._deadline = self.loop.call_later(seconds, otherwise)
+
+    def _in_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def _peer_pid(sock: socket.socket) -> int:

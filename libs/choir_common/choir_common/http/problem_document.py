@@ -22,10 +22,12 @@ class Problem(BaseModel):
     code: str
 
 
-def read_problem(status: int, body: bytes) -> ChoirError:
-    """Rebuild the error behind a response with a status of 400 or more."""
+def read_problem(status: int, body: bytes, retry_after: str | None = None) -> ChoirError:
+    """Rebuild the error behind a response with a status of 400 or more; `retry_after` is its header."""
     try:
         problem = Problem.model_validate_json(body)
     except ValidationError:
         return ChoirError(f"HTTP {status} without a problem document.")
-    return from_envelope(ErrorEnvelope(code=problem.code, message=problem.detail))
+    wait_s = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    envelope = ErrorEnvelope(code=problem.code, message=problem.detail, retry_after_s=wait_s)
+    return from_envelope(envelope)

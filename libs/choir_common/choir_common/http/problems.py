@@ -6,7 +6,7 @@ Used by `service_app`; the document itself, and how a client reads it, is `probl
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from choir_common.errors import ChoirError
+from choir_common.errors import ChoirError, TooSlow
 from choir_common.http.problem_document import CONTENT_TYPE, Problem, read_problem
 
 __all__ = ["CONTENT_TYPE", "Problem", "problem_response", "read_problem", "render_choir_error"]
@@ -24,6 +24,9 @@ def problem_response(error: ChoirError) -> JSONResponse:
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    if error.status == TooSlow.status:
+        # what still drips in belongs to a request that is over
+        headers["Connection"] = "close"
     return JSONResponse(
         problem.model_dump(), error.status, headers=headers, media_type=CONTENT_TYPE
     )

@@ -4,6 +4,7 @@ Called by each `app.py`. Adds problem details for every error, a body limit that
 `/livez` (the process runs), `/readyz` (it can work; 503 and the reasons otherwise), and counts requests.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,12 +17,15 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge
+from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge, TooSlow
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.wire.operator import PartStatus
 
 log = structlog.get_logger("choir.http")
+
+# a few megabytes over a bad line; nobody honest takes longer
+BODY_WITHIN_S = 20.0
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -102,11 +106,12 @@ class Counting:
 
 
 class BodyLimit:
-    """Cuts a request whose body grows past the limit, whatever its Content-Length claims."""
+    """Cuts a request whose body grows past the limit, whatever it claims, or takes too long to come."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, within_s: float = BODY_WITHIN_S) -> None:
         self._app = app
         self._max = max_bytes
+        self._within_s = within_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -117,11 +122,19 @@ class BodyLimit:
             if name == b"content-length" and (not value.isdigit() or int(value) > self._max):
                 await problem_response(error)(scope, receive, send)
                 return
-        seen = 0
+        seen, whole = 0, False
+        until = asyncio.get_running_loop().time() + self._within_s
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole
+            if whole:  # what comes now is the end of the connection, and may take its time
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow(f"The body did not arrive within {self._within_s:g} s.") from None
+            whole = not message.get("more_body", False)
             seen += len(message.get("body", b""))
             if seen > self._max:
                 raise error

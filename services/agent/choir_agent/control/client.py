@@ -133,12 +133,13 @@ class Control:
             raise OutcomeUnknown(f"{verb} broke off: {error!r}") from error
         if response.is_success:
             return answer.model_validate_json(response.content)
-        raise error_of(response.status_code, response.content)
+        wait = response.headers.get("Retry-After")
+        raise error_of(response.status_code, response.content, wait)
 
 
-def error_of(status: int, body: bytes) -> ChoirError:
+def error_of(status: int, body: bytes, retry_after: str | None = None) -> ChoirError:
     """Return the error a response says; a server error without a problem document may pass."""
-    error = read_problem(status, body)
+    error = read_problem(status, body, retry_after)
     if type(error) is ChoirError and status >= SERVER_ERROR:
         return OutcomeUnknown(f"control answered {status}: {error.message}")
     return error

@@ -7,12 +7,13 @@ from choir_common.errors import BadInput
 from choir_common.http.sse import stream
 from choir_control.leases.guard import LeaseGuard
 from choir_control.rpc.caller import caller_of
+from choir_control.rpc.limits import STREAMS, Limits
 from choir_control.signals.follow import Followers
 
 MAX_ID = 2**62
 
 
-def event_routes(guard: LeaseGuard, followers: Followers) -> APIRouter:
+def event_routes(guard: LeaseGuard, followers: Followers, limits: Limits) -> APIRouter:
     """Return the router of the signal door."""
     router = APIRouter(tags=["events"])
 
@@ -20,7 +21,8 @@ def event_routes(guard: LeaseGuard, followers: Followers) -> APIRouter:
     async def events(request: Request) -> StreamingResponse:
         """Stream what is not done after `Last-Event-ID`, then news, until the epoch is over."""
         lease = await caller_of(request, guard)
-        return stream(followers.follow(lease, _last_event_id(request)))
+        with limits.admitted(lease.session_id, STREAMS):
+            return stream(followers.follow(lease, _last_event_id(request)))
 
     return router
 

@@ -5,18 +5,18 @@ from typing import get_type_hints
 
 from fastapi import APIRouter, Request, Response
 
-from choir_common.errors import NotFound
+from choir_common.errors import Fenced, NotFound
 from choir_common.wire.model import Wire
 from choir_control.leases.guard import LeaseGuard
-from choir_control.rpc.body import read_body
+from choir_control.rpc.body import parse_body, read_within
 from choir_control.rpc.caller import caller_of
+from choir_control.rpc.limits import CLASSES, VITAL, Limits
 from choir_control.rpc.verbs import Verb, Verbs
 
-# a thousand events of some kilobytes each
-MAX_BODY_BYTES = 4_000_000
+MAX_BODY_BYTES = VITAL.max_body
 
 
-def rpc_routes(guard: LeaseGuard, verbs: Verbs) -> APIRouter:
+def rpc_routes(guard: LeaseGuard, verbs: Verbs, limits: Limits) -> APIRouter:
     """Return the router of the agents' door."""
     router = APIRouter(tags=["rpc"])
     table = verbs.table()
@@ -27,8 +27,14 @@ def rpc_routes(guard: LeaseGuard, verbs: Verbs) -> APIRouter:
         lease = await caller_of(request, guard)
         if verb not in table:
             raise NotFound(f"There is no verb {verb[:40]!r}; there are {', '.join(table)}.")
-        entry = table[verb]
-        answer = await entry.answer(lease, await read_body(request, entry.takes))
+        entry, allowance = table[verb], CLASSES[verb]
+        with limits.admitted(lease.session_id, allowance):
+            body = await read_within(request, allowance.max_body)
+            limits.weigh(lease.session_id, len(body))
+            # it may have ended while its body came
+            if not await guard.is_current(lease):
+                raise Fenced("This session ended while it asked.")
+            answer = await entry.answer(lease, parse_body(body, entry.takes))
         return Response(answer.model_dump_json(), media_type="application/json")
 
     # plain, because heartbeats are many: it answers all eight; what follows describes them only

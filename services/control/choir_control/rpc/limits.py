@@ -1,0 +1,108 @@
+"""Bound what one session may ask: how often, how much at once, and how large (spec 12.3).
+
+Called by `routes` and by the events door once a lease is known. Each class of verbs has a bucket of its own,
+so that no number of tool calls keeps a heartbeat waiting.
+"""
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from choir_common.errors import RateLimited
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a class of requests may do."""
+
+    per_s: float
+    burst: float
+    at_once: int
+    max_body: int
+
+
+# A thousand events of some kilobytes each fit a heartbeat; an eager agent sends a few hundred a second.
+VITAL = Allowance(2_000, 4_000, 32, 4_000_000)
+TOOLS = Allowance(100, 400, 64, MIB)
+APPROVALS = Allowance(20, 60, 16, 2 * MIB)
+QUESTIONS = Allowance(100, 400, 32, 256 * KIB)
+STREAMS = Allowance(5, 30, 8, KIB)
+
+CLASSES = {
+    "INIT_HELLO": VITAL,
+    "HEARTBEAT": VITAL,
+    "TERMINATE_SELF": VITAL,
+    "EXECUTE_HOST_TOOL": TOOLS,
+    "REQUEST_APPROVAL": APPROVALS,
+    "GET_SECRETS": QUESTIONS,
+    "FETCH_DYNAMIC_CONFIG": QUESTIONS,
+    "REPORT_STATUS": QUESTIONS,
+}
+# what all bodies of a session may come to: a full heartbeat a tenth of a second, for a while
+BYTES = Allowance(40 * MIB, 160 * MIB, 0, 0)
+# sessions remembered; one that was forgotten begins with full buckets
+SESSIONS = 2_000
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Tokens that come back with time."""
+
+    tokens: float
+    at: float
+    running: int = 0
+
+    def wait_s(self, allowance: Allowance, cost: float, now: float) -> float:
+        """Take `cost` tokens and return 0, or take none and return how long until they are there."""
+        self.tokens = min(allowance.burst, self.tokens + max(0.0, now - self.at) * allowance.per_s)
+        self.at = now
+        if self.tokens >= cost:
+            self.tokens -= cost
+            return 0.0
+        return (cost - self.tokens) / allowance.per_s
+
+
+@dataclass(slots=True)
+class Limits:
+    """The buckets of all sessions."""
+
+    clock: Callable[[], float] = time.monotonic
+    _sessions: OrderedDict[str, dict[Allowance, Bucket]] = field(default_factory=OrderedDict)
+
+    @contextlib.contextmanager
+    def admitted(self, session_id: str, allowance: Allowance) -> Iterator[None]:
+        """Count a request while it runs; raises RateLimited when there are too many."""
+        bucket = self._take(session_id, allowance, 1)
+        if bucket.running >= allowance.at_once:
+            raise RateLimited(
+                f"This session has {bucket.running} such requests running; wait for one.",
+                retry_after_s=1.0,
+            )
+        bucket.running += 1
+        try:
+            yield
+        finally:
+            bucket.running -= 1
+
+    def weigh(self, session_id: str, size: int) -> None:
+        """Count a body; raises RateLimited when the session sends too much."""
+        self._take(session_id, BYTES, size)
+
+    def _take(self, session_id: str, allowance: Allowance, cost: float) -> Bucket:
+        now = self.clock()
+        buckets = self._sessions.setdefault(session_id, {})
+        self._sessions.move_to_end(session_id)
+        if len(self._sessions) > SESSIONS:
+            self._sessions.popitem(last=False)
+        bucket = buckets.setdefault(allowance, Bucket(allowance.burst, now))
+        wait_s = bucket.wait_s(allowance, cost, now)
+        if wait_s:
+            raise RateLimited(
+                f"This session asks more than {allowance.per_s:g} a second of this kind.",
+                retry_after_s=wait_s,
+            )
+        return bucket
