@@ -154,7 +154,8 @@ def distribute(home: Path, owner: Owner) -> None:
     bus: JsonObject = {"nats_token": own[NATS_TOKEN]}
     database: JsonObject = {**bus, "postgres_password": own[POSTGRES_ADMIN]}
     operator: JsonObject = {"operator_token": kept[OPERATOR_TOKEN]}
-    everything: JsonObject = {"secrets": {**named, **model.secrets}}
+    found = {name: value for name, value in model.secrets.items() if named.get(name) != value}
+    everything: JsonObject = {"secrets": {**named}, "supplied": {**found}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
     key = named.get(EMBEDDING_KEY)
     embedding: JsonObject = {"embedding_key": key} if key else {}

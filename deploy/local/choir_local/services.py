@@ -15,6 +15,8 @@ from http import HTTPStatus
 
 import orjson
 
+from choir_common.errors import ChoirError
+from choir_common.secret_file import read_secret_file
 from choir_common.wire.json import JsonObject
 from choir_local.gateway_names import gateway_secrets
 from choir_local.home import Home
@@ -25,7 +27,13 @@ from choir_local.postgres import EmbeddedPostgres
 from choir_local.probe import UNIX, ask
 from choir_local.running import Ready
 from choir_local.settings import LocalSettings
-from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, StackSecrets
+from choir_local.stack_secrets import (
+    NATS_TOKEN,
+    OPERATOR_TOKEN,
+    OWN,
+    POSTGRES_ADMIN,
+    StackSecrets,
+)
 from choir_local.supervisor import Child
 
 ASK_S = 2.0
@@ -48,6 +56,18 @@ class Parts:
     rehearsal_fd: int
     http_port: int
     postgres_prepared: bool = False
+
+    def named_secrets(self) -> dict[str, str]:
+        """Return what secrets.json says now, without the stack's own.
+
+        Read at each start of a service: one that died starts with what was set meanwhile. A file that does
+        not fit leaves what was read last; `choirctl secret apply` says what is wrong with it.
+        """
+        try:
+            values: Mapping[str, str] = read_secret_file(self.home.secrets_file)
+        except ChoirError:
+            values = self.secrets.values
+        return {name: value for name, value in values.items() if name not in OWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,24 +201,28 @@ def _database_secrets(parts: Parts) -> JsonObject:
 
 
 def _memory_secrets(parts: Parts) -> JsonObject:
-    key = parts.secrets.values.get(EMBEDDING_KEY)
+    key = parts.named_secrets().get(EMBEDDING_KEY)
     return {**_database_secrets(parts), **({"embedding_key": key} if key else {})}
 
 
 def _gateway_secrets(parts: Parts) -> JsonObject:
     """Return the bots' tokens; what config.json does not name for a gateway stays here."""
     named = gateway_secrets(parts.home.config_file)
-    values = parts.secrets.values
+    values = parts.named_secrets()
     tokens: JsonObject = {name: values[name] for name in sorted(named) if name in values}
-    return {**_bus_secrets(parts), "secrets": tokens}
+    operator: JsonObject = {"operator_token": parts.secrets.values[OPERATOR_TOKEN]}
+    return {**_bus_secrets(parts), **operator, "secrets": tokens}
 
 
 def _control_secrets(parts: Parts) -> JsonObject:
-    named: JsonObject = {**parts.secrets.values, **parts.model.secrets}
+    named = parts.named_secrets()
+    # found in the environment, not in the file: reading the file again must not lose it
+    found = {n: v for n, v in parts.model.secrets.items() if named.get(n) != v}
     return {
         **_database_secrets(parts),
         "operator_token": parts.secrets.values[OPERATOR_TOKEN],
-        "secrets": named,
+        "secrets": {**named},
+        "supplied": {**found},
     }
 
 

@@ -43,6 +43,8 @@ COMMANDS = (
     Entry("logs", "Print a log and go on with every line that is added, until Ctrl+C."),
     Entry("tls", "Show what clients of this Choir's HTTPS address trust."),
     Entry("db", "Migrate, back up and restore the embedded database."),
+    Entry("config", "Look at config.json, and put changes of it in force."),
+    Entry("secret", "Keep keys and passwords, and hand them to those who run."),
     Entry("doctor", "Look for what would keep Choir from working here."),
     Entry("init", "Make the state directory with a first configuration."),
     Entry("version", "Print the version."),

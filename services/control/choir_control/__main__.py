@@ -43,7 +43,7 @@ def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:
 
 
 async def _serve(settings: ControlSettings, secrets: ControlSecrets, redactor: Redactor) -> None:
-    control = Control(settings, secrets, choose_runtime(settings, redactor.clean))
+    control = Control(settings, secrets, choose_runtime(settings, redactor.clean), redactor)
     hurry = asyncio.Event()
     try:
         await control.run(stop_on_signals(hurry), hurry)

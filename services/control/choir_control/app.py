@@ -18,13 +18,13 @@ from choir_common.clients.browser import BusBrowser
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
 from choir_common.clock import SystemClock
-from choir_common.errors import BadInput, StartupError
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness
 from choir_common.http.transport import make_client
 from choir_common.metrics import Metrics
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
+from choir_common.telemetry import Redactor
 from choir_common.wire.messages import Nothing
 from choir_control import VERSION
 from choir_control.approvals.decide import Desk
@@ -35,9 +35,10 @@ from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
 from choir_control.commands.hands import Hands
 from choir_control.commands.obey import Obedience
-from choir_control.configuration.current import Configuration
+from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.configuration.opening import read_at_start
 from choir_control.configuration.version_store import ConfigVersionStore
-from choir_control.doors import AgentDoor, make_agent_app, make_host_app
+from choir_control.doors import AgentDoor, AgentSockets, make_agent_app, make_host_app
 from choir_control.eventlog.append import Appender
 from choir_control.eventlog.recovery_store import RecoveryStore
 from choir_control.eventlog.store import EventStore
@@ -49,14 +50,15 @@ from choir_control.inbox.accept import Inbox
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
-from choir_control.operations.run import Operations
-from choir_control.operations.store import OperationStore
 from choir_control.metrics.gauge_store import GaugeStore
 from choir_control.metrics.meter import Meter
+from choir_control.operations.run import Operations
+from choir_control.operations.store import OperationStore
 from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
 from choir_control.operator.choices import choice_routes
+from choir_control.operator.configuring import Configuring, Ends
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.operations import operation_routes, rollout_routes
 from choir_control.operator.sessions import session_routes
@@ -73,7 +75,6 @@ from choir_control.rollout.begin import Rollout
 from choir_control.rollout.update import Updater
 from choir_control.rpc.verbs import Verbs
 from choir_control.runtimes.port import AgentRuntime
-from choir_control.secrets.vault import Vault
 from choir_control.sessions.hello import Greeting
 from choir_control.sessions.household import Household, Surroundings
 from choir_control.sessions.outfit import Outfitter
@@ -98,8 +99,14 @@ class Control:
     """The whole of choird, built but closed; `run` opens it and serves."""
 
     def __init__(
-        self, settings: ControlSettings, secrets: ControlSecrets, runtime: AgentRuntime
+        self,
+        settings: ControlSettings,
+        secrets: ControlSecrets,
+        runtime: AgentRuntime,
+        redactor: Redactor | None = None,
     ) -> None:
+        """`redactor` is what log lines pass through; it hears of every secret there will be."""
+        self._redactor = redactor or Redactor()
         self._settings = settings
         self._secrets = secrets
         self._runtime = runtime
@@ -162,6 +169,12 @@ class Control:
                 way=self._tcp.way_of_agents,
             )
         )
+        self._build_desks(signals, order, bell)
+
+    def _build_desks(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> None:
+        """Build what people's words and orders go through."""
+        self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
+        self._configuring = self._make_configuring(signals, order, bell)
         self._roster = Roster(
             self.configuration,
             self._household.store,
@@ -169,6 +182,7 @@ class Control:
             self._board,
             self._runtime,
             self._household.vitals,
+            self._configuring.news.version_of,
         )
         self._errands = Errands()
         self._operations = Operations(OperationStore(self.database))
@@ -189,6 +203,24 @@ class Control:
             sessions.stopper,
         )
         return Rollout(self.configuration, updater, self._operations)
+
+    def _make_configuring(
+        self, signals: SignalStore, order: SignalOrder, bell: Bell
+    ) -> Configuring:
+        ends = Ends(
+            configuration=self.configuration,
+            sessions=self._household.store,
+            signals=signals,
+            order=order,
+            bell=bell,
+            clock=SystemClock(),
+            redactor=self._redactor,
+            gateway=self._gateway,
+            open_doors=self._agent_sockets.opened,
+            publish=self._publish_channels,
+        )
+        held = self._secrets
+        return Configuring(ends, self._settings.secrets_json, held.secrets, held.supplied)
 
     def _hands(self) -> Hands:
         sessions = self._household
@@ -242,10 +274,9 @@ class Control:
                 self._foundry.shelf,
             ),
             configuration=self.configuration,
-            vault=Vault(self._secrets.secrets),
-            appender=Appender(
-                self._events, self._outbox.offer, self._outbox.rescan, self._meter
-            ),
+            vault=self._configuring.vault,
+            news=self._configuring.news,
+            appender=Appender(self._events, self._outbox.offer, self._outbox.rescan, self._meter),
             approvals=self._approvals,
             board=self._board,
             stopper=sessions.stopper,
@@ -263,13 +294,17 @@ class Control:
             dm_routes(self.configuration, sessions.store),
             command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
-            signal_routes(self.configuration, sessions.messenger),
+            signal_routes(roster, sessions.messenger),
             choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events),
             operation_routes(self._operations),
             rollout_routes(self._rollout),
             workspace_routes(sessions.workspaces),
+            *self._configuring.routes(),
         )
+
+    async def _publish_channels(self) -> None:
+        await self._bus.publish(subjects.channels_changed(), Nothing())
 
     def _approval_patience(self) -> timedelta:
         return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
@@ -284,29 +319,28 @@ class Control:
         Agents are stopped first and may take a while; `hurry` cuts that short.
         Raises StartupError when it cannot start.
         """
-        try:
-            config = self.configuration.read()
-        except BadInput as error:
-            raise StartupError(error.message) from None
-        log.info("configuration read", file=str(self._settings.config_file))
+        found = read_at_start(self.configuration)
         async with contextlib.AsyncExitStack() as stack:
-            host, agents = self._bind(stack, sorted(config.agents))
+            host = self._bind(stack, found.agents)
             stack.push_async_callback(self._gateway.aclose)
             await stack.enter_async_context(self.database)
             log.info("database connected")
             files = read_migrations("choir_control.migrations")
             applied = await migrate(self.database, "choir_control", files)
             log.info("database schema ready", applied=applied)
-            snapshot = await self.configuration.put_in_force(config)
+            candidate = await found.or_last_good(self.configuration)
+            self._agent_sockets.bind(sorted(candidate.config.agents))
+            snapshot = await self.configuration.put_in_force(candidate)
+            await self._configuring.secrets.note_own()
             stack.push_async_callback(self._runtime.close)
             orphans, stale = await self._household.boot.put_in_order()
             log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
             async with asyncio.TaskGroup() as tasks:
                 closed = asyncio.Event()
                 tasks.create_task(self._tcp.serve(self.host_app, closed))
-                for app, sockets in ((self.host_app, host), (self.agent_app, agents)):
-                    tasks.create_task(serve(app, sockets, closed))
-                work = tasks.create_task(self._work(snapshot.version, len(config.agents)))
+                tasks.create_task(serve(self.host_app, host, closed))
+                self._agent_sockets.serve_in(tasks, self.agent_app, closed)
+                work = tasks.create_task(self._work(snapshot))
                 await stop.wait()
                 log.info("choird stops")
                 most_s = self._settings.agents_stop_s
@@ -317,7 +351,7 @@ class Control:
 
     def _bind(
         self, stack: contextlib.AsyncExitStack, agent_ids: Sequence[str]
-    ) -> tuple[list[socket.socket], list[socket.socket]]:
+    ) -> list[socket.socket]:
         """Bind every socket before anything else: a taken port must leave nothing half-made."""
         settings = self._settings
 
@@ -328,14 +362,17 @@ class Control:
         stack.callback(self._tcp.close)
         self._tcp.bind()
         host = [keep(bind_unix(settings.control_socket))]
-        agents = [
-            keep(bind_unix(settings.agent_socket_dir(name) / "choir.sock")) for name in agent_ids
-        ]
-        address = self._tcp.address
-        log.info("listening", socket=str(settings.control_socket), tcp=address, agents=len(agents))
-        return host, agents
+        stack.callback(self._agent_sockets.close)
+        self._agent_sockets.bind(agent_ids)
+        log.info(
+            "listening",
+            socket=str(settings.control_socket),
+            tcp=self._tcp.address,
+            agents=len(agent_ids),
+        )
+        return host
 
-    async def _work(self, config_version: int, agents: int) -> None:
+    async def _work(self, snapshot: Snapshot) -> None:
         """Do what nobody asks for at a door: deliver, mend, listen to the bus."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run(), name="outbox")
@@ -345,17 +382,21 @@ class Control:
             tasks.create_task(self._expiry.run(), name="expiry of approvals")
             tasks.create_task(self._errands.run(), name="errands of commands")
             tasks.create_task(self._operations.run(), name="operations")
+            tasks.create_task(self._configuring.courier.run(), name="tokens for the gateway")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
             self._started = True
-            log.info("choird ready", config_version=config_version, agents=agents)
+            agents = len(snapshot.config.agents)
+            log.info("choird ready", config_version=snapshot.version, agents=agents)
 
     async def _listen_to_bus(self) -> None:
         """Answer the gateway as soon as NATS is there; until then agents work, and words wait."""
-        endpoints = bus_endpoints(self._inbox, self._outbox_store, self.configuration)
+        endpoints = bus_endpoints(
+            self._inbox, self._outbox_store, self.configuration, self._configuring.courier.heard
+        )
         async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
             log.info("bus connected")
-            await self._bus.publish(subjects.channels_changed(), Nothing())
+            await self._publish_channels()
             await asyncio.Event().wait()
 
 

@@ -5,10 +5,18 @@ Called by `app`. The second one has no operator API at all, so an agent's socket
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 from fastapi import APIRouter, Depends, FastAPI, Response
 
+from choir_common.errors import StartupError, Unavailable
+from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.events.routes import event_routes
@@ -77,3 +85,71 @@ def make_host_app(
         return Response(await meter.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app
+
+
+class AgentSockets:
+    """One socket for each agent; further ones are opened while choird runs (spec 17.6).
+
+    That of an agent that left the configuration stays until choird stops: it may still be running, and
+    without a lease it leads nowhere.
+    """
+
+    def __init__(self, directory_of: Callable[[str], Path]) -> None:
+        self._directory_of = directory_of
+        self._bound: dict[str, socket.socket] = {}
+        self._start: Callable[[list[socket.socket]], None] | None = None
+
+    def bind(self, agent_ids: Sequence[str]) -> None:
+        """Bind what is not bound yet, all or none; raises StartupError."""
+        made: dict[str, socket.socket] = {}
+        try:
+            for name in agent_ids:
+                if name not in self._bound:
+                    made[name] = bind_unix(self._path_of(name))
+        except StartupError:
+            self._unbind(made)
+            raise
+        self._bound.update(made)
+
+    def serve_in(self, tasks: asyncio.TaskGroup, app: FastAPI, closed: asyncio.Event) -> None:
+        """Answer with `app` on all sockets, and on those that are opened later, until `closed` is set."""
+
+        def start(sockets: list[socket.socket]) -> None:
+            tasks.create_task(serve(app, sockets, closed))
+
+        self._start = start
+        if self._bound:
+            start(list(self._bound.values()))
+
+    @contextlib.contextmanager
+    def opened(self, agent_ids: Sequence[str]) -> Iterator[None]:
+        """Open the sockets of new agents; they are taken back if the block raises.
+
+        Raises Unavailable when one cannot be bound: then none is.
+        """
+        new = [name for name in agent_ids if name not in self._bound]
+        try:
+            self.bind(new)
+        except StartupError as error:
+            raise Unavailable(error.message) from error
+        try:
+            yield
+        except BaseException:
+            self._unbind({name: self._bound.pop(name) for name in new})
+            raise
+        if new and self._start is not None:
+            self._start([self._bound[name] for name in new])
+
+    def close(self) -> None:
+        """Close all."""
+        for bound in self._bound.values():
+            bound.close()
+        self._bound.clear()
+
+    def _path_of(self, name: str) -> Path:
+        return self._directory_of(name) / "choir.sock"
+
+    def _unbind(self, sockets: dict[str, socket.socket]) -> None:
+        for name, bound in sockets.items():
+            bound.close()
+            self._path_of(name).unlink(missing_ok=True)

@@ -72,6 +72,11 @@ class ControlSettings(ServiceSettings):
         return self.home / "config.json"
 
     @property
+    def secrets_json(self) -> Path:
+        """Return the path of secrets.json, which `secret apply` reads again."""
+        return self.home / "secrets.json"
+
+    @property
     def control_socket(self) -> Path:
         """Return the path of the host endpoint's Unix socket."""
         return self.home / "socks" / "choird.sock"
@@ -95,12 +100,14 @@ class ControlSecrets(BaseModel):
     nats_token: str | None = Field(default=None, repr=False)
     operator_token: str | None = Field(default=None, repr=False)
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Named secrets of the resources that agents are bound to."""
+    """Named secrets of the resources that agents are bound to, as secrets.json had them at the start."""
+    supplied: dict[str, str] = Field(default_factory=dict, repr=False)
+    """What the deployment adds to secrets.json and an apply must not lose: a key of its environment."""
 
     def values(self) -> list[str]:
         """Return every value, for the redactor."""
         own = (self.postgres_password, self.nats_token, self.operator_token)
-        return [value for value in (*own, *self.secrets.values()) if value]
+        return [value for value in (*own, *self.secrets.values(), *self.supplied.values()) if value]
 
 
 def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:

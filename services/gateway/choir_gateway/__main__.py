@@ -22,7 +22,7 @@ async def serve_until_stopped() -> None:
         if value
     )
     configure_logging("gateway", settings.log_level, redactor)
-    await run(settings, secrets, stop_on_signals())
+    await run(settings, secrets, stop_on_signals(), redactor)
 
 
 def main() -> int:

@@ -12,16 +12,19 @@ from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.doors import bus_endpoints, console_app
+from choir_gateway.doors import Trust, bus_endpoints, console_app
 from choir_gateway.roster import Roster
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
 log = structlog.get_logger("choir.gateway")
 
 
-async def run(settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.Event) -> None:
+async def run(
+    settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.Event, redactor: Redactor
+) -> None:
     """Serve until `stop` is set.
 
     Raises StartupError when the settings do not fit or a socket cannot be bound.
@@ -33,7 +36,7 @@ async def run(settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.
     roster = Roster(control, hub, secrets.secrets)
     # behind the Unix socket file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
-    app = console_app(bus, roster, hub, token)
+    app = console_app(bus, roster, hub, token, Trust(secrets.operator_token, redactor.learn))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))

@@ -5,7 +5,8 @@ Built by app.py. The console's routes are reached through control's endpoint, wh
 
 import hmac
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
@@ -17,6 +18,7 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import BadInput, Unauthorized
 from choir_common.http import sse
 from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.wire.configuring import BotTokens
 from choir_common.wire.messages import Accepted, History, OutboundMessage, Receipt
 from choir_common.wire.model import Wire
 from choir_common.wire.operator import PartStatus
@@ -39,6 +41,15 @@ class Said(Wire):
     """Repeating a message under its key stores it once; without one each request is a message."""
 
 
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How the gateway knows control, and who hears of the tokens it brings."""
+
+    operator_token: str | None = field(repr=False)
+    learn: Callable[[Iterable[str]], None]
+    """The redactor's: told before anybody uses a token."""
+
+
 def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
     """List what the gateway answers on the bus."""
 
@@ -48,7 +59,13 @@ def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
     return (Endpoint(subjects.deliver_message(), OutboundMessage, deliver),)
 
 
-def console_app(bus: Bus, roster: Roster, hub: ConsoleHub, token: str | None) -> FastAPI:
+def console_app(
+    bus: Bus,
+    roster: Roster,
+    hub: ConsoleHub,
+    token: str | None,
+    trust: Trust,
+) -> FastAPI:
     """Build the app with the console's routes and health; `token` is what TCP callers must show."""
     app = make_service_app(
         "Choir gateway",
@@ -57,6 +74,9 @@ def console_app(bus: Bus, roster: Roster, hub: ConsoleHub, token: str | None) ->
         max_body_bytes=MAX_BODY_BYTES,
     )
     app.include_router(_console_routes(roster, hub), dependencies=[Depends(_admit(token))])
+    app.include_router(
+        _token_routes(roster, trust.learn), dependencies=[Depends(_admit_control(trust))]
+    )
     return app
 
 
@@ -88,6 +108,24 @@ def _console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
         """Follow what is said to the user; `Last-Event-ID` resumes, 0 is the beginning."""
         roster.console_dm(dm)
         return sse.stream(hub.follow(dm, _read_id(last_event_id)))
+
+    return router
+
+
+def _token_routes(roster: Roster, learn: Callable[[Iterable[str]], None]) -> APIRouter:
+    router = APIRouter(prefix="/v1/channels", tags=["channels"])
+
+    @router.put("/tokens", status_code=204)
+    async def take_tokens(request: Request) -> None:
+        """Take the bots' tokens from control: this door only, never the bus."""
+        try:
+            parcel = BotTokens.model_validate_json(await request.body())
+        except ValidationError as error:
+            # the framework's own words would quote what it was given
+            places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
+            raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
+        learn(parcel.tokens.values())
+        roster.take_tokens(parcel)
 
     return router
 
@@ -125,6 +163,17 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
             raise Unauthorized("The operator token is needed (Authorization: Bearer ...).")
 
     return check
+
+
+def _admit_control(trust: Trust) -> Callable[[Request], Awaitable[None]]:
+    """Ask for the operator token on the socket as well: whoever names a bot's token hears its users."""
+    if trust.operator_token is not None:
+        return _admit(trust.operator_token)
+
+    async def refuse(_: Request) -> None:
+        raise Unauthorized("This gateway has no operator token, so it cannot know control.")
+
+    return refuse
 
 
 def _readiness(bus: Bus, roster: Roster) -> Callable[[], Awaitable[Sequence[PartStatus]]]:

@@ -12,6 +12,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import ControlInbox
 from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.wire.configuring import BotTokens
 from choir_common.wire.messages import (
     ChannelTable,
     DmBinding,
@@ -37,7 +38,9 @@ class Roster:
     def __init__(self, control: ControlInbox, hub: ConsoleHub, secrets: Mapping[str, str]) -> None:
         self._control = control
         self._hub = hub
-        self._secrets = secrets
+        self._tokens = dict(secrets)
+        self._tokens_version = 0
+        self._in_use: dict[str, str] = {}
         self._table: ChannelTable | None = None
         self._contacts = Contacts()
         self._bots: dict[str, Bot] = {}
@@ -61,6 +64,11 @@ class Roster:
                         await self._changed.wait()
                 except TimeoutError:
                     continue
+
+    def take_tokens(self, parcel: BotTokens) -> None:
+        """Take over the bots' tokens; bots whose token is another one now begin anew."""
+        self._tokens, self._tokens_version = dict(parcel.tokens), parcel.version
+        self._changed.set()
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         """Hand words to the channel of their gateway.
@@ -115,22 +123,33 @@ class Roster:
 
     async def _refresh(self, tasks: asyncio.TaskGroup) -> float:
         try:
-            table = await self._control.channels()
+            table = await self._control.channels(self._tokens_version)
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", reason=error.message)
             return RETRY_S if self._table is None else READ_AGAIN_S
-        if table != self._table:
+        if table != self._table or self._tokens_are_new():
             await self._apply(table, tasks)
         return READ_AGAIN_S
+
+    def _tokens_are_new(self) -> bool:
+        """Tell whether a bot runs on another token than it should, or waits for one that is there."""
+        return any(
+            self._tokens.get(g.secret or "") != self._in_use.get(name)
+            for name, g in self._gateways().items()
+            if g.type == "telegram"
+        )
 
     async def _apply(self, table: ChannelTable, tasks: asyncio.TaskGroup) -> None:
         before = self._gateways()
         self._table = table
         self._contacts.replace(table.dms)
         wanted = {g.name: g for g in table.gateways if g.type == "telegram"}
-        for name in [name for name in self._bots if before.get(name) != wanted.get(name)]:
-            await self._end(name)
+        for name in list(self._bots):
+            now = wanted.get(name)
+            same_token = now and self._tokens.get(now.secret or "") == self._in_use[name]
+            if before.get(name) != now or not same_token:
+                await self._end(name)
         self._missing = {}
         for name, gateway in wanted.items():
             if name not in self._bots:
@@ -138,20 +157,21 @@ class Roster:
         log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))
 
     def _begin(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
-        token = self._secrets.get(gateway.secret or "")
+        token = self._tokens.get(gateway.secret or "")
         if token is None:
             self._missing[gateway.name] = (
-                f"The bot {gateway.name!r} has no token: put it under {gateway.secret!r} into "
-                "secrets.json and restart."
+                f"The bot {gateway.name!r} has no token: `choirctl secret set "
+                f"{gateway.secret}`, then `choirctl secret apply`."
             )
             log.error("bot without a token", gateway=gateway.name, secret=gateway.secret)
             return
         bot = lazily.make_bot(gateway, token, self._control, self._contacts)
         self._bots[gateway.name] = bot
+        self._in_use[gateway.name] = token
         self._polls[gateway.name] = tasks.create_task(bot.run(), name=f"bot {gateway.name}")
 
     async def _end(self, name: str) -> None:
-        del self._bots[name]
+        del self._bots[name], self._in_use[name]
         poll = self._polls.pop(name)
         poll.cancel()
         await asyncio.wait([poll])

@@ -29,6 +29,6 @@ class GatewaySecrets(BaseModel):
     nats_token: str | None = Field(default=None, repr=False)
     """The bus's token; none where the bus has none."""
     operator_token: str | None = Field(default=None, repr=False)
-    """What a request over TCP must show; without it the gateway does not listen on TCP."""
+    """What a request over TCP must show, and control when it brings tokens; without it neither is served."""
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
-    """The bots' tokens by the name config.json gives them."""
+    """The bots' tokens to begin with, by the name config.json gives them; control brings later ones."""

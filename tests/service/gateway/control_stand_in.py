@@ -12,6 +12,7 @@ from choir_common.errors import ChoirError
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import (
     Accepted,
+    ChannelsRequest,
     ChannelTable,
     DmBinding,
     GatewayBinding,
@@ -35,6 +36,7 @@ class ControlStandIn:
     outbox: list[OutboundMessage] = field(default_factory=list)
     refusals: list[ChoirError] = field(default_factory=list)
     note: str | None = None
+    tokens_version: int = 0
 
     async def accept(self, message: InboundMessage) -> Accepted:
         if self.refusals:
@@ -57,7 +59,8 @@ class ControlStandIn:
         last = of_dm[-1].outbox_id if of_dm else 0
         return History(messages=tuple(newer[: request.limit]), last=last)
 
-    async def channels(self, _: Nothing) -> ChannelTable:
+    async def channels(self, request: ChannelsRequest) -> ChannelTable:
+        self.tokens_version = request.tokens_version
         return self.table
 
     async def change(self, table: ChannelTable) -> None:
@@ -102,7 +105,7 @@ async def running_control(bus: Bus, table: ChannelTable) -> AsyncIterator[Contro
     endpoints = (
         Endpoint(subjects.accept_message(), InboundMessage, stand_in.accept),
         Endpoint(subjects.read_history(), HistoryRequest, stand_in.history),
-        Endpoint(subjects.read_channels(), Nothing, stand_in.channels),
+        Endpoint(subjects.read_channels(), ChannelsRequest, stand_in.channels),
     )
     async with bus.serve("choir-control", "1.0.0", *endpoints):
         yield stand_in

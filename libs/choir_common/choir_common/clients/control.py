@@ -6,11 +6,11 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.wire.messages import (
     Accepted,
+    ChannelsRequest,
     ChannelTable,
     History,
     HistoryRequest,
     InboundMessage,
-    Nothing,
 )
 
 TIMEOUT_S = 5.0
@@ -23,7 +23,7 @@ class ControlInbox(Protocol):
 
     async def history(self, request: HistoryRequest) -> History: ...
 
-    async def channels(self) -> ChannelTable: ...
+    async def channels(self, tokens_version: int = 0) -> ChannelTable: ...
 
 
 class BusControlInbox:
@@ -43,6 +43,7 @@ class BusControlInbox:
         """Return a DM's outbound messages after an id."""
         return await self._bus.ask(subjects.read_history(), request, History, TIMEOUT_S)
 
-    async def channels(self) -> ChannelTable:
-        """Return the configured gateways and DMs."""
-        return await self._bus.ask(subjects.read_channels(), Nothing(), ChannelTable, TIMEOUT_S)
+    async def channels(self, tokens_version: int = 0) -> ChannelTable:
+        """Return the configured gateways and DMs; control learns which tokens the gateway has."""
+        request = ChannelsRequest(tokens_version=tokens_version)
+        return await self._bus.ask(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)

@@ -14,27 +14,37 @@ class RepoConfig(Wire):
     """A git repository and the ref that is followed."""
 
     url: str = ""
+    """Where it is cloned from; empty: there is none yet."""
     ref: str = "main"
+    """The branch, tag or commit that is followed."""
 
 
 class WorkspaceConfig(Wire):
     """A directory on the host that one agent at a time may hold."""
 
     path: str
+    """Absolute, or beginning with `~`; made if it is not there."""
 
 
 class ModelConfig(Wire):
     """A language model behind an OpenAI-compatible endpoint that supports tool calls (spec 21)."""
 
     provider: str = "openai"
+    """A word for people; every provider is spoken to in OpenAI's way."""
     model: str
+    """The provider's own name of the model."""
     endpoint: str
+    """The base address, up to `/v1`."""
     temperature: float | None = 0.7
+    """null: it is not sent, which some models insist on."""
     reasoning_effort: str | None = None
+    """What the provider knows by that name (`low`, `medium`, `high`); null: it is not sent."""
     secret: Name | None = None
+    """The name of the secret that holds the key; null for an endpoint without one."""
     context_window: int = Field(default=128_000, ge=1_000)
     """Tokens; decides when working memory is compacted."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
+    """How long one answer may take; a slow model thinks for a minute."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
     """The longest answer; the provider's own limit unless given. Also what a call reserves of the budget."""
 
@@ -43,35 +53,50 @@ class TtsConfig(Wire):
     """A text-to-speech provider (spec 21.3)."""
 
     provider: Literal["elevenlabs"] = "elevenlabs"
+    """Whose API it is."""
     model_id: str
+    """The provider's own name of the model."""
     endpoint: str
+    """The base address, up to `/v1`."""
     secret: Name
+    """The name of the secret that holds the key."""
 
 
 class VoiceSettings(Wire):
     """How a voice speaks; ranges as the provider defines them."""
 
     stability: float = Field(default=0.5, ge=0, le=1)
+    """Lower is livelier, higher is more even."""
     similarity_boost: float = Field(default=0.75, ge=0, le=1)
+    """How close to the original voice it stays."""
     style: float = Field(default=0.0, ge=0, le=1)
+    """How much the voice's style is exaggerated; costs time."""
     use_speaker_boost: bool = True
+    """Whether likeness counts more than speed."""
     speed: float = Field(default=1.0, ge=0.5, le=2)
+    """Times the usual pace."""
 
 
 class VoiceProfileConfig(Wire):
     """A named voice of a TTS provider."""
 
     tts: Name
+    """A name in `tts`."""
     voice_id: str
+    """The provider's own id of the voice."""
     output_format: str = "mp3_44100_128"
+    """The provider's own name of the format."""
     voice_settings: VoiceSettings = VoiceSettings()
+    """How the voice speaks."""
 
 
 class GitIdentityConfig(Wire):
     """Who an agent is in git; exclusive to one agent at a time."""
 
     name: str
+    """The author's name in commits."""
     email: str
+    """The author's address in commits."""
     secret: Name
     """A token for HTTPS, or a private key for SSH."""
     hosts: tuple[str, ...] = ("github.com",)
@@ -84,7 +109,9 @@ class NotionConfig(Wire):
     """A Notion integration; exclusive to one agent at a time."""
 
     secret: Name
+    """The name of the secret that holds the integration's token."""
     endpoint: str = "https://api.notion.com"
+    """The base address of the API."""
 
 
 MailSecurity = Literal["tls", "starttls", "none"]
@@ -94,11 +121,17 @@ class EmailConfig(Wire):
     """A mail account over SMTP and IMAP; its secret is `user:password`."""
 
     smtp_host: str
+    """Where mail is sent from."""
     smtp_port: int = Field(ge=1, le=65535)
+    """Usually 465 or 587."""
     imap_host: str
+    """Where mail is read."""
     imap_port: int = Field(ge=1, le=65535)
+    """Usually 993."""
     sharing: Literal["exclusive", "shared"]
+    """Whether one agent at a time has it, or any number."""
     secret: Name
+    """The name of the secret that holds `user:password`."""
     address: str | None = None
     """The sender's address; the user name unless given."""
     smtp_security: MailSecurity | None = None
@@ -111,24 +144,33 @@ class SearchConfig(Wire):
     """The Brave Search API."""
 
     secret: Name
+    """The name of the secret that holds the key."""
     endpoint: str = "https://api.search.brave.com/res/v1"
+    """The base address of the API."""
 
 
 class EmbeddingConfig(Wire):
     """An embedding model; without this section the offline model of the memory service is used."""
 
     provider: str = "openai"
+    """A word for people; every provider is spoken to in OpenAI's way."""
     model: str
+    """The provider's own name of the model."""
     dimensions: int = Field(ge=1, le=16_000)
+    """How long its vectors are; what is stored is made anew when it changes."""
     endpoint: str
+    """The base address, up to `/v1`."""
     secret: Name | None = None
+    """The name of the secret that holds the key."""
 
 
 class GatewayConfig(Wire):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
     type: Literal["telegram", "console"]
+    """What kind of channel it is."""
     secret: Name | None = None
+    """The name of the secret that holds the bot's token; the console has none."""
     api_url: str | None = None
     """Base address of the Bot API; only a self-hosted Bot API server needs it."""
 
@@ -137,43 +179,60 @@ class DmConfig(Wire):
     """One user on one gateway; the DMs of a gateway are its allowlist."""
 
     gateway: Name
+    """A name in `gateways`."""
     user_id: str
+    """Who it is on that channel; Telegram's are numbers, as text."""
     admin: bool = False
+    """Whether this user may decide and give orders, besides talking."""
 
 
 class PostgresConfig(Wire):
     """Where Postgres is; without this section the deployment's own is used."""
 
     host: str
+    """Name or address."""
     port: int = Field(default=5432, ge=1, le=65535)
+    """Postgres' own port unless given."""
     database: str = "choir"
+    """It must exist."""
     secret: Name
+    """The name of the secret that holds the password."""
 
 
 class AgentDefaults(Wire):
     """What an agent is started with unless the start says otherwise."""
 
     workspace: Name
+    """A name in `workspaces`; held by one agent at a time."""
     llm: Name
+    """A name in `models`: what the edge lane thinks with."""
     dm: Name
+    """A name in `dms`: whom it talks to; held by one agent at a time."""
     core_llm: Name | None = None
     """The model of core jobs; `llm` unless given (spec 7.1: a fast edge, a deep core)."""
     search: Name | None = None
     """The web search; the first of `search` by name unless given."""
     voice_profile: Name | None = None
+    """A name in `voice_profiles`; without one it cannot speak."""
     git_identity: Name | None = None
+    """A name in `git_identities`; held by one agent at a time."""
     notion: Name | None = None
+    """A name in `notion_integrations`; held by one agent at a time."""
     email: Name | None = None
+    """A name in `email_accounts`."""
 
 
 class AgentConfig(Wire):
     """An agent's definition."""
 
     defaults: AgentDefaults
+    """What it is started with."""
     repo: RepoConfig = RepoConfig()
+    """Its own tools, skills and identity."""
     autostart: bool = False
     """Start with control; `choirctl init` sets it for the first agent."""
     restart: Literal["on-crash", "never"] = "on-crash"
+    """Whether a crashed session is taken up again."""
 
 
 class Budgets(Wire):
@@ -182,6 +241,7 @@ class Budgets(Wire):
     max_steps_per_turn: int = Field(default=40, ge=1)
     """Model calls in one turn; a turn of forty is a loop, not work."""
     max_tool_calls_per_turn: int = Field(default=100, ge=1)
+    """Tool calls in one turn of the edge lane."""
     max_core_jobs: int = Field(default=8, ge=0)
     """Core jobs at the same time; each is a model conversation of its own."""
     max_core_jobs_per_message: int = Field(default=24, ge=0)
@@ -189,11 +249,15 @@ class Budgets(Wire):
     total_session_tokens: int = Field(default=20_000_000, ge=1)
     """Prompt and completion of every call of a session; the user can grant as much again."""
     max_tool_calls_per_session: int = Field(default=20_000, ge=1)
+    """Tool calls of all lanes of a session; the user can grant as much again."""
     per_job_max_steps: int = Field(default=100, ge=1)
     """Model calls in one core job."""
     per_job_max_tool_calls: int = Field(default=300, ge=1)
+    """Tool calls in one core job."""
     per_job_wall_time_ms: int = Field(default=3_600_000, ge=1)
+    """How long a core job may take, waiting included; an hour."""
     max_injections_per_job: int = Field(default=20, ge=0)
+    """Further instructions one core job takes."""
     skill_step_retries: int = Field(default=2, ge=0)
     """Forbidden tools or transitions in one state of a skill before its error transition (spec 10.2)."""
 
@@ -201,27 +265,46 @@ class Budgets(Wire):
 class Config(Wire):
     """The whole of config.json."""
 
+    described_by: str | None = Field(default=None, alias="$schema", exclude=True)
+    """For editors: the address of `docs/config.schema.json`, or of what `choirctl config schema` prints."""
     agents: dict[AgentName, AgentConfig]
+    """Agents by id."""
     workspaces: dict[Name, WorkspaceConfig]
+    """Directories agents work in, by name."""
     models: dict[Name, ModelConfig] = Field(default_factory=dict)
     """`default` may be absent: the deployment then supplies it (a detected provider, or rehearsal)."""
     gateways: dict[Name, GatewayConfig] = Field(default_factory=dict)
+    """Channels, by name."""
     dms: dict[Name, DmConfig] = Field(default_factory=dict)
+    """Conversations, by name; nobody else is listened to."""
     global_repo: RepoConfig | None = None
+    """Tools, skills and identity that all agents share."""
     tts: dict[Name, TtsConfig] = Field(default_factory=dict)
+    """Text-to-speech providers, by name."""
     voice_profiles: dict[Name, VoiceProfileConfig] = Field(default_factory=dict)
+    """Voices, by name."""
     git_identities: dict[Name, GitIdentityConfig] = Field(default_factory=dict)
+    """Who agents are in git, by name."""
     notion_integrations: dict[Name, NotionConfig] = Field(default_factory=dict)
+    """Notion integrations, by name."""
     email_accounts: dict[Name, EmailConfig] = Field(default_factory=dict)
+    """Mail accounts, by name."""
     search: dict[Name, SearchConfig] = Field(default_factory=dict)
+    """Web searches, by name."""
     embedding: EmbeddingConfig | None = None
+    """Nothing reads it yet: the memory service is told by `CHOIR_EMBEDDING_…`."""
     postgres: PostgresConfig | None = None
+    """Nothing reads it yet: a deployment says it by `CHOIR_POSTGRES_DSN`."""
     budgets: Budgets = Budgets()
+    """Hard stops on what agents may use."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)
+    """The longest pause between an agent's signs of life; a quiet one costs a request."""
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
     """At least twice the heartbeat interval (checked by control), against false alarms."""
     rate_limit_retry_ms: int = Field(default=1_000, ge=0)
+    """The first pause after a provider said that it is asked too often."""
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
+    """Lines after which a log file is compressed and a new one begun."""
     approval_timeout_ms: int = Field(default=1_800_000, ge=1_000)
     """How long a human may take to decide; after that the answer is no (spec 19.6)."""
     event_window: int = Field(default=50, ge=4)
@@ -271,3 +354,15 @@ class AgentSettings(Wire):
             self.search and self.search.secret,
         )
         return frozenset(name for name in named if name)
+
+
+def secret_uses(config: Config) -> dict[str, tuple[str, ...]]:
+    """Return the secrets that a configuration names, each with the places that name it."""
+    found: dict[str, list[str]] = {}
+    for section, entries in config.model_dump(mode="json").items():
+        named = {"": entries} if section in ("embedding", "postgres") else entries
+        for name, entry in named.items() if isinstance(named, dict) else ():
+            secret = entry.get("secret") if isinstance(entry, dict) else None
+            if secret is not None:
+                found.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))
+    return {secret: tuple(places) for secret, places in sorted(found.items())}

@@ -91,6 +91,13 @@ class DmBinding(Wire):
     admin: bool
 
 
+class ChannelsRequest(Wire):
+    """Ask for the channels; control brings the bots' tokens over the gateway's own door if these are old."""
+
+    tokens_version: int = 0
+    """The version of the tokens the gateway has; 0: those it was started with."""
+
+
 class ChannelTable(Wire):
     """All the gateway needs of the configuration; no secret travels over the bus."""
 

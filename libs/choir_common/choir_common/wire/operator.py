@@ -41,6 +41,8 @@ class AgentView(Wire):
     """It has missed heartbeats, and is lost if it stays silent."""
     lanes: tuple[StatusReport, ...] = ()
     queued_messages: int = 0
+    config_version: int | None = None
+    """The version of its settings, as its newest heartbeat says."""
 
 
 class StartAgent(Wire):

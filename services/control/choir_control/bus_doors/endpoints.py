@@ -1,14 +1,16 @@
 """Answer the gateway over NATS: messages in, history, channels. Served by `app`."""
 
+from collections.abc import Callable
+
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import BadInput
 from choir_common.wire.messages import (
+    ChannelsRequest,
     ChannelTable,
     History,
     HistoryRequest,
     InboundMessage,
-    Nothing,
 )
 from choir_control.configuration.current import Configuration
 from choir_control.inbox.accept import Inbox
@@ -18,20 +20,24 @@ MAX_ID = 2**62
 
 
 def bus_endpoints(
-    inbox: Inbox, outbox: OutboxStore, configuration: Configuration
+    inbox: Inbox,
+    outbox: OutboxStore,
+    configuration: Configuration,
+    heard: Callable[[int], None],
 ) -> tuple[Endpoint, ...]:
-    """Return control's endpoints."""
+    """Return control's endpoints; `heard` is told which version of its tokens the gateway has."""
 
     async def history(request: HistoryRequest) -> History:
         if request.after > MAX_ID or "\x00" in request.dm:
             raise BadInput("There is no such outbox id or DM.")
         return await outbox.history(request.dm, request.after, request.limit)
 
-    async def channels(_: Nothing) -> ChannelTable:
+    async def channels(request: ChannelsRequest) -> ChannelTable:
+        heard(request.tokens_version)
         return configuration.current.channels()
 
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
         Endpoint(subjects.read_history(), HistoryRequest, history),
-        Endpoint(subjects.read_channels(), Nothing, channels),
+        Endpoint(subjects.read_channels(), ChannelsRequest, channels),
     )

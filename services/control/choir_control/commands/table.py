@@ -234,6 +234,18 @@ OPERATORS = (
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
     _for_operators("List builds and updates, newest first.", None, "GET /v1/operations"),
     _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
+    _for_operators("Show the configuration in force.", "config show", "GET /v1/config"),
+    _for_operators(
+        "Read and check config.json whole, and stage it.", "config load", "POST /v1/config/load"
+    ),
+    _for_operators("Compare it with what is in force.", "config diff", "GET /v1/config/diff"),
+    _for_operators("Put in force what is staged.", "config apply", "POST /v1/config/apply"),
+    _for_operators("Show who has it.", "config report", "GET /v1/config/report"),
+    _for_operators("Print its JSON Schema.", "config schema", "GET /v1/config/schema"),
+    _for_operators("List the names of secrets.", "secret list", "GET /v1/secrets"),
+    _for_operators("Set a secret, in secrets.json.", "secret set", None),
+    _for_operators("Delete a secret, from secrets.json.", "secret delete", None),
+    _for_operators("Read secrets.json again.", "secret apply", "POST /v1/secrets/apply"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
         "Check that a session's log is what was written.",

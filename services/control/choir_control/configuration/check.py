@@ -5,13 +5,15 @@ Called by `read`. Pure. A fault is a sentence that names the place in the file a
 
 from collections.abc import Collection, Iterator
 
-from choir_common.wire.config import AgentDefaults, Config
+from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
 # each agent has a database schema of its own, choir_<agent>, and a log, <agent>.log; these are Choir's
 RESERVED_AGENTS = (
     *("control", "memory", "choird", "gateway", "browser"),
     *("postgres", "nats", "rehearsal", "stack"),
 )
+# they open the database, the bus and the operators' door: no agent is ever handed one
+OWN_SECRETS = ("postgres-admin", "nats-token", "operator-token")
 # a model call with the tools and the identity of an agent takes a few thousand
 LEAST_TOKENS = 1_000
 # each is a conversation with a model of its own, in one process
@@ -28,6 +30,7 @@ def faults(config: Config) -> list[str]:
         *_voices(config),
         *_timing(config),
         *_limits(config),
+        *_secrets(config),
     ]
 
 
@@ -107,6 +110,17 @@ def _limits(config: Config) -> Iterator[str]:
             f"summary_timeout_ms: {config.summary_timeout_ms} would make every stop wait for minutes; "
             f"set it to {LONGEST_SUMMARY_MS} or less"
         )
+
+
+def _secrets(config: Config) -> Iterator[str]:
+    for name, places in secret_uses(config).items():
+        if name in OWN_SECRETS:
+            for place in places:
+                if place != "postgres":
+                    yield (
+                        f"{place}.secret: {name!r} is Choir's own and is never given away; use "
+                        "another name"
+                    )
 
 
 def _unknown(place: str, name: str, section: str, known: Collection[str]) -> str:

@@ -3,13 +3,16 @@
 Called by nearly every room of control; swapped whole, never patched (spec 16.3).
 """
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from choir_common.errors import NotFound
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput, NotFound
 from choir_common.wire.config import (
     AgentConfig,
     AgentSettings,
@@ -19,8 +22,8 @@ from choir_common.wire.config import (
 )
 from choir_common.wire.messages import ChannelTable, DmBinding, GatewayBinding
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.configuration.read import read_config
-from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.configuration.read import complete, read_written
+from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
 T = TypeVar("T")
 
@@ -122,16 +125,40 @@ class Snapshot:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration that is whole and valid, in force or not."""
+
+    written: Config
+    """As the file says it."""
+    config: Config
+    """With what the deployment adds."""
+
+    @property
+    def digest(self) -> str:
+        """Return what names it."""
+        return hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
+
+    @property
+    def body(self) -> str:
+        """Return what is kept of it."""
+        return self.written.model_dump_json()
+
+
 class Configuration:
-    """The configuration in force; `load` swaps it for what the file says now."""
+    """The configuration in force; `staging` swaps it for another, whole."""
 
     def __init__(
         self, path: Path, default_model: ModelConfig | None, versions: ConfigVersionStore
     ) -> None:
-        self._path = path
+        self.path = path
         self._default_model = default_model
         self._versions = versions
+        self._turn = asyncio.Lock()
         self._current: Snapshot | None = None
+        self._candidate: Candidate | None = None
+        self.note = ""
+        """Why what is in force is not what the file says; empty when it was read from the file."""
 
     @property
     def current(self) -> Snapshot:
@@ -140,15 +167,47 @@ class Configuration:
             raise NotFound("No configuration has been loaded yet.")
         return self._current
 
-    def read(self) -> Config:
-        """Read and check the file without taking it into force; raises BadInput."""
-        return read_config(self._path, self._default_model)
+    def read(self) -> Candidate:
+        """Read and check the file without taking it into force; raises BadInput. Blocking."""
+        written = read_written(self.path)
+        return self._complete(written, str(self.path))
 
-    async def put_in_force(self, config: Config) -> Snapshot:
-        """Give `config` its version and make it the current one."""
-        digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
-        self._current = Snapshot(await self._versions.version_of(digest), config)
-        return self._current
+    async def last_good(self, why: str) -> Candidate | None:
+        """Return what was last in force, to start with where the file does not fit; none if none is kept."""
+        body = await self._versions.last_body()
+        try:
+            found = body and self._complete(Config.model_validate_json(body), "the last good one")
+        except (ValidationError, BadInput):
+            return None
+        self.note = why if found else ""
+        return found or None
+
+    async def put_in_force(self, candidate: Candidate, reason: Reason = "start") -> Snapshot:
+        """Give `candidate` its version, which is the commit, and make it the current one.
+
+        Raises Unavailable without a database: the old one stays in force.
+        """
+        async with self._turn:
+            version = await self._versions.version_of(candidate.digest, candidate.body, reason)
+            return self._swap(Snapshot(version, candidate.config), candidate, reason)
+
+    async def renumber(self) -> int:
+        """Give what is in force a new version, because the secrets it names have changed."""
+        async with self._turn:
+            candidate = self._candidate
+            if candidate is None:
+                raise NotFound("No configuration has been loaded yet.")
+            version = await self._versions.next_version(candidate.digest, candidate.body, "secrets")
+            return self._swap(Snapshot(version, candidate.config), candidate, "secrets").version
+
+    def _swap(self, snapshot: Snapshot, candidate: Candidate, reason: Reason) -> Snapshot:
+        self._current, self._candidate = snapshot, candidate
+        if reason == "config":
+            self.note = ""
+        return snapshot
+
+    def _complete(self, written: Config, source: str) -> Candidate:
+        return Candidate(written, complete(written, self._default_model, source))
 
 
 def _named(section: Mapping[str, T], name: str | None) -> T | None:

@@ -13,6 +13,11 @@ from choir_control.configuration.check import faults
 
 DEFAULT_MODEL = "default"
 MAX_BYTES = 4_000_000
+SHOWN = 10
+
+
+class Missing(BadInput):
+    """There is no config.json: this may be the wrong state directory."""
 
 
 def read_config(path: Path, default_model: ModelConfig | None) -> Config:
@@ -20,19 +25,25 @@ def read_config(path: Path, default_model: ModelConfig | None) -> Config:
 
     Raises BadInput naming the file, the place inside it and what to do.
     """
-    config = _with_default_model(_parse(path), default_model)
+    return complete(read_written(path), default_model, str(path))
+
+
+def complete(written: Config, default_model: ModelConfig | None, source: str) -> Config:
+    """Add what the deployment supplies, and check the whole; raises BadInput naming `source`."""
+    config = _with_default_model(written, default_model)
     found = faults(config)
     if found:
-        raise BadInput(f"{path} is not usable: {'; '.join(found)}.")
+        raise BadInput(f"{source} is not usable: {'; '.join(found)}.")
     return config
 
 
-def _parse(path: Path) -> Config:
+def read_written(path: Path) -> Config:
+    """Return what the file says, checked by itself; raises BadInput."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise BadInput(
+        raise Missing(
             f"There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME."
         ) from None
     except OSError as error:
@@ -43,8 +54,11 @@ def _parse(path: Path) -> Config:
         return Config.model_validate_json(text)
     except ValidationError as error:
         shown = error.errors(include_input=False, include_url=False)
-        places = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in shown[:10])
-        raise BadInput(f"{path} does not fit: {places}. Correct it and try again.") from None
+        places = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in shown[:SHOWN])
+        more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+        raise BadInput(
+            f"{path} does not fit: {places}{more}. Correct it and try again; nothing was changed."
+        ) from None
 
 
 def _place(loc: tuple[int | str, ...]) -> str:

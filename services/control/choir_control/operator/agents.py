@@ -50,8 +50,8 @@ def agent_routes(
 
     @router.post("/{agent_id}/stop")
     async def stop_agent(agent_id: str) -> AgentView:
-        """Stop an agent at its next safe point."""
-        configuration.current.agent(agent_id)
+        """Stop an agent at its next safe point; also one that has left the configuration."""
+        await roster.must_know(agent_id)
         if await stopper.stop(agent_id, STOPPED_BY_OPERATOR) is None:
             raise Conflict(f"{agent_id} is not running.")
         return await roster.one(agent_id)
@@ -71,12 +71,12 @@ def agent_routes(
     return router
 
 
-def signal_routes(configuration: Configuration, messenger: Messenger) -> APIRouter:
+def signal_routes(roster: Roster, messenger: Messenger) -> APIRouter:
     """Return the router of what a running agent can be told."""
     router = APIRouter(prefix="/agents", tags=["agents"])
 
     async def tell(agent_id: str, body: SignalBody, session_id: str | None = None) -> Told:
-        configuration.current.agent(agent_id)
+        await roster.must_know(agent_id)
         session, seq = await messenger.tell_agent(agent_id, body, session_id)
         return Told(
             agent_id=agent_id,

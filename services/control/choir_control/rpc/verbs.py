@@ -26,6 +26,7 @@ from choir_control.eventlog.append import Appender
 from choir_control.hosttools.execute import HostTools
 from choir_control.leases.store import Lease
 from choir_control.secrets.vault import Vault
+from choir_control.sessions.config_news import ConfigNews
 from choir_control.sessions.hello import Greeting
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.stop import Stopper
@@ -49,6 +50,7 @@ class Verbs:
     greeting: Greeting
     configuration: Configuration
     vault: Vault
+    news: ConfigNews
     appender: Appender
     approvals: ApprovalStore
     board: StatusBoard
@@ -78,6 +80,7 @@ class Verbs:
         """Note the sign of life and make the events durable."""
         ack_rev = await self.appender.append(lease, request)
         self.vitals.beat(lease.session_id, lease.epoch)
+        self.news.heard(lease, request.config_version)
         # a model set for this session counts from its next heartbeat on, if the signal was missed
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)

@@ -1,5 +1,7 @@
 """Tell which agents there are and how each one stands. Called by the operator door."""
 
+from collections.abc import Callable
+
 from choir_common.wire.messages import AgentState
 from choir_common.wire.operator import AgentView
 from choir_control.configuration.current import Configuration, Snapshot
@@ -31,31 +33,41 @@ class Roster:
         board: StatusBoard,
         runtime: AgentRuntime,
         vitals: Vitals,
+        version_of: Callable[[SessionRow], int | None],
     ) -> None:
+        """`version_of` says which version of the settings a session's agent has."""
         self._configuration = configuration
         self._sessions = sessions
         self._inbox = inbox
         self._board = board
         self._runtime = runtime
         self._vitals = vitals
+        self._version_of = version_of
+
+    async def must_know(self, agent_id: str) -> None:
+        """Raise NotFound unless an agent is configured, or runs although it is not any more."""
+        snapshot = self._configuration.current
+        if agent_id not in snapshot.config.agents and not await self._sessions.live_of(agent_id):
+            snapshot.agent(agent_id)
 
     async def all(self) -> list[AgentView]:
-        """Return every configured agent, by name."""
+        """Return every agent that is configured or runs, by name."""
         snapshot = self._configuration.current
         live = {row.agent_id: row for row in await self._sessions.live()}
         running = {agent.session_id: agent for agent in await self._runtime.running()}
         waiting = await self._inbox.waiting()
         views = []
-        for agent_id in sorted(snapshot.config.agents):
+        for agent_id in sorted(snapshot.config.agents.keys() | live.keys()):
             row = live.get(agent_id) or await self._last(agent_id)
             views.append(self._view(snapshot, agent_id, row, running, waiting))
         return views
 
     async def one(self, agent_id: str) -> AgentView:
-        """Return one agent; raises NotFound."""
+        """Return one agent; raises NotFound if it neither is configured nor ever ran."""
         snapshot = self._configuration.current
-        snapshot.agent(agent_id)
         row = await self._sessions.live_of(agent_id) or await self._last(agent_id)
+        if row is None:
+            snapshot.agent(agent_id)
         running = {agent.session_id: agent for agent in await self._runtime.running()}
         return self._view(snapshot, agent_id, row, running, await self._inbox.waiting())
 
@@ -72,10 +84,12 @@ class Roster:
         waiting: dict[str, int],
     ) -> AgentView:
         over = row is None or row.ended_at is not None
-        dm = snapshot.agent(agent_id).defaults.dm if row is None or over else row.bindings.dm
-        llm = snapshot.agent(agent_id).defaults.llm if row is None or over else row.bindings.llm
+        configured = snapshot.config.agents.get(agent_id)
+        # one that left the configuration has only what its session was bound to
+        bound = row.bindings if row and (not over or configured is None) else None
+        chosen = bound or snapshot.agent(agent_id).defaults
         process = running.get(row.session_id) if row else None
-        model = snapshot.config.models.get(llm)
+        model = snapshot.config.models.get(chosen.llm)
         return AgentView(
             agent_id=agent_id,
             state=_STATES[row.status] if row else "stopped",
@@ -88,5 +102,6 @@ class Roster:
             last_heartbeat_at=row.last_heartbeat_at if row and not over else None,
             suspect=bool(row and not over and self._vitals.is_suspect(row.session_id)),
             lanes=self._board.of(agent_id, row.session_id) if row and not over else (),
-            queued_messages=waiting.get(dm, 0),
+            queued_messages=waiting.get(chosen.dm, 0),
+            config_version=self._version_of(row) if row and not over else None,
         )

@@ -36,6 +36,28 @@ class SignalStore:
         )
         return None if seq is None else int(seq)
 
+    async def tell_newest(self, session_id: str, body: SignalBody) -> int | None:
+        """Queue a signal that makes earlier ones of its kind for this session pointless.
+
+        No event names such a signal, so nothing else would ever do away with it.
+        """
+        seq = await self._database.fetchval(
+            """
+            WITH older AS (
+                UPDATE choir_control.signals SET done_at = clock_timestamp()
+                WHERE session_id = $1 AND done_at IS NULL AND body ->> 'kind' = $3
+            )
+            INSERT INTO choir_control.signals (session_id, body)
+            SELECT session_id, $2::json FROM choir_control.sessions
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+            RETURNING seq
+            """,
+            session_id,
+            body.model_dump_json(),
+            body.kind,
+        )
+        return None if seq is None else int(seq)
+
     async def prune(self, older_than: timedelta, limit: int) -> int:
         """Delete up to `limit` signals that were done that long ago; return how many there were.
 

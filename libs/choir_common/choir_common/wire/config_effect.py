@@ -1,0 +1,47 @@
+"""Say what a change of each place of config.json takes to work (spec 16.1, 16.2, 17.6). Pure.
+
+Read by control (`config diff`) and by `config_schema` (the table in `docs/config.md`).
+"""
+
+from fnmatch import fnmatchcase
+
+from choir_common.wire.configuring import Category
+
+# a session is bound to these when it starts (spec 6.4)
+AT_AGENT_START = (
+    "agents.*.defaults.workspace",
+    "agents.*.defaults.llm",
+    "agents.*.defaults.dm",
+    "agents.*.defaults.voice_profile",
+    "agents.*.defaults.git_identity",
+    "agents.*.defaults.notion",
+    "agents.*.defaults.email",
+    "workspaces.*.path",
+)
+# tools, skills and identity are in the image (spec 16.2)
+AT_UPDATE = ("agents.*.repo.*",)
+AT_UPDATE_ALL = ("global_repo", "global_repo.*")
+# read by services other than control, when they start
+AT_CHOIR_START = ("embedding", "embedding.*", "postgres", "postgres.*")
+
+
+def category_of(path: str) -> tuple[Category, str]:
+    """Return what a change of this place takes, and how to get it."""
+    steps = path.split(".")
+    who = steps[1] if len(steps) > 1 else "AGENT"
+    if _matches(path, AT_AGENT_START):
+        agent = who if steps[0] == "agents" else "AGENT"
+        return "restart-required", (
+            f"counts when the agent starts again: choirctl agent stop {agent}, then start"
+        )
+    if _matches(path, AT_UPDATE):
+        return "restart-required", f"use: choirctl agent update {who}"
+    if _matches(path, AT_UPDATE_ALL):
+        return "restart-required", "use: choirctl agent update-all"
+    if _matches(path, AT_CHOIR_START):
+        return "restart-required", "counts when Choir starts again: choirctl down, then up"
+    return "hot-reload", ""
+
+
+def _matches(path: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)

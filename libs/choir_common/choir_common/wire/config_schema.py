@@ -1,0 +1,152 @@
+"""Publish what config.json may hold: a JSON Schema for editors, and a table for people.
+
+Asked by control (`GET /v1/config/schema`) and `choirctl config schema`. Both are made of the models in
+`config`; what a field is for is the text below it there, read from the source when somebody asks, because
+no service needs it to run. `docs/config.schema.json` and `docs/config.md` are kept the same by a test.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from choir_common.wire import config
+from choir_common.wire.config import Config
+from choir_common.wire.config_effect import category_of
+from choir_common.wire.json import JsonObject
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ENTRY = "NAME"
+
+HEAD = """\
+# config.json, field by field
+
+Made of the models by `choirctl config schema --markdown`; a test keeps it so. `NAME` stands for a name of
+your choice. *When* says what a change takes: **apply**, `choirctl config load` and `choirctl config apply`;
+**agent**, a new start of the agents concerned (or `agent update`); **Choir**, a new start of all.
+`docs/config.schema.json` says the same to an editor: name it under `"$schema"`.
+
+| field | type | default | limits | when | meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def config_schema() -> JsonObject:
+    """Return the JSON Schema of config.json, every field with its meaning."""
+    schema = Config.model_json_schema()
+    definitions = schema.get("$defs", {})
+    for name, shape in ((Config.__name__, schema), *definitions.items()):
+        texts = _texts().get(name, {})
+        for field, described in shape.get("properties", {}).items():
+            text = texts.get("described_by" if field == "$schema" else field)
+            if text:
+                described["description"] = text
+    return cast(JsonObject, {"$schema": DIALECT, **schema, "title": "Choir's config.json"})
+
+
+def config_reference() -> str:
+    """Return the table of every field as Markdown."""
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in _rows((), Config))
+
+
+def undocumented() -> list[str]:
+    """Return the fields without a meaning, for the test that allows none."""
+    return [path for path, *_, text in _rows((), Config) if not text]
+
+
+def _rows(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    schema = model.model_json_schema()
+    for name, field in model.model_fields.items():
+        shown = field.alias or name
+        here = (*path, shown)
+        described = schema["properties"][shown]
+        yield (
+            f"`{'.'.join(here)}`",
+            _type_of(described),
+            "required" if field.is_required() else _default_of(described),
+            _limits_of(described),
+            _when(here),
+            _texts()[model.__name__].get(name, ""),
+        )
+        inner, keyed = _inner(field.annotation)
+        if inner is not None:
+            yield from _rows((*here, ENTRY) if keyed else here, inner)
+
+
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """Return the model inside a field, and whether its entries have names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    arguments = getattr(annotation, "__args__", ())
+    for argument in arguments:
+        if isinstance(argument, type) and issubclass(argument, BaseModel):
+            return argument, getattr(annotation, "__origin__", None) is dict
+    return None, False
+
+
+def _type_of(described: dict[str, Any]) -> str:
+    if "anyOf" in described:
+        return " or ".join(_type_of(option) for option in described["anyOf"])
+    if "enum" in described:
+        return ", ".join(f"`{value}`" for value in described["enum"])
+    if "const" in described:
+        return f"`{described['const']}`"
+    if described.get("type") == "array":
+        return f"list of {_type_of(described['items'])}"
+    if "additionalProperties" in described:
+        return "object by name"
+    return str(described.get("type", "object"))
+
+
+def _default_of(described: dict[str, Any]) -> str:
+    default = described.get("default")
+    if isinstance(default, dict) or "default" not in described:
+        return ""
+    words = {None: "none", True: "true", False: "false"}
+    if default is None or isinstance(default, bool):
+        return words[default]
+    if isinstance(default, list):
+        return ", ".join(f"`{item}`" for item in default)
+    return f"`{default}`"
+
+
+def _limits_of(described: dict[str, Any]) -> str:
+    for option in (described, *described.get("anyOf", ())):
+        low = option.get("minimum", option.get("exclusiveMinimum"))
+        high = option.get("maximum")
+        if low is not None:
+            least = f"above {low}" if "exclusiveMinimum" in option else f"{low}"
+            return f"{least} to {high}" if high is not None else f"{least} or more"
+    return ""
+
+
+def _when(path: tuple[str, ...]) -> str:
+    category, note = category_of(".".join(path))
+    if category == "hot-reload":
+        return "apply"
+    return "Choir" if "when Choir starts" in note else "agent"
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    """Return the text that stands below each field, by class and field."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(config)).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = dict(_texts_of(node))
+    return found
+
+
+def _texts_of(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ):
+            yield field.target.id, " ".join(below.value.value.split())

@@ -1,0 +1,213 @@
+"""`choirctl config show|load|diff|apply|report|schema` (spec 17.6); next comes `control_api`."""
+
+import asyncio
+import json
+import time
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.errors import ChoirError, DeadlineExceeded
+from choir_common.wire.config_schema import config_reference, config_schema
+from choir_common.wire.configuring import (
+    ApplyConfig,
+    ConfigApplied,
+    ConfigChange,
+    ConfigDiff,
+    ConfigReport,
+    ConfigView,
+    PartReport,
+)
+from choirctl.control_api import ControlApi, connect, parse
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json, table
+
+MARKS = {"added": "+", "removed": "-", "changed": "~"}
+LOOK_S = 0.2
+SHORTEST_SHOWN = 60
+Wait = Annotated[
+    float,
+    typer.Option("--wait", min=0, help="Seconds to wait for agents and gateway; 0: do not wait."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("show")(show)
+    group.command("load")(load)
+    group.command("diff")(diff)
+    group.command("apply")(apply)
+    group.command("report")(report)
+    group.command("schema")(schema)
+    app.add_typer(group, name="config", help="Look at config.json, and put changes of it in force.")
+
+
+def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show the configuration in force; of secrets only the names."""
+    view = asyncio.run(_show(find_place(ctx, home, url)))
+    if as_json:
+        print_json(view)
+        return
+    err().print(f"Version {view.version}, from {view.source.replace('-', ' ')}.")
+    if view.note:
+        err().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
+    if view.staged:
+        err().print("Something else is staged: see `choirctl config diff`.")
+    out().print_json(data=view.config)
+
+
+def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Read and check config.json, whole, and stage it; then show what would change."""
+    _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "POST", "/v1/config/load")), as_json)
+
+
+def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what is staged against what is in force, and what each change takes."""
+    _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "GET", "/v1/config/diff")), as_json)
+
+
+def apply(
+    ctx: typer.Context,
+    wait_s: Wait = 20.0,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put in force what is staged, and follow it until every running agent has it.
+
+    Exits 1 when an agent cannot take it, 6 when one has not taken it in time; it is in force all the same.
+    """
+    applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
+    if as_json:
+        print_json(applied)
+    settle(applied.report, wait_s)
+
+
+def report(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show which agents have the version in force."""
+    found = asyncio.run(_report(find_place(ctx, home, url)))
+    if as_json:
+        print_json(found)
+    else:
+        out().print(_rows(found))
+
+
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="A table for people instead of a JSON Schema.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of config.json; needs no running Choir."""
+    if markdown:
+        typer.echo(config_reference(), nl=False)
+    else:
+        typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+
+
+async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: bool) -> ConfigReport:
+    """Show each agent's progress until all have the version, or the time is over; also for secrets."""
+    found, shown, give_up = first, set[tuple[str, str]](), time.monotonic() + wait_s
+    while True:
+        for part in (*found.agents, found.gateway):
+            if not quiet and (part.name, part.state) not in shown:
+                shown.add((part.name, part.state))
+                err().print(_progress(part))
+        if found.settled or time.monotonic() >= give_up:
+            return found
+        await asyncio.sleep(LOOK_S)
+        found = parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+
+
+def settle(found: ConfigReport, wait_s: float) -> None:
+    """Turn a report into an exit code: raises ChoirError for a failure, DeadlineExceeded for the late."""
+    failed = [part.name for part in found.agents if part.state == "failed"]
+    if failed:
+        raise ChoirError(
+            f"Version {found.version} is in force, but {', '.join(failed)} cannot take it: see "
+            "`choirctl config report`."
+        )
+    late = [part.name for part in found.agents if part.state == "waiting"]
+    if late and wait_s > 0:
+        raise DeadlineExceeded(
+            f"Version {found.version} is in force, but {', '.join(late)} did not say within "
+            f"{wait_s:g} s that it has it: see `choirctl config report`."
+        )
+
+
+async def _show(place: Place) -> ConfigView:
+    async with connect(place) as api:
+        return parse(await api.send("GET", "/v1/config"), ConfigView)
+
+
+async def _diff(place: Place, method: str, path: str) -> ConfigDiff:
+    async with connect(place) as api:
+        return parse(await api.send(method, path), ConfigDiff)
+
+
+async def _report(place: Place) -> ConfigReport:
+    async with connect(place) as api:
+        return parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+
+
+async def _apply(place: Place, wait_s: float, quiet: bool) -> ConfigApplied:
+    async with connect(place) as api:
+        staged = parse(await api.send("GET", "/v1/config/diff"), ConfigDiff)
+        if not quiet:
+            _tell_changes(staged)
+        # the digest of what was just shown: if something else is staged by now, nothing is applied
+        body = ApplyConfig(digest=staged.digest)
+        done = parse(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
+        if not quiet:
+            err().print(f"Version {done.version} is in force.")
+        reached = await follow(api, done.report, wait_s, quiet)
+        return done.model_copy(update={"report": reached})
+
+
+def _tell_diff(found: ConfigDiff, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    _tell_changes(found)
+    if found.changes:
+        err().print("Put it in force with `choirctl config apply`.")
+
+
+def _tell_changes(found: ConfigDiff) -> None:
+    if not found.changes:
+        err().print(f"What is staged is what is in force (version {found.running_version}).")
+    for change in found.changes:
+        # spec 17.6: a mark, the place, the category in brackets, and what it takes
+        out().print(_line(change), markup=False, highlight=False)
+    for warning in found.warnings:
+        err().print(f"[yellow]Warning:[/] {escape(warning)}")
+
+
+def _line(change: ConfigChange) -> str:
+    values = (
+        "" if change.kind != "changed" else f": {_brief(change.before)} -> {_brief(change.after)}"
+    )
+    note = f"  {change.note}" if change.note else ""
+    return f"{MARKS[change.kind]} config.json: {change.path}{values}  [{change.category}]{note}"
+
+
+def _brief(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= SHORTEST_SHOWN else f"{text[:SHORTEST_SHOWN]}…"
+
+
+def _rows(found: ConfigReport) -> Table:
+    rows = table("WHO", "STATE", "VERSION", "DETAIL")
+    for part in (*found.agents, found.gateway):
+        version = "-" if part.version is None else str(part.version)
+        rows.add_row(part.name, part.state, version, escape(part.detail))
+    return rows
+
+
+def _progress(part: PartReport) -> str:
+    colour = {"applied": "green", "waiting": "yellow", "failed": "red"}[part.state]
+    detail = f": {escape(part.detail)}" if part.detail else ""
+    return f"{part.name} [{colour}]{part.state}[/]{detail}"

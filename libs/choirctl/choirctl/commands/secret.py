@@ -1,0 +1,214 @@
+"""`choirctl secret list|set|delete|apply` (spec 17.1): names on the screen, values never.
+
+`set`, `delete` and `list` work on secrets.json itself, also while Choir does not run; `apply` asks control
+to read it again. Next come `choir_common.secret_file` and `control_api`.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from choir_common.errors import BadInput, NotFound, TooLarge
+from choir_common.secret_file import MAX_VALUE_BYTES, changing, read_secret_file
+from choir_common.wire.configuring import SecretName, SecretsApplied
+from choirctl.commands.config import Wait, follow, settle
+from choirctl.control_api import connect, parse
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import err, out, print_json, table
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+STACK_OWN = ("postgres-admin", "nats-token", "operator-token")
+SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.command("list")(list_secrets)
+    group.command("set")(set_secret)
+    group.command("delete")(delete)
+    group.command("apply")(apply)
+    app.add_typer(
+        group, name="secret", help="Keep keys and passwords, and hand them to those who run."
+    )
+
+
+def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
+    """List the names of secrets, and what uses each; never a value."""
+    found = _names(find_place(ctx, home).home)
+    if as_json:
+        print_json(found)
+        return
+    rows = table("SECRET", "", "USED BY")
+    for secret in found:
+        rows.add_row(
+            secret.name,
+            "[green]set[/]" if secret.set else "[red]not set[/]",
+            ", ".join(secret.used_by) or "-",
+        )
+    out().print(rows)
+
+
+def set_secret(
+    ctx: typer.Context,
+    name: SecretArgument,
+    value: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECRET]",
+            help="The value. Better left out: it is then asked for, or read from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Set a secret, from a prompt or standard input; the file is replaced whole."""
+    _check_name(name)
+    if value is not None:
+        err().print(
+            "[yellow]Warning:[/] a value on the command line stays in the shell's history, and others could "
+            "see it in the list of processes. Leave it out next time: it is then asked for."
+        )
+    found = _check_value(value if value is not None else _ask(name))
+    place = find_place(ctx, home)
+    with changing(place.home / "secrets.json") as values:
+        replaced = name in values
+        values[name] = found
+    err().print(f"{name} is {'replaced' if replaced else 'set'}.{_next(place, name)}")
+
+
+def delete(ctx: typer.Context, name: SecretArgument, home: Home = None) -> None:
+    """Delete a secret; whoever uses it works without it after `secret apply`."""
+    place = find_place(ctx, home)
+    with changing(place.home / "secrets.json") as values:
+        if values.pop(name, None) is None:
+            raise NotFound(f"There is no secret {name[:64]!r}. `choirctl secret list` names them.")
+    used = next((s.used_by for s in _names(place.home) if s.name == name), ())
+    if used:
+        err().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
+    err().print(f"{name} is deleted.{_next(place, name)}")
+
+
+def apply(
+    ctx: typer.Context,
+    wait_s: Wait = 20.0,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have Choir read secrets.json again, and follow until every running agent has what it needs.
+
+    Exits 1 when an agent cannot take it, 6 when one has not taken it in time; it is in force all the same.
+    """
+    applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
+    if as_json:
+        print_json(applied)
+    settle(applied.report, wait_s)
+
+
+async def _apply(place: Place, wait_s: float, quiet: bool) -> SecretsApplied:
+    async with connect(place) as api:
+        done = parse(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
+        if not quiet:
+            _tell(done)
+        reached = await follow(api, done.report, wait_s, quiet)
+        return done.model_copy(update={"report": reached})
+
+
+def _tell(done: SecretsApplied) -> None:
+    console = out()
+    for mark, names in (("+", done.added), ("~", done.changed), ("-", done.removed)):
+        for name in names:
+            console.print(f"{mark} {name}", markup=False)
+    words = (
+        (done.overridden, "from the environment of `choirctl up`, which counts more than the file"),
+        (done.at_restart, "counts when Choir starts again: choirctl down, then up"),
+        (done.missing, "named in the configuration, and not set: choirctl secret set"),
+    )
+    for names, meaning in words:
+        if names:
+            err().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
+    if not (done.added or done.changed or done.removed):
+        err().print("No value has changed; whoever runs fetches them again.")
+
+
+def _names(home: Path) -> list[SecretName]:
+    try:
+        known = read_secret_file(home / "secrets.json").keys()
+    except NotFound:
+        known = {}.keys()
+    uses = _uses(home / "config.json")
+    return [
+        SecretName(name=name, set=name in known, used_by=uses.get(name, ()) or _own(name))
+        for name in sorted(known | uses.keys())
+    ]
+
+
+def _own(name: str) -> tuple[str, ...]:
+    return ("Choir itself",) if name in STACK_OWN else ()
+
+
+def _uses(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return the secrets a config.json names, also one that does not fit in other places."""
+    try:
+        document: JsonValue = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, list[str]] = {}
+    _collect((), document, found)
+    return {name: tuple(places) for name, places in found.items()}
+
+
+def _collect(path: tuple[str, ...], value: JsonValue, found: dict[str, list[str]]) -> None:
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if key == "secret" and isinstance(inner, str) and inner:
+            found.setdefault(inner, []).append(".".join(path))
+        _collect((*path, key), inner, found)
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise BadInput(
+            "A secret's name has letters, digits, `.`, `_` and `-`, 64 at most, and begins with a letter "
+            "or digit."
+        )
+
+
+def _ask(name: str) -> str:
+    if sys.stdin.isatty():
+        answer: str = typer.prompt(f"Value of {name}", hide_input=True, err=True)
+        return answer
+    try:
+        text = sys.stdin.buffer.read(MAX_VALUE_BYTES + 2).decode()
+    except UnicodeDecodeError:
+        raise BadInput("The value is not UTF-8 text.") from None
+    # `echo` adds a newline that belongs to no password; the last line of a key file keeps its own
+    return text[:-1].removesuffix("\r") if text.count("\n") == 1 and text.endswith("\n") else text
+
+
+def _check_value(value: str) -> str:
+    if not value.strip():
+        raise BadInput("The value is empty; nothing was changed. Give it on standard input.")
+    if "\x00" in value:
+        raise BadInput("The value holds a NUL character; nothing was changed.")
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
+    return value
+
+
+def _next(place: Place, name: str) -> str:
+    if not place.socket.exists():
+        return ""
+    if name in STACK_OWN:
+        return (
+            " Choir's own secrets count when it starts again: `choirctl down`, then `choirctl up`."
+        )
+    return " Hand it to those who run with `choirctl secret apply`."

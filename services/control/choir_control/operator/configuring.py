@@ -1,0 +1,84 @@
+"""Put together what carries configuration and secrets from their files to those who run. Called by `app`."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from fastapi import APIRouter
+
+from choir_common.clock import Clock
+from choir_common.telemetry import Redactor
+from choir_common.wire.configuring import BotTokens
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.staging import Around, Open, Staging
+from choir_control.operator.config import config_routes
+from choir_control.operator.secrets import secret_routes
+from choir_control.secrets.apply import OWN, SecretApply
+from choir_control.secrets.bot_tokens import BotTokenCourier
+from choir_control.secrets.vault import Vault
+from choir_control.sessions.config_news import ConfigNews
+from choir_control.sessions.store import SessionStore
+from choir_control.signals.bell import Bell
+from choir_control.signals.order import SignalOrder
+from choir_control.signals.store import SignalStore
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Whom the parts below work with."""
+
+    configuration: Configuration
+    sessions: SessionStore
+    signals: SignalStore
+    order: SignalOrder
+    bell: Bell
+    clock: Clock
+    redactor: Redactor
+    gateway: httpx2.AsyncClient
+    open_doors: Open
+    publish: Callable[[], Awaitable[None]]
+
+
+class Configuring:
+    """The vault, its way from secrets.json, the two phases of config.json, and the news of both."""
+
+    def __init__(
+        self,
+        ends: Ends,
+        secrets_json: Path,
+        secrets: Mapping[str, str],
+        supplied: Mapping[str, str],
+    ) -> None:
+        """`supplied` are secrets the deployment adds to those of the file."""
+        self._configuration = ends.configuration
+        named = {name: value for name, value in secrets.items() if name not in OWN}
+        self.vault = Vault({**named, **supplied}, ends.redactor.learn)
+        self.courier = BotTokenCourier(ends.gateway, self._parcel)
+        self.news = ConfigNews(
+            ends.configuration,
+            ends.sessions,
+            ends.signals,
+            ends.order,
+            ends.bell,
+            self.courier,
+            ends.publish,
+        )
+        self.secrets = SecretApply(
+            secrets_json, self.vault, supplied, ends.configuration.renumber, self.news.tell
+        )
+        around = Around(self.vault.found_in, self.news.warn, ends.open_doors, self.news.tell)
+        self.staging = Staging(ends.configuration, ends.clock, around)
+
+    def routes(self) -> Sequence[APIRouter]:
+        """Return the routers of both."""
+        return (
+            config_routes(self._configuration, self.staging, self.news),
+            secret_routes(self._configuration, self.vault, self.secrets, self.news),
+        )
+
+    def _parcel(self) -> BotTokens:
+        """Return what the gateway may know now: the tokens of its bots."""
+        snapshot = self._configuration.current
+        bots = {g.secret for g in snapshot.config.gateways.values() if g.secret}
+        return BotTokens(version=snapshot.version, tokens=self.vault.pick(bots))

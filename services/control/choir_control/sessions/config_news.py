@@ -1,0 +1,165 @@
+"""Carry a new version of configuration or secrets to those who run, and tell how far it has come (spec 17.7).
+
+Called by the operator door after an apply, and by the rpc door with what each heartbeat says. Telling is for
+speed only: an agent that missed it finds the newer version in the answer to its next heartbeat, the gateway
+in its next round.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError, NotFound
+from choir_common.wire.config import Config
+from choir_common.wire.configuring import ConfigReport, PartReport, PartState
+from choir_common.wire.rpc import ResourceBindings
+from choir_common.wire.signals import ConfigChangedSignal
+from choir_control.configuration.current import Configuration, Snapshot
+from choir_control.leases.store import Lease
+from choir_control.secrets.bot_tokens import BotTokenCourier
+from choir_control.sessions.record import SessionRow
+from choir_control.sessions.store import SessionStore
+from choir_control.signals.bell import Bell
+from choir_control.signals.order import SignalOrder
+from choir_control.signals.store import SignalStore
+
+log = structlog.get_logger("choir.configuration")
+
+GONE = "no longer in config.json; it goes on until it is stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    session_id: str
+    epoch: int
+    version: int
+
+
+class ConfigNews:
+    """What running agents and the gateway know of the configuration."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        store: SessionStore,
+        signals: SignalStore,
+        order: SignalOrder,
+        bell: Bell,
+        courier: BotTokenCourier,
+        publish: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`publish` tells the gateway that there is something to ask for."""
+        self._configuration = configuration
+        self._store = store
+        self._signals = signals
+        self._order = order
+        self._bell = bell
+        self._courier = courier
+        self._publish = publish
+        self._heard: dict[str, _Heard] = {}
+
+    def heard(self, lease: Lease, version: int) -> None:
+        """Note the version an agent says it has."""
+        self._heard[lease.agent_id] = _Heard(lease.session_id, lease.epoch, version)
+
+    def version_of(self, session: SessionRow) -> int | None:
+        """Return the version a session's agent last said it has."""
+        heard = self._heard.get(session.agent_id)
+        if heard is None or (heard.session_id, heard.epoch) != (session.session_id, session.epoch):
+            return None
+        return heard.version
+
+    async def tell(self, version: int) -> None:
+        """Tell everybody who runs; what fails is found out by heartbeat."""
+        try:
+            for session in await self._store.live():
+                await self._tell(session, version)
+        except ChoirError as error:
+            log.warning("agents hear of it by heartbeat", version=version, why=error.message)
+        try:
+            await self._publish()
+        except Exception as error:  # the bus is away or closing: the gateway asks by itself
+            log.warning("the gateway hears of it later", version=version, why=repr(error))
+
+    async def _tell(self, session: SessionRow, version: int) -> None:
+        if session.status not in ("starting", "active"):
+            return  # one that stops needs nothing new; a crashed one starts with the newest
+        body = ConfigChangedSignal(config_version=version)
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.tell_newest(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+
+    async def warn(self, after: Config) -> list[str]:
+        """Say what a configuration would mean for those who run: what they use and it does not have."""
+        found: list[str] = []
+        for session in await self._store.live():
+            if session.agent_id not in after.agents:
+                found.append(f"agent {session.agent_id} runs and would be {GONE}")
+            for kind, name in _missing(after, session.bindings):
+                found.append(
+                    f"agent {session.agent_id} is using the {kind} {name!r}, which would be gone"
+                )
+        return found
+
+    async def report(self) -> ConfigReport:
+        """Tell who has the version in force."""
+        snapshot = self._configuration.current
+        live = sorted(await self._store.live(), key=lambda row: row.agent_id)
+        return ConfigReport(
+            version=snapshot.version,
+            agents=tuple(self._agent(snapshot, session) for session in live),
+            gateway=self._gateway(snapshot),
+        )
+
+    def _agent(self, snapshot: Snapshot, session: SessionRow) -> PartReport:
+        has = self.version_of(session)
+        wanted = snapshot.version_for(session.settings_rev)
+        gone = "" if session.agent_id in snapshot.config.agents else GONE
+        if has == wanted:
+            return _row(session, "applied", has, gone)
+        try:
+            snapshot.settings_for(session.agent_id, session.bindings)
+        except NotFound as error:
+            why = f"{error.message} It goes on with what it has; restart it, or put that back."
+            return _row(session, "failed", has, why)
+        if session.status == "crashed":
+            return _row(session, "waiting", has, "it crashed, and gets it when it is resumed")
+        if session.status == "stopping":
+            return _row(session, "failed", has, "it is being stopped")
+        return _row(session, "waiting", has, gone or "until its next heartbeat")
+
+    def _gateway(self, snapshot: Snapshot) -> PartReport:
+        has, failure = self._courier.has, self._courier.failure
+        if has == snapshot.version:
+            return PartReport(name="gateway", state="applied", version=has)
+        if failure:
+            return PartReport(
+                name="gateway", state="failed", version=has, detail=f"{failure}; it is tried again"
+            )
+        words = "it has not asked for its channels yet" if has is None else ""
+        return PartReport(name="gateway", state="waiting", version=has, detail=words)
+
+
+def _row(session: SessionRow, state: PartState, has: int | None, detail: str) -> PartReport:
+    return PartReport(
+        name=session.agent_id,
+        state=state,
+        version=has,
+        session_id=session.session_id,
+        detail=detail,
+    )
+
+
+def _missing(config: Config, bound: ResourceBindings) -> list[tuple[str, str]]:
+    wanted = (
+        ("workspace", bound.workspace, config.workspaces),
+        ("model", bound.llm, config.models),
+        ("DM", bound.dm, config.dms),
+        ("voice profile", bound.voice_profile, config.voice_profiles),
+        ("git identity", bound.git_identity, config.git_identities),
+        ("Notion integration", bound.notion, config.notion_integrations),
+        ("email account", bound.email, config.email_accounts),
+    )
+    return [(kind, name) for kind, name, known in wanted if name is not None and name not in known]

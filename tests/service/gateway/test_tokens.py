@@ -1,0 +1,90 @@
+"""Bots' tokens reach a running gateway from control, over the gateway's own door and nowhere else."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from choir_common.http.transport import make_client
+from choir_common.testing.telegram import FakeTelegram
+from choir_local.nats import EmbeddedNats
+from tests.service.gateway.control_stand_in import ControlStandIn
+from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_process
+
+OPERATOR = "operator-token-of-the-test"
+OLD, NEW = "111:main-secret", "333:rotated-secret"
+
+
+@pytest.fixture
+async def bare(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
+    """A gateway that was started without any bot's token."""
+    async with make_process("choir_gateway", nats.url) as process:
+        process.secrets = {"operator_token": OPERATOR}
+        await process.start()
+        yield process
+        assert await process.stop() == 0, process.log
+        for token in (OLD, NEW, NATS_TOKEN, OPERATOR):
+            assert token not in process.log
+
+
+async def put(gateway: ServiceProcess, body: str, token: str = OPERATOR) -> httpx2.Response:
+    async with make_client(gateway.endpoint) as client:
+        return await client.put(
+            "/v1/channels/tokens",
+            content=body,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+
+
+def parcel(version: int, token: str) -> str:
+    return json.dumps({"version": version, "tokens": {"main-token": token}})
+
+
+async def until_said(control: ControlStandIn, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(control.arrivals) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_bot_begins_with_the_token_that_is_brought_and_changes_to_the_next(
+    bare: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    telegram.bot(NEW)
+    brought = await put(bare, parcel(4, OLD))
+    assert brought.status_code == 204
+    await telegram.user(7, OLD).says("over the old token")
+    await until_said(control, 1)
+    assert control.tokens_version == 4
+
+    await put(bare, parcel(5, NEW))
+    await telegram.user(7, NEW).says("over the new one")
+    await until_said(control, 2)
+    assert [m.text for m in control.arrivals] == ["over the old token", "over the new one"]
+    assert control.tokens_version == 5
+
+    await put(bare, '{"version": 6, "tokens": {}}')
+    async with make_client(bare.endpoint) as client, asyncio.timeout(20):
+        while "no token" not in (await client.get("/readyz")).text:
+            await asyncio.sleep(0.05)
+
+
+async def test_nobody_brings_tokens_without_the_operators(bare: ServiceProcess) -> None:
+    refused = await put(bare, '{"version": 4, "tokens": {}}', token="guessed")
+    assert refused.status_code == 401
+
+
+async def test_a_gateway_that_cannot_know_control_takes_none(gateway: ServiceProcess) -> None:
+    assert (await put(gateway, '{"version": 4, "tokens": {}}')).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "body", ['{"tokens": {"main-token": "%s"}}', '{"version": 4, "tokens": ["%s"]}', '"%s"', "%s"]
+)
+async def test_what_does_not_fit_is_refused_and_never_repeated(
+    bare: ServiceProcess, body: str
+) -> None:
+    refused = await put(bare, body % NEW)
+    assert refused.status_code == 400
+    assert NEW not in refused.text
