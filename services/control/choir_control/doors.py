@@ -3,13 +3,11 @@
 Called by `app`. The second one has no operator API at all, so an agent's socket cannot reach it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
