@@ -3,7 +3,9 @@
 Every failure leaves as an error of `choir_common.errors`, worded for the person at the terminal.
 """
 
+import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Literal, TypeVar
 from urllib.parse import quote
@@ -20,8 +22,10 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.http.problem_document import read_problem
+from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
 from choir_common.wire.choices import AgentChoices, ModelView, SetModel, SetVoice, VoiceView
+from choir_common.wire.events import Event
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -45,6 +49,8 @@ M = TypeVar("M", bound=BaseModel)
 Verdict = Literal["approve", "reject"]
 PAGE = 200
 BARE_UNAVAILABLE = (502, 503, 504)  # what a proxy in between says, without a problem document
+SILENCE_S = 40.0  # the keepalive of a stream comes every 15 s
+CUT_S = 60.0  # a restart of control takes less
 VERIFY_S = 300.0  # a log of a million events takes a while to hash
 
 
@@ -145,6 +151,11 @@ class ControlApi:
         path = f"/v1/approvals/{quote(approval_id, safe='')}/{verdict}"
         return await self._post(path, Decision(digest=digest), ApprovalView)
 
+    async def roll_back(self, approval_id: str) -> ApprovalView:
+        """Take back what was applied. Raises Conflict when it is not, or later changes stand on it."""
+        path = f"/v1/approvals/{quote(approval_id, safe='')}/rollback"
+        return await self._post(path, None, ApprovalView, timeout_s=120)
+
     async def sessions(self, agent_id: str | None, limit: int) -> list[SessionView]:
         """Return up to `limit` sessions, newest first."""
         params = {"agent_id": agent_id} if agent_id else {}
@@ -159,6 +170,42 @@ class ControlApi:
         """Return the events that follow revision `after`."""
         params = {"after": str(after), "limit": str(PAGE)}
         return await self._get(f"/v1/sessions/{session_id}/events", EventPage, params)
+
+    async def follow_events(self, session_id: str, after: int) -> AsyncIterator[Event]:
+        """Yield the events that follow revision `after`, as they come, until the session is over.
+
+        A stream that is cut is taken up after the last event that came, for a minute.
+        """
+        cut_at: float | None = None
+        first = after
+        while cut_at is None or time.monotonic() - cut_at < CUT_S:
+            try:
+                async for event in self._stream_events(session_id, after):
+                    if event is None:
+                        return
+                    after, cut_at = event.rev, None
+                    yield event
+            except (Unavailable, OutcomeUnknown, DeadlineExceeded):
+                if cut_at is None and after == first:
+                    raise  # it never came about
+            cut_at = cut_at or time.monotonic()
+            await asyncio.sleep(1)
+        raise Unavailable(
+            f"The log of {session_id} ends at revision {after} for now: {self._place.spoken} went away. "
+            f"Go on later with `choirctl session events {session_id} --follow --after {after}`."
+        )
+
+    async def _stream_events(self, session_id: str, after: int) -> AsyncIterator[Event | None]:
+        """Yield the events of one stream; None says that the session is over."""
+        path = f"/v1/sessions/{session_id}/events/stream"
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        timeout = httpx2.Timeout(SILENCE_S, connect=5.0)
+        with transport_errors(self._place):
+            async with self.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
+                if answer.is_error:
+                    self.raise_for(answer.status_code, await answer.aread())
+                async for event in read(answer.aiter_bytes()):
+                    yield None if event.event == "end" else Event.model_validate_json(event.data)
 
     async def verify(self, session_id: str) -> Verification:
         """Ask control to check a session's whole log."""

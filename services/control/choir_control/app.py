@@ -80,6 +80,7 @@ from choir_control.sessions.household import Household, Surroundings
 from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.roster import Roster
+from choir_control.sessions.stream import LogStreams
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.signals.bell import Bell
 from choir_control.signals.follow import Followers
@@ -296,7 +297,7 @@ class Control:
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
             signal_routes(roster, sessions.messenger),
             choice_routes(self.configuration, sessions.changes),
-            session_routes(sessions.store, self._events),
+            session_routes(sessions.store, self._events, self._log_streams()),
             operation_routes(self._operations),
             rollout_routes(self._rollout),
             workspace_routes(sessions.workspaces),
@@ -308,6 +309,10 @@ class Control:
 
     def _approval_patience(self) -> timedelta:
         return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
+
+    def _log_streams(self) -> LogStreams:
+        store = self._household.store
+        return LogStreams(store, self._events, lambda: self._followers.closing)
 
     def _is_idempotent(self, gateway: str) -> bool:
         found = self.configuration.current.config.gateways.get(gateway)

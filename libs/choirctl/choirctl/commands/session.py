@@ -1,11 +1,13 @@
 """`choirctl session list|show|events|cores|cancel|compact|verify`; next comes `control_api`."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import typer
 
 from choir_common.errors import ChoirError, Conflict
+from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
 from choir_common.wire.rpc import StatusReport
 from choirctl.app import add_group
@@ -14,8 +16,6 @@ from choirctl.control_api import ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json, print_json_line
 from choirctl.views import CORE, event_line, job_rows, session_facts, session_rows
-
-FOLLOW_EVERY_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,10 @@ def events(
     ctx: typer.Context,
     session: SessionId,
     after: Annotated[int, typer.Option(min=0, help="Begin after this revision.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as events come.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on as events come, until the session is over."),
+    ] = False,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -205,18 +208,23 @@ async def _list(place: Place, agent: str | None, limit: int) -> list[SessionView
 async def _events(place: Place, session: str, after: int, follow: bool, as_json: bool) -> None:
     console = out()
     async with connect(place) as api:
-        while True:
-            page = await api.events(session, after)
-            for event in page.items:
-                if as_json:
-                    print_json_line(event)
-                else:
-                    console.print(event_line(event), highlight=False)
-            after = page.items[-1].rev if page.items else after
-            if page.next is None:
-                if not follow:
-                    return
-                await asyncio.sleep(FOLLOW_EVERY_S)
+        news = api.follow_events(session, after) if follow else _stored(api, session, after)
+        async for event in news:
+            if as_json:
+                print_json_line(event)
+            else:
+                console.print(event_line(event), highlight=False)
+
+
+async def _stored(api: ControlApi, session: str, after: int) -> AsyncIterator[Event]:
+    """Yield the events there are, page by page."""
+    while True:
+        page = await api.events(session, after)
+        for event in page.items:
+            yield event
+        if page.next is None:
+            return
+        after = page.next
 
 
 async def _verify(place: Place, session: str) -> Verification:

@@ -228,6 +228,9 @@ OPERATORS = (
     _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
     _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
     _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
+    _for_operators(
+        "Follow a session's log as it grows.", None, "GET /v1/sessions/{session_id}/events/stream"
+    ),
     _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),

@@ -2,20 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
 
-from choir_common.errors import Conflict, NotFound
+from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.http.sse import stream
 from choir_common.wire.operator import EventPage, Page, SessionView, Verification
 from choir_control.eventlog.store import EventStore
 from choir_control.eventlog.verify import verify
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.store import SessionStore
+from choir_control.sessions.stream import LogStreams
 
 MAX_ID = 100
 MAX_REV = 2**53
 
 
-def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
+def session_routes(sessions: SessionStore, events: EventStore, streams: LogStreams) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/sessions", tags=["sessions"])
 
@@ -55,6 +58,16 @@ def session_routes(sessions: SessionStore, events: EventStore) -> APIRouter:
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)
 
+    @router.get("/{session_id}/events/stream", response_class=StreamingResponse)
+    async def follow_events(
+        session_id: str,
+        request: Request,
+        after: Annotated[int, Query(ge=0, le=MAX_REV)] = 0,
+    ) -> StreamingResponse:
+        """Stream a session's events after `Last-Event-ID`, else `after`, until the session is over."""
+        row = await _find(sessions, session_id)
+        return stream(streams.follow(row.session_id, _last_seen(request, after)))
+
     @router.get("/{session_id}/verify")
     async def verify_session(session_id: str) -> Verification:
         """Recompute the hash chain of a session's log."""
@@ -73,3 +86,12 @@ async def _find(sessions: SessionStore, session_id: str) -> SessionRow:
 
 def _plausible(text: str) -> bool:
     return len(text) <= MAX_ID and text.isascii() and text.isprintable()
+
+
+def _last_seen(request: Request, after: int) -> int:
+    text = request.headers.get("last-event-id", "")
+    if not text:
+        return after
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > MAX_REV:
+        raise BadInput("Last-Event-ID must be the id of an event of this stream: a revision.")
+    return int(text)

@@ -42,6 +42,11 @@ class Followers:
         self._closing = True
         self._bell.ring_all()
 
+    @property
+    def closing(self) -> bool:
+        """Tell whether all streams are to end."""
+        return self._closing
+
     def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
         """Yield the bytes of an event stream: what is not done after `last_event_id`, then news.
 
