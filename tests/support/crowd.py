@@ -6,7 +6,6 @@ The client below costs a tenth of a general one, so that on a small machine what
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -19,7 +18,7 @@ import psutil
 
 from choir_common.eventlog.chain import Head, head_of, link
 from choir_common.wire.events import Event, EventPayload, SessionStarted, ToolCallRequested
-from choir_common.wire.rpc import HeartbeatRequest
+from choir_common.wire.rpc import HeartbeatRequest, HelloRequest
 from tests.support.service_process import NATS_TOKEN, make_home, running_bus_server
 
 START_WITHIN_S = 60
@@ -134,6 +133,7 @@ class Member:
 class Crowd:
     """All agents, and the process that serves them."""
 
+    home: Path
     process: Process
     members: list[Member]
 
@@ -162,8 +162,12 @@ async def running_crowd(agents: int, dsn: str, password: str) -> AsyncIterator[C
     """Start a choird with `agents` agents over the database `dsn`; each has written its first event."""
     async with make_home() as home, running_bus_server() as nats:
         order = {
-            **{"home": str(home), "agents": agents, "dsn": dsn, "password": password},
-            **{"nats_url": nats.url, "nats_token": NATS_TOKEN},
+            "home": str(home),
+            "agents": agents,
+            "dsn": dsn,
+            "password": password,
+            "nats_url": nats.url,
+            "nats_token": NATS_TOKEN,
         }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.support.crowd_control"),
@@ -175,7 +179,7 @@ async def running_crowd(agents: int, dsn: str, password: str) -> AsyncIterator[C
         try:
             async with asyncio.timeout(START_WITHIN_S):
                 members = await _members(process, json.dumps(order))
-            yield Crowd(process, members)
+            yield Crowd(home, process, members)
             for member in members:
                 if member.line is not None:
                     member.line.close()
@@ -190,14 +194,18 @@ async def _members(process: Process, order: str) -> list[Member]:
     specs = json.loads(await process.stdout.readline())
     members = []
     for spec in specs:
-        socket = os.path.join(spec["socket_dir"], "choir.sock")
+        socket = f"{spec['socket_dir']}/choir.sock"
         member = Member(spec["agent_id"], spec["session_id"], spec["lease_token"], socket)
         member.line = await connect(socket)
-        hello = {
-            **{"agent_id": member.agent_id, "session_id": member.session_id, "epoch": 1},
-            **{"image_version": "", "tool_manifest_hash": "", "skill_manifest_hash": ""},
-        }
-        await member.send(member.request("INIT_HELLO", json.dumps(hello).encode()))
+        hello = HelloRequest(
+            agent_id=member.agent_id,
+            session_id=member.session_id,
+            epoch=1,
+            image_version="",
+            tool_manifest_hash="",
+            skill_manifest_hash="",
+        )
+        await member.send(member.request("INIT_HELLO", hello.model_dump_json().encode()))
         await member.send(member.beat([SessionStarted(agent_id=member.agent_id, epoch=1)]))
         members.append(member)
     return members

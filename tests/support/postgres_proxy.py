@@ -20,7 +20,7 @@ ROUND_TRIPS = (b"S", b"Q")
 
 @dataclass
 class PostgresProxy:
-    """The proxy; `delay_s` holds every answer back, `stalled` keeps all of them until it is set again."""
+    """The proxy; `delay_s` holds every answer back, `flowing` cleared keeps all of them."""
 
     dsn: str
     """The address to use instead of the server's own."""
@@ -32,7 +32,7 @@ class PostgresProxy:
 
     def cut(self) -> None:
         """Break every connection there is."""
-        for pipe in self._pipes:
+        for pipe in list(self._pipes):
             pipe.cancel()
 
 
@@ -55,15 +55,16 @@ async def postgres_proxy(dsn: str) -> AsyncIterator[PostgresProxy]:
             pass  # either side went away, which is what this is for
         finally:
             proxy._pipes.discard(task)
-            writer.close()
+            writer.transport.abort()
 
     server = await asyncio.start_unix_server(accept, directory / SOCKET)
     try:
         yield proxy
     finally:
         server.close()
+        pipes = list(proxy._pipes)
         proxy.cut()
-        await asyncio.sleep(0)
+        await asyncio.wait(pipes or [asyncio.create_task(asyncio.sleep(0))], timeout=2)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -81,7 +82,7 @@ async def _join(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        server_writer.close()
+        server_writer.transport.abort()
 
 
 async def _forward(

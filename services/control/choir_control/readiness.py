@@ -57,7 +57,8 @@ class Parts:
         return (*await self.needed(), *others)
 
     async def _postgres(self) -> str:
-        return "" if await self._database.reachable() else "!the database does not answer"
+        trouble = await self._database.trouble()
+        return f"!{trouble}" if trouble else ""
 
     async def _ask_memory(self) -> str:
         status = await self._memory.status()

@@ -40,6 +40,12 @@ _REFUSING = (
     asyncpg.DiskFullError,
 )
 
+_IS_READ_ONLY = """
+SELECT current_setting('transaction_read_only')::boolean OR pg_catalog.pg_is_in_recovery()
+"""
+# more than `work_mem`, so it goes through a temporary file of some megabytes: no table grows for it
+_SPILL = "SELECT count(*) FROM pg_catalog.generate_series(1, 200000)"
+
 
 class Database:
     """A pool of connections; open it with `async with`."""
@@ -50,6 +56,7 @@ class Database:
         self._size = size
         self._application = application
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._was_full = False
 
     async def __aenter__(self) -> Self:
         """Open the pool, waiting up to half a minute for a server that is still starting.
@@ -112,6 +119,7 @@ class Database:
         try:
             yield held
         except _REFUSING as error:
+            self._was_full = self._was_full or isinstance(error, asyncpg.DiskFullError)
             raise Unavailable(f"The database refuses work: {error}") from error
         except _LOST as error:
             raise OutcomeUnknown(
@@ -146,6 +154,30 @@ class Database:
         """Run one statement; return its command tag."""
         async with self.connection() as held:
             return await held.execute(sql, *args)
+
+    async def trouble(self) -> str | None:
+        """Return why nothing can be written now, none if it can.
+
+        A full disk is looked for once a statement has met it, until there is room again.
+        """
+        try:
+            if await self.fetchval(_IS_READ_ONLY):
+                return "the database takes no writing: it is read-only"
+        except Unavailable as error:
+            return f"the database does not answer: {error.message}"
+        if self._was_full and not await self._has_room():
+            return "the disk of the database is full"
+        self._was_full = False
+        return None
+
+    async def _has_room(self) -> bool:
+        try:
+            async with self.transaction() as held:
+                await held.execute("SET LOCAL work_mem = '64kB'")
+                await held.fetchval(_SPILL)
+        except Unavailable:
+            return False
+        return True
 
     async def reachable(self) -> bool:
         """Tell whether the server answers."""

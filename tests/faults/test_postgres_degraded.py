@@ -1,0 +1,279 @@
+"""Postgres is down, read-only, slow, full, or has no connection left (GUARANTEES R3, promise 11).
+
+Each time choird lives, says on `/readyz` what is wrong, acknowledges nothing that is not stored, and takes up
+its work when the fault is over; what an agent buffered meanwhile drains in order.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from choir_agent.control.client import Control as ControlClient
+from choir_agent.log.session_log import SessionLog
+from choir_agent.replication.replicate import Replication
+from choir_common.bus.client import Bus
+from choir_common.clock import SystemClock
+from choir_common.postgres.pool import Database
+from choir_common.wire.runtime import AgentBoot
+from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, make_world, until
+from tests.service.memory.servers import NATS_TOKEN, running_nats
+from tests.support.crowd import work
+from tests.support.postgres_proxy import PostgresProxy, postgres_proxy
+from tests.support.servers import PASSWORD, running_postgres
+
+BUFFERED = 10_000
+DRAIN_WITHIN_S = 10.0
+TMPFS_BYTES = 192 * 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def choird_over(dsn: str, behind: str | None = None) -> AsyncIterator[World]:
+    """Start a choird over the database `dsn`; the test itself uses `behind`."""
+    async with (
+        running_nats() as nats,
+        Bus(nats.url, NATS_TOKEN, "test") as bus,
+        Database(behind or dsn, PASSWORD, size=2, application="test") as database,
+        make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+    ):
+        await world.start()
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def choird_behind_a_proxy() -> AsyncIterator[tuple[World, PostgresProxy, EmbeddedPostgres]]:
+    async with running_postgres() as postgres, postgres_proxy(postgres.dsn) as proxy:
+        async with choird_over(proxy.dsn, postgres.dsn) as world:
+            yield world, proxy, postgres
+
+
+async def begin(world: World) -> AgentHand:
+    agent = await world.agent()
+    await agent.begin()
+    return agent
+
+
+async def reason(world: World) -> str | None:
+    """Return what /readyz says of Postgres, none if nothing is wrong; choird itself lives throughout."""
+    assert (await world.get("/livez")).status_code == 200
+    answer = await world.get("/readyz")
+    (part,) = (part for part in answer.json()["parts"] if part["name"] == "postgres")
+    assert (answer.status_code == 200) == part["ok"], answer.text
+    return None if part["ok"] else str(part["detail"])
+
+
+async def until_reason(world: World, holds: Callable[[str | None], bool]) -> None:
+    async def said() -> bool:
+        return holds(await reason(world))
+
+    await until(said)
+
+
+async def status_of(agent: AgentHand) -> int:
+    """Send what is not acknowledged; return the status."""
+    answer = await agent.post("HEARTBEAT", agent.heartbeat())
+    if answer.status_code == 200:
+        agent.acked = agent.head
+    return answer.status_code
+
+
+async def until_durable(world: World, agent: AgentHand) -> None:
+    """Send the same again until it is acknowledged; the stored log is the agent's own, whole."""
+
+    async def durable() -> bool:
+        return await status_of(agent) == 200
+
+    await until(durable)
+    verdict = await world.verify(agent.spec.session_id)
+    assert verdict["ok"] and verdict["head_rev"] == agent.head.rev
+    assert len(world.runtime.specs) == 1, "an agent paid for the database's fault"
+
+
+async def test_ten_thousand_buffered_events_drain_within_ten_seconds_of_its_return() -> None:
+    async with running_postgres() as postgres, choird_over(postgres.dsn) as world:
+        agent = await begin(world)
+        await postgres.stop()
+        log, replication, client = replicator(agent)
+        sending = asyncio.create_task(replication.run())
+        try:
+            for number in range(BUFFERED):
+                log.append("edge", work(number))
+                if number % 500 == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(1)
+            assert replication.acked_rev == agent.acked.rev
+            said = await reason(world)
+            assert said and "does not answer" in said
+            await postgres.start()
+            back = time.monotonic()
+            async with asyncio.timeout(4 * DRAIN_WITHIN_S):
+                await replication.durable(log.head.rev)
+            took = time.monotonic() - back
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await client.close()
+        print(f"{BUFFERED} events drained in {took:.2f} s")
+        assert took <= DRAIN_WITHIN_S
+        verdict = await world.verify(agent.spec.session_id)
+        assert verdict["ok"] and verdict["events"] == log.head.rev
+        await until_reason(world, lambda said: said is None)
+
+
+def replicator(agent: AgentHand) -> tuple[SessionLog, Replication, ControlClient]:
+    """Return the real agent's log and replication, which go on where this hand is."""
+    spec, clock = agent.spec, SystemClock()
+    client = ControlClient(
+        AgentBoot(
+            agent_id=spec.agent_id,
+            session_id=spec.session_id,
+            epoch=spec.epoch,
+            lease_token=spec.lease_token,
+            endpoint=f"unix://{spec.socket_dir}/choir.sock",
+            workspace=str(spec.workspace),
+            choir_dir=str(spec.choir_dir),
+        )
+    )
+    log = SessionLog(spec.session_id, clock, lambda _: None, lambda text: text)
+    log.restore(agent.log, agent.head)
+    replication = Replication(
+        client, log, clock, spec.agent_id, spec.epoch, lambda: 1, lambda: 5.0, lambda: None
+    )
+    return log, replication, client
+
+
+async def test_a_database_that_became_read_only_is_named_and_nothing_is_acknowledged() -> None:
+    async with running_postgres() as postgres, choird_over(postgres.dsn) as world:
+        agent = await begin(world)
+        agent.add(work())
+        await set_read_only(postgres.dsn, "on")
+        await until_reason(world, lambda said: said is not None and "read-only" in said)
+        assert await status_of(agent) == 503
+        await set_read_only(postgres.dsn, "off")
+        await until_durable(world, agent)
+        await until_reason(world, lambda said: said is None)
+
+
+async def set_read_only(dsn: str, value: str) -> None:
+    held = await asyncpg.connect(
+        dsn, password=PASSWORD, server_settings={"default_transaction_read_only": "off"}
+    )
+    await held.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+    await held.execute("SELECT pg_reload_conf()")
+    await held.close()
+
+
+# nats-py leaves the stream of a connection to the collector now and then
+@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
+async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
+    async with choird_behind_a_proxy() as (world, proxy, _):
+        agent = await begin(world)
+        proxy.delay_s = 0.3
+        agent.add(work())
+        assert await status_of(agent) == 200
+        assert await reason(world) is None
+        proxy.delay_s = 0
+        proxy.flowing.clear()
+        agent.add(work())
+        waiting = asyncio.create_task(status_of(agent))
+        await until_reason(world, lambda said: said is not None and "did not answer" in said)
+        assert not waiting.done()
+        # a half-open connection ends with a reset: the outcome is unknown, and sent again
+        proxy.cut()
+        assert await asyncio.wait_for(waiting, 10) == 503
+        proxy.flowing.set()
+        await until_durable(world, agent)
+        await until_reason(world, lambda said: said is None)
+
+
+async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:
+    async with choird_behind_a_proxy() as (world, _, postgres):
+        agent = await begin(world)
+        agent.add(work())
+        holder = await asyncpg.connect(postgres.dsn, password=PASSWORD)
+        lock = holder.transaction()
+        await lock.start()
+        await holder.execute("LOCK TABLE choir_control.sessions IN ACCESS EXCLUSIVE MODE")
+        # more than the pool holds, all of the same patch: whoever is first stores it
+        many = [
+            asyncio.create_task(agent.post("HEARTBEAT", agent.heartbeat()))
+            for _ in range(world.settings.database_connections + 4)
+        ]
+        await until_reason(world, lambda said: said is not None)
+        refused = {answer.status_code for answer in await first_answers(many, 4)}
+        assert refused == {503}
+        await lock.rollback()
+        await holder.close()
+        statuses = {answer.status_code for answer in await asyncio.gather(*many)}
+        assert statuses == {200, 503}
+        agent.acked = agent.head
+        agent.add(work())
+        await until_durable(world, agent)
+        await until_reason(world, lambda said: said is None)
+
+
+async def first_answers(tasks: list[asyncio.Task[object]], count: int) -> list[object]:
+    async with asyncio.timeout(20):
+        while sum(task.done() for task in tasks) < count:
+            await asyncio.sleep(0.05)
+    return [task.result() for task in tasks if task.done()]
+
+
+@contextlib.asynccontextmanager
+async def postgres_on_a_small_disk() -> AsyncIterator[tuple[EmbeddedPostgres, Path]]:
+    """Start a Postgres whose disk is a tmpfs; skipped where none can be mounted."""
+    root = Path(tempfile.mkdtemp(prefix="choir-pg-"))
+    disk = root / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES},mode=0755", "choir-test", disk],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        shutil.rmtree(root)
+        pytest.skip(f"NO TMPFS CAN BE MOUNTED HERE: a full disk is not tested ({mounted.stderr})")
+    server = EmbeddedPostgres(
+        PostgresPlaces(disk / "data", root / "s", root / "postgres.log"), PASSWORD
+    )
+    try:
+        await server.start()
+        yield server, disk
+    finally:
+        await server.stop()
+        subprocess.run(["umount", "-l", disk], check=True)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def test_a_full_disk_is_named_and_what_waited_is_stored_when_there_is_room() -> None:
+    async with postgres_on_a_small_disk() as (postgres, disk), choird_over(postgres.dsn) as world:
+        agent = await begin(world)
+        ballast = disk / "ballast"
+        # leave a little: the write-ahead log recycles what it has, and the tables cannot grow
+        free = shutil.disk_usage(disk).free
+        with ballast.open("wb") as file:
+            for _ in range(free // 65536):
+                file.write(b"x" * 65536)
+        statuses = []
+        for number in range(400):
+            for _ in range(10):
+                agent.add(work(number))
+            statuses.append(await status_of(agent))
+            if statuses[-1] != 200:
+                break
+        assert statuses[-1] == 503, "the disk never filled: this proved nothing"
+        said = await reason(world)
+        assert said and ("disk" in said or "does not answer" in said), said
+        ballast.unlink()
+        await until_durable(world, agent)
+        await until_reason(world, lambda said: said is None)
