@@ -132,6 +132,70 @@ async def test_the_container_holds_what_the_request_says() -> None:
     }
 
 
+RUNAWAY = """
+def fork_bomb():
+    children = []
+    try:
+        while len(children) < 1000:
+            child = os.fork()
+            if child == 0:
+                time.sleep(600)
+            children.append(child)
+    except OSError:
+        pass
+    for child in children:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    return len(children)
+def grow():
+    child = os.fork()
+    if child == 0:
+        hoard = [b'x' * (1 << 20) for _ in range(1024)]
+        os._exit(len(hoard) and 0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])
+def fill(path, most):
+    written = 0
+    try:
+        with open(path, 'wb') as file:
+            while written < most:
+                written += file.write(b'x' * (1 << 20))
+    except OSError:
+        pass
+    os.remove(path)
+    return written >> 20
+report({
+    'forks': fork_bomb(),
+    'killed by': grow(),
+    'run, MB': fill('/run/ballast', 64 << 20) if os.access('/run', os.W_OK) else 0,
+    'open files': resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+    'host processes': len([name for name in os.listdir('/proc') if name.isdigit()]),
+    'kernel settings': attempt(lambda: Path('/proc/sys/kernel/panic').write_text('1')),
+    'kernel memory': attempt(lambda: Path('/proc/kcore').read_bytes()[:1] or 1 / 0),
+    'user namespace': attempt(lambda: subprocess.run(['unshare', '-U', 'true'], check=True)),
+    'devices': sorted(os.listdir('/dev')),
+})
+time.sleep(60)
+"""
+
+
+async def test_the_limits_hold_an_agent_that_wants_everything() -> None:
+    """A fork bomb, a hoarder of memory and a filler of disks end inside; the agent itself lives on."""
+    limits = ContainerLimits(memory_bytes=256 << 20, pids=77)
+    with image_that_runs(RUNAWAY) as image:
+        async with yard_for(image, limits) as yard:
+            spec = yard.spec()
+            await yard.runtime.start(spec)
+            report = await yard.report()
+    assert 0 < report["forks"] < 77
+    assert report["killed by"] == 9
+    assert report["run, MB"] <= 8
+    assert report["open files"] == 4096
+    assert report["host processes"] < 10
+    for name in ("kernel settings", "kernel memory", "user namespace"):
+        assert report[name][0] == "refused", (name, report[name])
+    assert not [name for name in report["devices"] if name.startswith(("sd", "nvme", "vd", "kvm"))]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a directory of another user")
 async def test_a_container_of_another_user_could_not_open_the_socket_directory() -> None:
     """One 0700 directory per agent holds even where two agents ran under two users."""
