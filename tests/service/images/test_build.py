@@ -1,5 +1,6 @@
 """Images from real repositories: merged, cached by commit, refused when they drift, whole or not at all."""
 
+import asyncio
 import json
 import os
 import sys
@@ -211,3 +212,54 @@ def test_a_build_that_dies_at_any_step_leaves_the_old_image_or_the_new_one(tmp_p
         if not died:
             break
     assert step > 20 and outcomes[0] == "old" and outcomes[-1] == "new"
+
+
+CUTS = (1, 3, 8, 15, 25, 40, 60, 90, 130, 170, 210, 250, 300, 360, 430, 520, 640, 800, 1_000, 1_300)
+
+
+def _pipeline_dies_at(step: int, forge: Forge) -> bool:
+    """Fetch, merge and build in a process that is gone at its `step`-th touch; tell whether it was."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def count(event: str, _: object) -> None:
+            nonlocal seen
+            if event.startswith(("os.", "open", "shutil.", "subprocess.")):
+                seen += 1
+                if seen == step:
+                    os._exit(9)
+
+        sys.addaudithook(count)
+        try:
+            asyncio.run(forge.images.build("main", Told()))
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_fetch_a_merge_and_a_build_that_die_anywhere_leave_the_old_or_the_new(
+    tmp_path: Path,
+) -> None:
+    """Row R12, the whole way: at points all along it, over one and the same mirror."""
+    forge = Forge(tmp_path)
+    asyncio.run(forge.images.build("main", Told()))
+    died = 0
+    for number, step in enumerate(CUTS):
+        old = forge.shelf.current("main")
+        assert old is not None
+        soul = f"soul {number}"
+        forge.fill_own(soul)
+        cut = _pipeline_dies_at(step, forge)
+        died += cut
+        after = forge.shelf.current("main")
+        assert after is not None and asyncio.run(forge.builder.fault(after)) is None, step
+        if after != old:
+            assert (Path(after.place) / "SOUL.md").read_text() == soul
+        assert cut or after != old, step
+        built = asyncio.run(forge.images.build("main", Told()))
+        assert not built.warnings, step
+        assert (Path(built.image.place) / "SOUL.md").read_text() == soul
+        if not cut:
+            break
+    assert died >= 6

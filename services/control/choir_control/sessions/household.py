@@ -57,7 +57,7 @@ class Household:
     """The parts of the session room."""
 
     def __init__(self, around: Surroundings) -> None:
-        turns, runtime = AgentTurns(), around.runtime
+        turns, runtime, leases = AgentTurns(), around.runtime, LeaseStore(around.database)
         self.store = SessionStore(around.database)
         closing = Closing(
             ClosingStore(around.database),
@@ -100,7 +100,6 @@ class Household:
             self.vitals,
             around.release,
         )
-        leases = LeaseStore(around.database)
         self.boot = Boot(
             self.store, around.configuration, closing, crashes, self.starter, runtime, leases
         )
