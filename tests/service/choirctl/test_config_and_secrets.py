@@ -1,0 +1,84 @@
+"""config.json and secrets.json through the command line, on a real Choir with a real agent."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from choir_common.wire.config_schema import config_reference, config_schema
+from tests.support.stack import CHOIRCTL, Stack, running_stack
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as running:
+        yield running
+
+
+def call(stack: Stack, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CHOIRCTL, "--home", str(stack.home), *args],
+        capture_output=True,
+        text=True,
+        input=stdin,
+        timeout=90,
+    )
+
+
+def edit(stack: Stack, **changes: Any) -> None:
+    path = stack.home / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_a_change_is_loaded_compared_applied_and_reaches_the_agent(stack: Stack) -> None:
+    nothing = call(stack, "config", "diff")
+    assert nothing.returncode == 5 and "config load" in nothing.stderr
+    edit(stack, summary_timeout_ms=31_000)
+    loaded = call(stack, "config", "load")
+    assert loaded.stdout == ("~ config.json: summary_timeout_ms: 30000 -> 31000  [hot-reload]\n"), (
+        loaded.stderr
+    )
+    assert call(stack, "config", "diff").stdout == loaded.stdout
+    applied = call(stack, "config", "apply", "--json")
+    assert applied.returncode == 0, applied.stderr
+    report = json.loads(applied.stdout)["report"]
+    states = {row["name"]: (row["state"], row["version"]) for row in report["agents"]}
+    assert states == {"main": ("applied", report["version"])}
+    shown = json.loads(call(stack, "config", "show", "--json").stdout)
+    assert shown["config"]["summary_timeout_ms"] == 31_000
+    assert "main" in call(stack, "config", "report").stdout
+    status = json.loads(stack.run("agent", "status", "main", "--json"))
+    assert status["config_version"] == report["version"]
+    assert stack.run("chat", "-m", "hello").strip()
+
+
+def test_a_mistake_is_named_and_nothing_is_staged(stack: Stack) -> None:
+    before = (stack.home / "config.json").read_text()
+    edit(stack, budgets={"max_core_jobs": "many"})
+    refused = call(stack, "config", "load")
+    assert refused.returncode == 2 and "budgets.max_core_jobs" in refused.stderr
+    assert call(stack, "config", "apply").returncode == 5
+    (stack.home / "config.json").write_text(before)
+
+
+def test_a_secret_is_set_and_reaches_those_who_run(stack: Stack) -> None:
+    value = "value-that-nobody-sees"
+    told = call(stack, "secret", "set", "spare-key", stdin=value)
+    assert told.returncode == 0 and "secret apply" in told.stderr
+    applied = call(stack, "secret", "apply")
+    assert applied.returncode == 0, applied.stderr
+    assert applied.stdout == "+ spare-key\n" and "main applied" in applied.stderr
+    names = [row["name"] for row in json.loads(call(stack, "secret", "list", "--json").stdout)]
+    assert "spare-key" in names and "operator-token" in names
+    assert call(stack, "secret", "delete", "spare-key").returncode == 0
+    assert json.loads(call(stack, "secret", "apply", "--json").stdout)["removed"] == ["spare-key"]
+    for log in (stack.home / "logs").glob("*.log"):
+        assert value not in log.read_text(errors="replace")
+    assert stack.run("chat", "-m", "hello").strip()
+
+
+def test_the_schema_needs_no_running_choir(stack: Stack) -> None:
+    assert json.loads(call(stack, "config", "schema").stdout) == config_schema()
+    assert call(stack, "config", "schema", "--markdown").stdout == config_reference()
