@@ -5,6 +5,7 @@ Called by `__main__` and by tests. Nothing is made at import, and nobody else bu
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -42,6 +43,9 @@ from choir_control.doors import AgentDoor, AgentSockets, make_agent_app, make_ho
 from choir_control.eventlog.append import Appender
 from choir_control.eventlog.recovery_store import RecoveryStore
 from choir_control.eventlog.store import EventStore
+from choir_control.evolution import workshop
+from choir_control.evolution.in_force import InForce
+from choir_control.evolution.renewal import Renewal
 from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
@@ -142,7 +146,7 @@ class Control:
         self._metrics = Metrics(SERVICE)
         self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
         self._approvals = ApprovalStore(self.database)
-        self._desk = Desk(self._approvals, order.of, bell.ring)
+        self._desk = Desk(self._approvals, order.of, bell.ring, self._carry_out)
         self._expiry = Expiry(self._approvals, self._desk, self._approval_patience)
         self._memory = BusMemory(self._bus)
         self._browser = BusBrowser(self._bus)
@@ -188,6 +192,7 @@ class Control:
         self._errands = Errands()
         self._operations = Operations(OperationStore(self.database))
         self._rollout = self._make_rollout()
+        self._workshop = self._make_workshop(order, bell)
         obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
         self._inbox = Inbox(
             self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
@@ -222,6 +227,25 @@ class Control:
         )
         held = self._secrets
         return Configuring(ends, self._settings.secrets_json, held.secrets, held.supplied)
+
+    def _make_workshop(self, order: SignalOrder, bell: Bell) -> workshop.Workshop:
+        return workshop.Workshop(
+            workshop.Surroundings(
+                home=self._settings.home,
+                config_file=self._settings.config_file,
+                environment=os.environ,
+                database=self.database,
+                configuration=self.configuration,
+                approvals=self._approvals,
+                order=order.of,
+                ring=bell.ring,
+                put_in_force=InForce(self._configuring.staging),
+                renew=Renewal(self._rollout, self._operations),
+            )
+        )
+
+    def _carry_out(self) -> None:
+        self._workshop.evolution.wake()
 
     def _hands(self) -> Hands:
         sessions = self._household
@@ -278,7 +302,7 @@ class Control:
             vault=self._configuring.vault,
             news=self._configuring.news,
             appender=Appender(self._events, self._outbox.offer, self._outbox.rescan, self._meter),
-            approvals=self._approvals,
+            approvals=self._workshop.intake,
             board=self._board,
             stopper=sessions.stopper,
             vitals=sessions.vitals,
@@ -291,7 +315,7 @@ class Control:
             status_routes(
                 self._settings.home, VERSION, self.configuration, roster, self._parts.all
             ),
-            approval_routes(self._approvals, self._desk),
+            approval_routes(self._approvals, self._desk, self._workshop.evolution),
             dm_routes(self.configuration, sessions.store),
             command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
@@ -385,6 +409,7 @@ class Control:
             tasks.create_task(self._household.mender.run(), name="mender")
             tasks.create_task(self._pruner.run(), name="pruner")
             tasks.create_task(self._expiry.run(), name="expiry of approvals")
+            tasks.create_task(self._workshop.evolution.run(), name="what was approved")
             tasks.create_task(self._errands.run(), name="errands of commands")
             tasks.create_task(self._operations.run(), name="operations")
             tasks.create_task(self._configuring.courier.run(), name="tokens for the gateway")

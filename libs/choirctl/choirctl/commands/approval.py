@@ -15,6 +15,7 @@ from choirctl.control_api import Verdict, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import ago, err, out, print_json, table
 
+TEXTS = ("diffstat", "diff")
 WHO_READS = 12  # characters of a digest that people compare
 
 
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
         ("show", show),
         ("approve", approve),
         ("reject", reject),
+        ("rollback", roll_back),
     )
 
 
@@ -72,7 +74,7 @@ def approve(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve a request, exactly as it is shown. It is recorded, and the agent is told."""
+    """Approve a request, exactly as it is shown. It is carried out, and the agent is told."""
     _decide(find_place(ctx, home, url), approval, "approve", as_json)
 
 
@@ -85,6 +87,21 @@ def reject(
 ) -> None:
     """Reject a request. It is recorded, and the agent is told."""
     _decide(find_place(ctx, home, url), approval, "reject", as_json)
+
+
+def roll_back(
+    ctx: typer.Context,
+    approval: ApprovalId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take back what was approved and applied; later changes that stand on it are refused, not lost."""
+    view = asyncio.run(_roll_back(find_place(ctx, home, url), approval))
+    if as_json:
+        print_json(view)
+    else:
+        out().print(f"{view.approval_id}: {view.state}.")
 
 
 def _decide(place: Place, approval: str, verdict: Verdict, as_json: bool) -> None:
@@ -105,6 +122,11 @@ async def _show(place: Place, approval: str) -> ApprovalView:
         return await api.approval(approval)
 
 
+async def _roll_back(place: Place, approval: str) -> ApprovalView:
+    async with connect(place) as api:
+        return await api.roll_back(approval)
+
+
 async def _send(place: Place, approval: str, verdict: Verdict, as_json: bool) -> ApprovalView:
     async with connect(place) as api:
         shown = await api.approval(approval)
@@ -123,7 +145,7 @@ def _rows(views: list[ApprovalView]) -> Table:
             view.approval_id,
             view.agent_id,
             _gist(view),
-            view.status,
+            view.state.replace("_", " "),
             ago(view.created_at),
             view.decided_by or "-",
         )
@@ -132,11 +154,27 @@ def _rows(views: list[ApprovalView]) -> Table:
 
 def _tell(view: ApprovalView) -> None:
     console = out()
-    console.print(f"{view.approval_id}  {_gist(view)}  [{view.status}]", markup=False)
+    console.print(f"{view.approval_id}  {_gist(view)}  [{view.state}]", markup=False)
     console.print(f"agent {view.agent_id}, session {view.session_id}, {ago(view.created_at)} ago")
     console.print(f"digest {view.digest[:WHO_READS]}…", highlight=False)
     # escaped by JSON: what an agent wrote cannot move the cursor or colour a line
     console.print_json(data=view.payload, ensure_ascii=True)
+    if view.basis:
+        _tell_basis(view)
+    if view.detail:
+        console.print(view.detail.encode("ascii", "backslashreplace").decode(), markup=False)
+
+
+def _tell_basis(view: ApprovalView) -> None:
+    """Print what it would change: a difference line by line, the rest as JSON."""
+    console = out()
+    rest = {name: value for name, value in view.basis.items() if name not in TEXTS}
+    console.print_json(data=rest, ensure_ascii=True)
+    for name in TEXTS:
+        for line in str(view.basis.get(name, "")).split("\n"):
+            # escaped as in JSON, but for tabs
+            shown = line.encode("unicode_escape").decode().replace("\\t", "\t")
+            console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 def _gist(view: ApprovalView) -> str:

@@ -1,4 +1,4 @@
-"""`/v1/approvals`: what waits for a human's decision, and the decision."""
+"""`/v1/approvals`: what waits for a human's decision, the decision, and what became of it."""
 
 from typing import Annotated
 
@@ -7,11 +7,12 @@ from fastapi import APIRouter, Query
 from choir_common.wire.operator import ApprovalView, Decision, Page
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+from choir_control.evolution.carry_out import Evolution
 
 OPERATOR = "operator"
 
 
-def approval_routes(approvals: ApprovalStore, desk: Desk) -> APIRouter:
+def approval_routes(approvals: ApprovalStore, desk: Desk, evolution: Evolution) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/approvals", tags=["approvals"])
 
@@ -37,6 +38,13 @@ def approval_routes(approvals: ApprovalStore, desk: Desk) -> APIRouter:
         """Reject; 409 when it has been decided already."""
         return await _decide(approval_id, "rejected", decision)
 
+    @router.post("/{approval_id}/rollback")
+    async def roll_back(approval_id: str) -> ApprovalView:
+        """Take back what was applied; 409 when it is not applied, or later changes stand on it."""
+        await desk.find(approval_id)
+        await evolution.take_back(approval_id, OPERATOR)
+        return _view(await desk.find(approval_id))
+
     async def _decide(
         approval_id: str, verdict: Verdict, decision: Decision | None
     ) -> ApprovalView:
@@ -58,4 +66,7 @@ def _view(found: Approval) -> ApprovalView:
         created_at=found.created_at,
         resolved_at=found.resolved_at,
         decided_by=found.decided_by,
+        basis=found.basis,
+        state=found.state,
+        detail=found.detail,
     )

@@ -20,9 +20,9 @@ from choir_common.wire.rpc import (
     StatusReport,
     TerminateRequest,
 )
-from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import Configuration
 from choir_control.eventlog.append import Appender
+from choir_control.evolution.ask import Intake
 from choir_control.hosttools.execute import HostTools
 from choir_control.leases.store import Lease
 from choir_control.secrets.vault import Vault
@@ -52,7 +52,7 @@ class Verbs:
     vault: Vault
     news: ConfigNews
     appender: Appender
-    approvals: ApprovalStore
+    approvals: Intake
     board: StatusBoard
     stopper: Stopper
     vitals: Vitals
