@@ -158,8 +158,8 @@ def _service(parts: Parts, service: Service) -> Child:
 
 
 def _shared_settings(parts: Parts) -> dict[str, str]:
-    """Return what every service is told; a CHOIR_ variable of the caller goes through to all."""
-    passed = {name: value for name, value in os.environ.items() if name.startswith("CHOIR_")}
+    """Return what every service is told; the caller's own CHOIR_ and OTEL_ variables go through."""
+    passed = {n: value for n, value in os.environ.items() if n.startswith(("CHOIR_", "OTEL_"))}
     return passed | {
         "CHOIR_HOME": str(parts.home.root),
         "CHOIR_LOG_LEVEL": parts.settings.log_level,

@@ -27,6 +27,8 @@ class ServiceSettings(BaseSettings):
     """Where the bus listens; the embedded stack picks a free port and says it here."""
     secrets_file: Path | None = None
     """One JSON object with this service's secrets; none means it has none."""
+    otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
+    """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
     log_level: str = "info"
     """debug, info, warning or error; info shows one line per turn, not per event."""
 

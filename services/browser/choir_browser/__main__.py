@@ -12,6 +12,7 @@ from choir_browser.settings import BrowserSecrets, BrowserSettings  # noqa: E402
 from choir_common.errors import StartupError  # noqa: E402
 from choir_common.http.listen import stop_on_signals  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
+from choir_common.tracing import exporting  # noqa: E402
 
 
 async def serve_until_stopped() -> None:
@@ -21,7 +22,8 @@ async def serve_until_stopped() -> None:
     redactor = Redactor()
     redactor.learn([secrets.nats_token] if secrets.nats_token else [])
     configure_logging("browser", settings.log_level, redactor)
-    await run(settings, secrets, stop_on_signals())
+    with exporting("choir-browser", settings.otlp_endpoint):
+        await run(settings, secrets, stop_on_signals())
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from choir_common.errors import StartupError
 from choir_common.http.listen import stop_on_signals
 from choir_common.logs.file import LogFile
 from choir_common.telemetry import Redactor, configure_logging
+from choir_common.tracing import exporting
 from choir_control.app import Control
 from choir_control.runtimes.choose import choose_runtime
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
@@ -28,7 +29,8 @@ def main() -> int:
         redactor = Redactor()
         redactor.learn(secrets.values())
         configure_logging("choird", settings.log_level, redactor, _keeper(settings))
-        uvloop.run(_serve(settings, secrets, redactor))
+        with exporting("choird", settings.otlp_endpoint):
+            uvloop.run(_serve(settings, secrets, redactor))
     except StartupError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 a person reads this
         return error.exit_code

@@ -7,6 +7,7 @@ import uvloop
 from choir_common.errors import StartupError
 from choir_common.http.listen import stop_on_signals
 from choir_common.telemetry import Redactor, configure_logging
+from choir_common.tracing import exporting
 from choir_gateway.app import run
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
@@ -22,7 +23,8 @@ async def serve_until_stopped() -> None:
         if value
     )
     configure_logging("gateway", settings.log_level, redactor)
-    await run(settings, secrets, stop_on_signals(), redactor)
+    with exporting("choir-gateway", settings.otlp_endpoint):
+        await run(settings, secrets, stop_on_signals(), redactor)
 
 
 def main() -> int:

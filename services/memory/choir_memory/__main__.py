@@ -12,6 +12,7 @@ import uvloop
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, stop_on_signals
 from choir_common.telemetry import Redactor, configure_logging
+from choir_common.tracing import exporting
 from choir_memory.app import MemoryService
 from choir_memory.settings import MemorySecrets, MemorySettings
 
@@ -23,7 +24,8 @@ def main() -> int:
         secrets = settings.read_secrets(MemorySecrets)
         _configure_logging(settings, secrets)
         service = MemoryService(settings, secrets)
-        uvloop.run(_serve(service, _listen(settings)))
+        with exporting("choir-memory", settings.otlp_endpoint):
+            uvloop.run(_serve(service, _listen(settings)))
     except StartupError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 - a person reads this
         return error.exit_code

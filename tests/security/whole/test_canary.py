@@ -43,23 +43,32 @@ CALLS = [
 
 
 @contextlib.contextmanager
-def gossip() -> Iterator[tuple[str, list[str]]]:
-    """Run a server that refuses everything and quotes the key; yield its address and what it heard."""
+def gossip() -> Iterator[tuple[str, list[str], list[bytes]]]:
+    """Run a server that refuses everything and quotes the key, and takes spans.
+
+    Yield its address, what it heard, and the spans.
+    """
     heard: list[str] = []
+    spans: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.path == "/v1/traces":
+                spans.append(body)
+                self.send_response(200)
+                self.end_headers()
+                return
             keys = [self.path, *(value for _, value in self.headers.items())]
             heard.extend(keys)
             coded = [base64.b64encode(key.encode()).decode() for key in keys]
             said = f"this cannot be done for {keys} {coded}"
-            body = json.dumps({"ok": False, "description": said, "error": {"message": said}})
+            refusal = json.dumps({"ok": False, "description": said, "error": {"message": said}})
             self.send_response(400)  # a 401 is told in our own words, anything else in theirs
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body.encode())))
+            self.send_header("Content-Length", str(len(refusal.encode())))
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(refusal.encode())
 
         do_GET = do_POST = do_PATCH = answer  # noqa: N815 - the base's own names
 
@@ -70,7 +79,7 @@ def gossip() -> Iterator[tuple[str, list[str]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", heard
+        yield f"http://127.0.0.1:{server.server_port}", heard, spans
     finally:
         server.shutdown()
         thread.join()
@@ -162,10 +171,10 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
     score.write_text(
         json.dumps({"rules": [], "otherwise": [{"call": CALLS}, {"say": "done: {result.output}"}]})
     )
-    with gossip() as (url, heard):
+    with gossip() as (url, heard, spans):
         async with starting_stack(
             score,
-            env={"CHOIR_LOG_LEVEL": "debug"},
+            env={"CHOIR_LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": url},
             prepare=lambda home: fill_every_slot(home, url),
         ) as stack:
             said: list[str] = []
@@ -173,13 +182,15 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
                 async with user_at(stack.endpoint, dm) as user:
                     said.append((await user.hears_answer(await user.says("go on"), 120)).text)
                     said += [message.text for message in user.heard]
-            await asyncio.sleep(1)
+            await asyncio.sleep(6)  # spans are sent every five seconds
             told = "\n".join(heard)
             missing = [name for name in HEARD if CANARIES[name] not in told]
             assert missing == [], "these never left Choir, so nothing was proven of them"
 
             own = json.loads((stack.home / "secrets.json").read_text())
             places = [*await everything(stack), ("what the user heard", "\n".join(said).encode())]
+            places.append(("the spans", b"\n".join(spans)))
+            assert len(spans) > 1
             assert len(places) > 50
             hits = [
                 f"{name} in {where}"

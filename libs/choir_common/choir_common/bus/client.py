@@ -30,6 +30,7 @@ from choir_common.errors import (
     Unavailable,
     from_envelope,
 )
+from choir_common.tracing import answering, calling
 from choir_common.wire.model import Wire
 
 log = structlog.get_logger("choir.bus")
@@ -114,12 +115,21 @@ class Bus:
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
+        with calling(subject, "nats") as headers:
+            message = await self._request(subject, request, timeout_s, headers)
+            if message.headers and ERROR_HEADER in message.headers:
+                raise _read_error(message)
+        return answer.model_validate_json(message.data)
+
+    async def _request(
+        self, subject: str, request: Wire, timeout_s: float, headers: dict[str, str]
+    ) -> Msg:
         try:
-            message = await self._client.request(
+            return await self._client.request(
                 subject,
                 request.model_dump_json().encode(),
                 timeout=timeout_s,
-                headers={DEADLINE_HEADER: str(int(timeout_s * 1000))},
+                headers={**headers, DEADLINE_HEADER: str(int(timeout_s * 1000))},
             )
         except NoRespondersError as error:
             raise Unavailable(f"No service answers {subject} right now.") from error
@@ -127,9 +137,6 @@ class Bus:
             raise DeadlineExceeded(f"{subject} gave no answer within {timeout_s:g} s.") from error
         except NatsError as error:
             raise Unavailable(f"The message bus failed on {subject}.") from error
-        if message.headers and ERROR_HEADER in message.headers:
-            raise _read_error(message)
-        return answer.model_validate_json(message.data)
 
     async def publish(self, subject: str, event: Wire) -> None:
         """Tell whoever listens; dropped when NATS is away (listeners poll as well)."""
@@ -199,7 +206,8 @@ async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
     budget_s = int(headers.get(DEADLINE_HEADER, "30000")) / 1000
     try:
         async with asyncio.timeout(budget_s):
-            reply = await endpoint.answer(endpoint.takes.model_validate_json(request.data))
+            with answering(endpoint.subject, "nats", headers):
+                reply = await endpoint.answer(endpoint.takes.model_validate_json(request.data))
         await request.respond(reply.model_dump_json().encode())
     except ValidationError as error:
         faults = "; ".join(

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge, TooSlow
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
+from choir_common.tracing import answering
 from choir_common.wire.operator import PartStatus
 
 log = structlog.get_logger("choir.http")
@@ -27,6 +28,7 @@ log = structlog.get_logger("choir.http")
 # a few megabytes over a bad line; nobody honest takes longer
 BODY_WITHIN_S = 20.0
 
+TRACE_HEADERS = (b"traceparent", b"tracestate")
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -83,7 +85,7 @@ def make_service_app(
 
 
 class Counting:
-    """Counts requests by route, and times them to the head of their answer: a stream has no end."""
+    """Counts and spans requests by route; times them to the head of their answer: a stream has no end."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -99,10 +101,19 @@ class Counting:
             if message["type"] == "http.response.start":
                 seconds = time.perf_counter() - began
                 status = message["status"]
-                self._metrics.note_request(scope["method"], _template(scope), status, seconds)
+                route = _template(scope)
+                self._metrics.note_request(scope["method"], route, status, seconds)
+                span.update_name(f"{scope['method']} {route}")
+                span.set_attribute("http.response.status_code", status)
             await send(message)
 
-        await self._app(scope, receive, noted)
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in scope["headers"]
+            if name in TRACE_HEADERS
+        }
+        with answering(scope["method"], "http", headers) as span:
+            await self._app(scope, receive, noted)
 
 
 class BodyLimit:

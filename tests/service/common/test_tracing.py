@@ -1,0 +1,137 @@
+"""Spans of a request through HTTP and over the bus, as a real OTLP collector receives them."""
+
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from choir_common.settings import ServiceSettings
+from choir_local.nats import EmbeddedNats
+from tests.service.memory.servers import NATS_TOKEN, nats
+
+__all__ = ["nats"]
+
+ONE_SERVICE = """
+import asyncio, sys
+import httpx2
+from choir_common.bus.client import Bus, Endpoint
+from choir_common.errors import NotFound
+from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.tracing import exporting
+from choir_common.wire.messages import Nothing
+
+async def answer(request):
+    return Nothing()
+
+async def refuse(request):
+    raise NotFound("a very private reason")
+
+async def check():
+    return []
+
+async def main(url, token):
+    app = make_service_app("t", "1", Readiness(check))
+    async with Bus(url, token, "t") as bus, bus.serve(
+        "t", "0.0.1", Endpoint("choir.t.good", Nothing, answer), Endpoint("choir.t.bad", Nothing, refuse)
+    ):
+        @app.get("/things/{name}")
+        async def things(name: str):
+            await bus.ask("choir.t.good", Nothing(), Nothing, 5)
+            await bus.ask("choir.t.bad", Nothing(), Nothing, 5)
+
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://t") as client:
+            answer_ = await client.get(
+                "/things/very-private",
+                headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+            )
+            assert answer_.status_code == 404, answer_.text
+
+with exporting("choir-test", sys.argv[3] or None):
+    asyncio.run(main(sys.argv[1], sys.argv[2]))
+print("sdk" if "opentelemetry.sdk.trace" in sys.modules else "no sdk")
+"""
+
+
+class Collector(ThreadingHTTPServer):
+    """An OTLP/HTTP collector that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, bytes]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            raise AssertionError("no compression was asked for")
+        assert isinstance(self.server, Collector)
+        self.server.requests.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
+        return
+
+
+def run_service(server: EmbeddedNats, endpoint: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_SERVICE, server.url, NATS_TOKEN, endpoint],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_a_request_is_one_trace_over_http_and_the_bus(nats: EmbeddedNats) -> None:
+    collector = Collector()
+    thread = threading.Thread(target=collector.serve_forever)
+    thread.start()
+    try:
+        assert run_service(nats, f"http://127.0.0.1:{collector.server_port}") == "sdk"
+    finally:
+        collector.shutdown()
+        thread.join()
+        collector.server_close()
+    assert {path for path, _ in collector.requests} == {"/v1/traces"}
+    told = b"".join(body for _, body in collector.requests)
+    assert b"private" not in told, told[max(0, told.find(b"private") - 200) :][:400]
+    sent = [ExportTraceServiceRequest.FromString(body) for _, body in collector.requests]
+    spans = [
+        span
+        for request in sent
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    assert {span.trace_id.hex() for span in spans} == {"0af7651916cd43dd8448eb211c80319c"}
+    by_id = {span.span_id: span for span in spans}
+    lines = sorted(
+        (span.name, by_id[span.parent_span_id].name if span.parent_span_id in by_id else "-")
+        for span in spans
+    )
+    assert lines == [
+        ("GET /things/{name}", "-"),
+        ("choir.t.bad", "GET /things/{name}"),
+        ("choir.t.bad", "choir.t.bad"),
+        ("choir.t.good", "GET /things/{name}"),
+        ("choir.t.good", "choir.t.good"),
+    ]
+    failed = [span.name for span in spans if span.status.code == span.status.STATUS_CODE_ERROR]
+    assert failed == ["choir.t.bad", "choir.t.bad"]
+
+
+def test_without_a_collector_the_sdk_is_not_loaded(nats: EmbeddedNats) -> None:
+    assert run_service(nats, "") == "no sdk"
+
+
+def test_the_collector_is_named_by_the_usual_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ServiceSettings.load().otlp_endpoint is None
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    assert ServiceSettings.load().otlp_endpoint == "http://127.0.0.1:4318"
