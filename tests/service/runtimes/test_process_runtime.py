@@ -1,6 +1,8 @@
 """The process runtime's promises about life and death of agents, on real child processes."""
 
 import asyncio
+import gzip
+import json
 import os
 import signal
 import subprocess
@@ -163,6 +165,21 @@ async def test_what_an_agent_says_stands_in_its_log() -> None:
         await place.next_exit()
         assert "what a day" in place.log()
         assert (place.home / "logs" / "main.log").stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_log_of_an_ended_session_is_put_away_with_its_last_words() -> None:
+    async with confining("print('last words', file=sys.stderr); report(1)") as place:
+        spec = place.spec()
+        await place.runtime.start(spec)
+        place.runtime.end_session("main", spec.session_id)
+        await place.next_exit()
+        await place.runtime.close()
+        assert not (place.home / "logs" / "main.log").exists()
+        (kept,) = (place.home / "logs" / "archive" / "main").iterdir()
+        assert kept.name.endswith(".log.gz")
+        line = json.loads(gzip.decompress(kept.read_bytes()))
+        assert (line["source"], line["session"]) == ("main", spec.session_id)
+        assert line["message"] == "last words"
 
 
 def control_with_an_agent(home: Path, code: str) -> subprocess.Popen[str]:
