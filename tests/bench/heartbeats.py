@@ -29,6 +29,8 @@ BEATS_EACH = 15
 PACE = 1_500
 CONNECTIONS = 10
 COUNTED = 200
+ATTEMPTS = 5
+UNAVAILABLE = 503
 
 _APPEND = """
 INSERT INTO public.floor_events (session_id, rev, lane, type, payload, at, hash_prev, hash)
@@ -55,7 +57,17 @@ def _prepare(crowd: Crowd, each: int) -> list[tuple[Member, list[bytes]]]:
 
 async def _send_all(member: Member, requests: list[bytes]) -> None:
     for request in requests:
-        await member.send(request)
+        await _send(member, request)
+
+
+async def _send(member: Member, request: bytes) -> None:
+    """Send until it is durable, as agents do: on a busy machine choird may say `not now`."""
+    assert member.line is not None
+    for _ in range(ATTEMPTS):
+        status, body = await member.line.send(request)
+        if status != UNAVAILABLE:
+            break
+    assert status == 200, (status, body)
 
 
 async def _capacity(crowd: Crowd, samples: Samples) -> None:
@@ -76,7 +88,7 @@ async def _paced(crowd: Crowd, samples: Samples) -> None:
         for turn, request in enumerate(requests):
             due = begin + (turn * AGENTS + number) / PACE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            await member.send(request)
+            await _send(member, request)
             samples.paced_s.append(time.perf_counter() - due)
 
     await asyncio.gather(*(keep_pace(n, m, r) for n, (m, r) in enumerate(prepared)))
