@@ -98,12 +98,16 @@ async def test_shared_resources_are_had_by_several(rich: World) -> None:
     }
 
 
-async def test_a_crash_and_a_stop_free_everything(rich: World) -> None:
-    rich.runtime.refuse_starts = True
+async def test_a_crash_and_a_stop_free_everything(stopped: World) -> None:
+    config = full_config(stopped)
+    config["agents"]["main"]["restart"] = "never"
+    stopped.settings.config_file.write_text(json.dumps(config))
+    await stopped.start()
+    rich = stopped
+    await (await rich.agent()).begin()
     rich.runtime.die("main")
     await rich.until_status(main_of(rich).spec.session_id, "crashed")
     assert await leases(rich) == {}
-    rich.runtime.refuse_starts = False
     taken = await start_other(rich, **OF_ONE)
     assert taken.status_code == 200, taken.text
     stopping = asyncio.create_task(rich.post("/v1/agents/other/stop"))

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 
 from choir_common.wire.choices import AgentChoices, ModelView, SetModel, SetVoice, VoiceView
+from choir_common.wire.config import Config
 from choir_common.wire.operator import Page
 from choir_control.configuration.current import Configuration
 from choir_control.operator.body_schema import body_of
@@ -17,20 +18,7 @@ def choice_routes(configuration: Configuration, changes: Changes) -> APIRouter:
     @router.get("/models")
     async def list_models() -> Page[ModelView]:
         """List the language models and the text-to-speech providers."""
-        config = configuration.current.config
-        models = [
-            ModelView(
-                name=name, kind="llm", provider=m.provider, model=m.model, endpoint=m.endpoint
-            )
-            for name, m in sorted(config.models.items())
-        ]
-        speakers = [
-            ModelView(
-                name=name, kind="tts", provider=t.provider, model=t.model_id, endpoint=t.endpoint
-            )
-            for name, t in sorted(config.tts.items())
-        ]
-        return Page(items=models + speakers)
+        return Page(items=_models(configuration.current.config))
 
     @router.get("/voices")
     async def list_voices() -> Page[VoiceView]:
@@ -63,3 +51,15 @@ def choice_routes(configuration: Configuration, changes: Changes) -> APIRouter:
         return await changes.set_voice(agent_id, (await read_body(request, SetVoice)).voice_profile)
 
     return router
+
+
+def _models(config: Config) -> list[ModelView]:
+    models = [
+        ModelView(name=name, kind="llm", provider=m.provider, model=m.model, endpoint=m.endpoint)
+        for name, m in sorted(config.models.items())
+    ]
+    speakers = [
+        ModelView(name=name, kind="tts", provider=t.provider, model=t.model_id, endpoint=t.endpoint)
+        for name, t in sorted(config.tts.items())
+    ]
+    return models + speakers

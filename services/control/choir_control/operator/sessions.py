@@ -21,6 +21,7 @@ MAX_REV = 2**53
 def session_routes(sessions: SessionStore, events: EventStore, streams: LogStreams) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/sessions", tags=["sessions"])
+    router.include_router(_log_routes(sessions, events, streams))
 
     @router.get("")
     async def list_sessions(
@@ -39,6 +40,18 @@ def session_routes(sessions: SessionStore, events: EventStore, streams: LogStrea
     async def show_session(session_id: str) -> SessionView:
         """Show one session."""
         return (await _find(sessions, session_id)).view()
+
+    @router.get("/{session_id}/verify")
+    async def verify_session(session_id: str) -> Verification:
+        """Recompute the hash chain of a session's log."""
+        row = await _find(sessions, session_id)
+        return await verify(events, row.session_id, row.head)
+
+    return router
+
+
+def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreams) -> APIRouter:
+    router = APIRouter()
 
     @router.get("/{session_id}/events")
     async def list_events(
@@ -67,12 +80,6 @@ def session_routes(sessions: SessionStore, events: EventStore, streams: LogStrea
         """Stream a session's events after `Last-Event-ID`, else `after`, until the session is over."""
         row = await _find(sessions, session_id)
         return stream(streams.follow(row.session_id, _last_seen(request, after)))
-
-    @router.get("/{session_id}/verify")
-    async def verify_session(session_id: str) -> Verification:
-        """Recompute the hash chain of a session's log."""
-        row = await _find(sessions, session_id)
-        return await verify(events, row.session_id, row.head)
 
     return router
 

@@ -67,7 +67,7 @@ class Changes:
             )
         self._guard.forget(changed.session_id)
         version = self._configuration.current.version_for(changed.settings_rev)
-        await self._messenger.tell(changed, ConfigChangedSignal(config_version=version))
+        await self._messenger.tell_newest(changed, ConfigChangedSignal(config_version=version))
         log.info("settings changed", agent=agent_id, session=changed.session_id, version=version)
         return self._choices(agent_id, changed)
 

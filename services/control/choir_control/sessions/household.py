@@ -59,14 +59,7 @@ class Household:
     def __init__(self, around: Surroundings) -> None:
         turns, runtime, leases = AgentTurns(), around.runtime, LeaseStore(around.database)
         self.store = SessionStore(around.database)
-        closing = Closing(
-            ClosingStore(around.database),
-            around.guard,
-            around.bell,
-            around.clock,
-            around.rescan,
-            runtime.end_session,
-        )
+        closing = _closing(around)
         self.vitals = Vitals(around.clock)
         crashes = Crashes(self.store, closing, around.configuration, self.vitals)
         launcher = Launcher(
@@ -106,3 +99,14 @@ class Household:
         self.workspaces = Workspaces(
             around.settings.home, around.configuration, leases, self.starter, self.stopper
         )
+
+
+def _closing(around: Surroundings) -> Closing:
+    return Closing(
+        ClosingStore(around.database),
+        around.guard,
+        around.bell,
+        around.clock,
+        around.rescan,
+        around.runtime.end_session,
+    )

@@ -1,7 +1,7 @@
 """Stream a session's log as it grows (spec 17.1, `session events --follow`). Called by the operator door.
 
-The SSE id is the revision, so a reader that was cut off goes on after the last one it has. The table is looked
-at a few times a second: appends are the hot path, and nobody is told there.
+The SSE id is the revision, so a reader that was cut off goes on after the last one it has. The table is
+looked at a few times a second: appends are the hot path, and nobody is told there.
 """
 
 import asyncio

@@ -31,6 +31,13 @@ class Messenger:
             self._bell.ring(session.session_id)
         return seq
 
+    async def tell_newest(self, session: SessionRow, body: SignalBody) -> None:
+        """Queue a signal in place of earlier ones of its kind."""
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.tell_newest(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+
     async def tell_agent(
         self, agent_id: str, body: SignalBody, session_id: str | None = None
     ) -> tuple[SessionRow, int]:
