@@ -128,6 +128,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if "\0" in scope["path"]:  # no id holds one, and Postgres takes none
+            await problem_response(NotFound("No path holds a NUL."))(scope, receive, send)
+            return
         error = TooLarge(f"The body is larger than {self._max} bytes.")
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > self._max):
