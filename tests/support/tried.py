@@ -49,12 +49,16 @@ def read_tests() -> Tried:
     requests: set[tuple[str, str]] = set()
     words: set[tuple[str, ...]] = set()
     for folder in AGAINST_A_SYSTEM:
-        for path in sorted((TESTS / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+        for file in sorted((TESTS / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
                 for elements in _elements(node):
                     words.add(tuple(text for text in elements if text is not None))
-                if isinstance(node, ast.Call):
-                    requests.update(_requests(node))
+                match node:
+                    case ast.Call():
+                        requests.update(_requests(node))
+                    case ast.Assign(value=value) if (path := _text(value)) and path[0] == "/":
+                        # asked for under its name, a line further
+                        requests.add((ANY, path.split("?")[0]))
     return Tried(frozenset(requests), frozenset(words))
 
 

@@ -251,6 +251,8 @@ class Control:
         sessions = self._household
         return Hands(
             configuration=self.configuration,
+            staging=self._configuring.staging,
+            vault=self._configuring.vault,
             roster=self._roster,
             starter=sessions.starter,
             stopper=sessions.stopper,

@@ -98,6 +98,33 @@ def test_help_in_an_admins_conversation_lists_what_admins_may(stack: Stack) -> N
     assert "/agent list" in help_text and "/workspace reset" in help_text
 
 
+def test_the_configuration_is_loaded_compared_and_applied(stack: Stack) -> None:
+    file = stack.home / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "event_window": 66}))
+    loaded = data(stack, "config", "load")
+    assert [change["path"] for change in loaded["changes"]] == ["event_window"]
+    assert "event_window" in stack.run("config", "diff")
+    assert data(stack, "config", "apply")["changes"]
+    assert data(stack, "config", "show")["config"]["event_window"] == 66
+    assert "main" in stack.run("config", "report")
+    assert json.loads(stack.run("config", "schema"))["properties"]
+    file.write_text("{")
+    exit_code, words = code(stack, "config", "load")
+    assert exit_code == 2 and "config.json" in words
+    file.write_text(json.dumps(config))
+
+
+def test_a_secret_is_kept_named_handed_on_and_deleted(stack: Stack) -> None:
+    value = "a-value-nobody-shall-see"
+    assert value not in stack.run("secret", "set", "some-key", value)
+    listed = stack.run("secret", "list")
+    assert "some-key" in listed and value not in listed
+    assert value not in stack.run("secret", "apply")
+    stack.run("secret", "delete", "some-key", check=False)
+    assert "some-key" not in stack.run("secret", "list")
+
+
 def test_a_certificate_that_was_never_made_is_missing(stack: Stack) -> None:
     assert code(stack, "tls")[0] == 3
 

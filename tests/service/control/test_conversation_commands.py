@@ -1,6 +1,7 @@
 """What people do from a conversation: see, start and stop agents, and decide (spec 19.3)."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, StatusReport, TerminateRequest
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, until
+from tests.service.control.world import MODEL_KEY, World, until
 
 
 @pytest.fixture
@@ -183,6 +184,32 @@ async def test_an_admin_begins_an_update_and_sees_how_it_goes(
         await until(ended)
         assert "other" in (told := await say(f"/operation {operation}")) or "all" in told
         assert await say("/operation") == told
+
+
+async def test_an_admin_applies_the_configuration_that_was_shown(world: World, say: Any) -> None:
+    assert "Look first" in await say("/config apply")
+    file = world.home / "config.json"
+    config = json.loads(file.read_text())
+    config["event_window"] = 77
+    file.write_text(json.dumps(config))
+    assert "changed event_window" in await say("/config load")
+    shown = await say("/config diff")
+    assert "changed event_window" in shown and "/config apply" in shown
+    config["event_window"] = 78
+    file.write_text(json.dumps(config))
+    assert (await world.post("/v1/config/load")).status_code == 200
+    assert "is in force" not in await say("/config apply"), "another one is staged by now"
+    await say("/config diff")
+    assert "is in force, with 1 changes" in await say("/config apply")
+    assert (await world.get("/v1/config")).json()["config"]["event_window"] == 78
+    file.write_text("{")
+    assert "config.json" in await say("/config load")
+
+
+async def test_secrets_are_listed_by_name(world: World, say: Any) -> None:
+    listed = await say("/secret list")
+    assert "key: set, used by models.default" in listed and MODEL_KEY not in listed
+    assert "admin conversations" in await say("/secret list", dm="second")
 
 
 async def test_the_conversations_are_listed_with_who_holds_them(

@@ -67,6 +67,7 @@ def set_secret(
         ),
     ] = None,
     home: Home = None,
+    as_json: AsJson = False,
 ) -> None:
     """Set a secret, from a prompt or standard input; the file is replaced whole."""
     _check_name(name)
@@ -80,10 +81,14 @@ def set_secret(
     with changing(place.home / "secrets.json") as values:
         replaced = name in values
         values[name] = found
+    if as_json:
+        print_json({"name": name, "replaced": replaced})
     err().print(f"{name} is {'replaced' if replaced else 'set'}.{_next(place, name)}")
 
 
-def delete(ctx: typer.Context, name: SecretArgument, home: Home = None) -> None:
+def delete(
+    ctx: typer.Context, name: SecretArgument, home: Home = None, as_json: AsJson = False
+) -> None:
     """Delete a secret; whoever uses it works without it after `secret apply`."""
     place = find_place(ctx, home)
     with changing(place.home / "secrets.json") as values:
@@ -92,6 +97,8 @@ def delete(ctx: typer.Context, name: SecretArgument, home: Home = None) -> None:
     used = next((s.used_by for s in _names(place.home) if s.name == name), ())
     if used:
         err().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
+    if as_json:
+        print_json({"name": name, "used_by": list(used)})
     err().print(f"{name} is deleted.{_next(place, name)}")
 
 

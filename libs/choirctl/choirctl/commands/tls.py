@@ -16,8 +16,9 @@ def register(app: typer.Typer) -> None:
 
 
 def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Show what clients of this Choir's HTTPS address trust: a file, and its SHA-256 fingerprint.
+    """Show what clients of this Choir's HTTPS address trust.
 
+    That is a file, and its SHA-256 fingerprint.
     Exits 3 when this Choir made no certificate: it speaks plain HTTP, or the operator brought one.
     """
     file = find_place(ctx, home).authority

@@ -18,9 +18,10 @@ class Shown:
 
 @dataclass(slots=True)
 class Choices:
-    """The newest list of each conversation."""
+    """The newest list of each conversation, and the newest configuration it was shown."""
 
     _lists: dict[str, tuple[Shown, ...]] = field(default_factory=dict)
+    _configs: dict[str, str] = field(default_factory=dict)
 
     def show(self, dm: str, items: Sequence[Shown]) -> None:
         """Remember what stands under 1, 2, 3 … in a conversation now."""
@@ -30,3 +31,11 @@ class Choices:
         """Return what was shown under a number; none if nothing was."""
         shown = self._lists.get(dm, ())
         return shown[number - 1] if 0 < number <= len(shown) else None
+
+    def show_config(self, dm: str, digest: str) -> None:
+        """Remember which staged configuration a conversation was shown."""
+        self._configs[dm] = digest
+
+    def config_of(self, dm: str) -> str | None:
+        """Return the digest of the staged configuration a conversation was shown last."""
+        return self._configs.get(dm)

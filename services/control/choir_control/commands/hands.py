@@ -7,9 +7,11 @@ from choir_control.approvals.store import ApprovalStore
 from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
 from choir_control.configuration.current import Configuration
+from choir_control.configuration.staging import Staging
 from choir_control.eventlog.store import EventStore
 from choir_control.operations.run import Operations
 from choir_control.rollout.begin import Rollout
+from choir_control.secrets.vault import Vault
 from choir_control.sessions.change import Changes
 from choir_control.sessions.reset import Workspaces
 from choir_control.sessions.roster import Roster
@@ -23,6 +25,8 @@ class Hands:
     """What commands are done with: the operator door's own rooms."""
 
     configuration: Configuration
+    staging: Staging
+    vault: Vault
     roster: Roster
     starter: Starter
     stopper: Stopper

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.commands import agents, approvals, changes, sessions, works
+from choir_control.commands import agents, approvals, changes, configuring, sessions, works
 from choir_control.commands.row import Act, Argument, Ask, Call, Kind, Row, Scope, Tell
 
 AGENT = Argument("agent", Kind.AGENT)
@@ -214,6 +214,41 @@ ADMIN = (
         choirctl="workspace reset",
         route="POST /v1/workspaces/{name}/reset",
     ),
+    Row(
+        "Read and check config.json as a whole, and stage it.",
+        Scope.ADMIN,
+        "/config load",
+        (),
+        Act(configuring.load_config),
+        choirctl="config load",
+        route="POST /v1/config/load",
+    ),
+    Row(
+        "Show what is staged and not yet in force.",
+        Scope.ADMIN,
+        "/config diff",
+        (),
+        Ask(configuring.diff_config),
+        choirctl="config diff",
+        route="GET /v1/config/diff",
+    ),
+    Row(
+        "Put in force what you were shown.",
+        Scope.ADMIN,
+        "/config apply",
+        (),
+        Act(configuring.apply_config),
+        choirctl="config apply",
+        route="POST /v1/config/apply",
+    ),
+    Row(
+        "List the names of secrets, and who uses each; never a value.",
+        Scope.ADMIN,
+        "/secret list",
+        (),
+        Ask(configuring.list_secrets),
+        route="GET /v1/secrets",
+    ),
 )
 
 
@@ -238,16 +273,8 @@ OPERATORS = (
     _for_operators("List builds and updates, newest first.", None, "GET /v1/operations"),
     _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
     _for_operators("Show the configuration in force.", "config show", "GET /v1/config"),
-    _for_operators(
-        "Read and check config.json whole, and stage it.", "config load", "POST /v1/config/load"
-    ),
-    _for_operators("Compare it with what is in force.", "config diff", "GET /v1/config/diff"),
-    _for_operators("Put in force what is staged.", "config apply", "POST /v1/config/apply"),
-    _for_operators("Show who has it.", "config report", "GET /v1/config/report"),
-    _for_operators("Print its JSON Schema.", "config schema", "GET /v1/config/schema"),
-    _for_operators("List the names of secrets.", "secret list", "GET /v1/secrets"),
-    _for_operators("Set a secret, in secrets.json.", "secret set", None),
-    _for_operators("Delete a secret, from secrets.json.", "secret delete", None),
+    _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
+    _for_operators("Show who has the version in force.", "config report", "GET /v1/config/report"),
     _for_operators("Read secrets.json again.", "secret apply", "POST /v1/secrets/apply"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
