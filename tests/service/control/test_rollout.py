@@ -131,9 +131,7 @@ async def test_an_image_that_does_not_come_up_gives_way_to_the_one_before(
     assert view["status"] == "failed" and "again" in view["error"], view
     await until_state(real, "main", "running")
     current = json.loads((real.home / "images/main/current.json").read_text())
-    assert (
-        current["version"]["image_version"] == first["result"]["agents"][0]["image_version"]
-    )
+    assert current["version"]["image_version"] == first["result"]["agents"][0]["image_version"]
 
 
 async def test_update_all_reports_each_agent_and_a_failing_one_leaves_the_others_alone(
