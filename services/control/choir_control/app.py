@@ -152,7 +152,29 @@ class Control:
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
         self._foundry = Foundry(self._settings, self.configuration)
-        self._household = Household(
+        self._household = self._make_household(signals, order, bell)
+        self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
+        self._configuring = self._make_configuring(signals, order, bell)
+        self._roster = Roster(
+            self.configuration,
+            self._household.store,
+            self._inbox_store,
+            self._board,
+            self._runtime,
+            self._household.vitals,
+            self._configuring.news.version_of,
+        )
+        self._errands = Errands()
+        self._operations = Operations(OperationStore(self.database))
+        self._rollout = self._make_rollout()
+        self._workshop = self._make_workshop(order, bell)
+        obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
+        self._inbox = Inbox(
+            self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
+        )
+
+    def _make_household(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> Household:
+        return Household(
             Surroundings(
                 settings=self._settings,
                 database=self.database,
@@ -174,41 +196,6 @@ class Control:
                 way=self._tcp.way_of_agents,
             )
         )
-        self._build_desks(signals, order, bell)
-
-    def _build_desks(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> None:
-        """Build what people's words and orders go through."""
-        self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
-        self._configuring = self._make_configuring(signals, order, bell)
-        self._roster = Roster(
-            self.configuration,
-            self._household.store,
-            self._inbox_store,
-            self._board,
-            self._runtime,
-            self._household.vitals,
-            self._configuring.news.version_of,
-        )
-        self._errands = Errands()
-        self._operations = Operations(OperationStore(self.database))
-        self._rollout = self._make_rollout()
-        self._workshop = self._make_workshop(order, bell)
-        obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
-        self._inbox = Inbox(
-            self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
-        )
-
-    def _make_rollout(self) -> Rollout:
-        sessions, foundry = self._household, self._foundry
-        updater = Updater(
-            self.configuration,
-            foundry.images,
-            foundry.shelf,
-            sessions.store,
-            sessions.starter,
-            sessions.stopper,
-        )
-        return Rollout(self.configuration, updater, self._operations)
 
     def _make_configuring(
         self, signals: SignalStore, order: SignalOrder, bell: Bell
@@ -227,6 +214,18 @@ class Control:
         )
         held = self._secrets
         return Configuring(ends, self._settings.secrets_json, held.secrets, held.supplied)
+
+    def _make_rollout(self) -> Rollout:
+        sessions, foundry = self._household, self._foundry
+        updater = Updater(
+            self.configuration,
+            foundry.images,
+            foundry.shelf,
+            sessions.store,
+            sessions.starter,
+            sessions.stopper,
+        )
+        return Rollout(self.configuration, updater, self._operations)
 
     def _make_workshop(self, order: SignalOrder, bell: Bell) -> workshop.Workshop:
         return workshop.Workshop(
@@ -333,12 +332,12 @@ class Control:
     async def _publish_channels(self) -> None:
         await self._bus.publish(subjects.channels_changed(), Nothing())
 
-    def _approval_patience(self) -> timedelta:
-        return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
-
     def _log_streams(self) -> LogStreams:
         store = self._household.store
         return LogStreams(store, self._events, lambda: self._followers.closing)
+
+    def _approval_patience(self) -> timedelta:
+        return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
 
     def _is_idempotent(self, gateway: str) -> bool:
         found = self.configuration.current.config.gateways.get(gateway)
@@ -395,11 +394,9 @@ class Control:
         host = [keep(bind_unix(settings.control_socket))]
         stack.callback(self._agent_sockets.close)
         self._agent_sockets.bind(agent_ids)
+        address = self._tcp.address
         log.info(
-            "listening",
-            socket=str(settings.control_socket),
-            tcp=self._tcp.address,
-            agents=len(agent_ids),
+            "listening", socket=str(settings.control_socket), tcp=address, agents=len(agent_ids)
         )
         return host
 
