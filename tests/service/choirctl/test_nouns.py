@@ -59,6 +59,8 @@ def test_a_request_is_listed_shown_whole_and_decided_once(stack: Stack) -> None:
     assert data(stack, "approval", "list") == []
     assert {first, second} <= {a["approval_id"] for a in data(stack, "approval", "list", "--all")}
     assert code(stack, "approval", "show", "appr_nothing")[0] == 3
+    assert code(stack, "approval", "rollback", "appr_nothing")[0] == 3
+    assert code(stack, "approval", "rollback", second)[0] == 5, "it was never applied"
 
 
 def test_a_model_is_listed_shown_and_chosen(stack: Stack) -> None:

@@ -266,6 +266,11 @@ OPERATORS = (
     _for_operators(
         "Follow a session's log as it grows.", None, "GET /v1/sessions/{session_id}/events/stream"
     ),
+    _for_operators(
+        "Take back what was approved and applied.",
+        "approval rollback",
+        "POST /v1/approvals/{approval_id}/rollback",
+    ),
     _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
