@@ -1,4 +1,4 @@
-"""Begin works, own them to their end, and tell how far they are. Called by `rollout` and the operator door."""
+"""Begin works, own them to their end, and tell how far they are. Called by `rollout` and the doors."""
 
 import asyncio
 from collections import OrderedDict
