@@ -23,4 +23,7 @@ def make_app() -> FastAPI:
 
 
 if __name__ == "__main__":
-    uvicorn.run(make_app(), uds=sys.argv[1], log_level="warning", access_log=False)
+    # its turn comes again after the other blocks: the connections are to be there still
+    uvicorn.run(
+        make_app(), uds=sys.argv[1], log_level="warning", access_log=False, timeout_keep_alive=600
+    )

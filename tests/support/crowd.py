@@ -53,8 +53,10 @@ class Line(asyncio.Protocol):
             self._answer.set_exception(ConnectionResetError("the server hung up"))
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        """Send a request; return the answer's status and body."""
+        """Send a request; return the answer's status and body. Raises ConnectionResetError."""
         assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionResetError("the server hung up")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
