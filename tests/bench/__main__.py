@@ -21,7 +21,7 @@ from tests.bench.figures import Results
 from tests.bench.floor import Floor
 from tests.bench.footprint import weigh
 from tests.bench.long_session import compacting_config, measure_long_session
-from tests.bench.prefix import prefix_shares
+from tests.bench.prefix import prefix_shares, talk_and_measure, uncompacted_config
 from tests.bench.throughput import crowd_config, measure_throughput
 from tests.bench.turns import measure_turns
 from tests.support.stack import Stack, User, running_stack, user_at
@@ -58,7 +58,7 @@ async def turns_and_footprint(stack: Stack, results: Results) -> None:
     """Measure turns beside the floor, then weigh the processes."""
     async with beside_the_floor(stack) as (user, floor):
         results.turns = await measure_turns(user, floor)
-    results.prefix_share["without compaction"] = await prefix_shares(stack)
+    results.prefix_share["compacted as by default"] = await prefix_shares(stack)
     results.rss_mb = await weigh(stack)
 
 
@@ -66,7 +66,7 @@ async def long_session(stack: Stack, results: Results) -> None:
     """Measure both ends of a long session, with compaction."""
     async with beside_the_floor(stack) as (user, floor):
         results.long_session = await measure_long_session(stack, user, floor)
-    results.prefix_share["with compaction"] = await prefix_shares(stack)
+    results.prefix_share["compacted every few turns"] = await prefix_shares(stack)
 
 
 async def first_answer(stack: Stack) -> None:
@@ -130,6 +130,8 @@ def main() -> None:
         measure_starts(stack, results)
     with running_stack(prepare=generous_config) as stack:
         results.busy_edge = asyncio.run(measure_busy_edge(stack))
+    with running_stack(prepare=uncompacted_config) as stack:
+        results.prefix_share["never compacted"] = asyncio.run(talk_and_measure(stack))
     with running_stack(prepare=compacting_config) as stack:
         asyncio.run(long_session(stack, results))
     if not options.quick:

@@ -114,7 +114,7 @@ class Results:
     busy_edge: BusyFigures | None = None
     long_session: LongFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By whether compaction went on, then by lane."""
+    """By how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
