@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from choir_common.http.transport import make_client
-from tests.bench.edge_latency import generous_config, measure_busy_edge
+from tests.bench.edge_latency import MODEL_MS, generous_config, measure_busy_edge
 from tests.bench.figures import Results
 from tests.bench.floor import Floor
 from tests.bench.footprint import weigh
@@ -99,8 +99,9 @@ def show(results: Results) -> None:
         (f"share of prompt bytes the call before began with, {how}", shares)
         for how, shares in results.prefix_share.items()
     ]
-    if results.busy_edge is not None:
-        singles.append(("edge lane, 4 core jobs at work and 1 hanging", asdict(results.busy_edge)))
+    for pace, busy in results.busy_edge.items():
+        title = f"edge lane, 4 core jobs at work ({pace} a step) and 1 hanging"
+        singles.append((title, asdict(busy)))
     if results.long_session is not None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
     for title, figures in (
@@ -129,7 +130,9 @@ def main() -> None:
         asyncio.run(turns_and_footprint(stack, results))
         measure_starts(stack, results)
     with running_stack(prepare=generous_config) as stack:
-        results.busy_edge = asyncio.run(measure_busy_edge(stack))
+        for model_ms in MODEL_MS:
+            figures = asyncio.run(measure_busy_edge(stack, model_ms))
+            results.busy_edge[f"{model_ms} ms"] = figures
     with running_stack(prepare=uncompacted_config) as stack:
         results.prefix_share["never compacted"] = asyncio.run(talk_and_measure(stack))
     with running_stack(prepare=compacting_config) as stack:

@@ -111,7 +111,8 @@ class Results:
     """All figures of one run."""
 
     turns: dict[str, TurnFigures] = field(default_factory=dict)
-    busy_edge: BusyFigures | None = None
+    busy_edge: dict[str, BusyFigures] = field(default_factory=dict)
+    """By how long the core jobs' model takes for a step."""
     long_session: LongFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
     """By how often the window was compacted, then by lane."""
