@@ -12,6 +12,7 @@ import pytest
 
 from choir_agent.arbiter.rule import check
 from choir_agent.arbiter.rulings import Permit
+from choir_agent.credentials.own_children import OwnChildren
 from choir_agent.tools import ripgrep
 from choir_agent.tools.builtin.fs_search import FsSearch
 from choir_agent.tools.child import Children
@@ -205,6 +206,9 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
     swapper = subprocess.Popen(
         [sys.executable, "-IS", "-c", SWAP, str(place.root), str(tmp_path / "out")]
     )
+    own = OwnChildren()
+    own.pids.add(swapper.pid)
+    tool = FsSearch(place.workspace, Children(place.root, "/tmp", own))
     searched = 0
     try:
         # the path as it was resolved and locked, before all this
@@ -213,7 +217,7 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
             path = ("real", "real/secret")[searched % 2]
             given: JsonObject = {"pattern": "needle-", "path": path}
             try:
-                found = await place.tool.run(CallContext("call_1", "edge", path), given)
+                found = await tool.run(CallContext("call_1", "edge", path), given)
             except ToolFailed:
                 await asyncio.sleep(0.0003)
                 continue
