@@ -28,7 +28,7 @@ down: install ## stop the Choir in the background
 test: install ## run all tests, against real Postgres and NATS (ARGS: pytest --help)
 	@$(BIN)/pytest $(ARGS)
 
-nightly: install ## take a million random steps through the locks and the skills, each (about half an hour)
+nightly: install ## take a million random steps through the locks and the skills, each (an hour or two)
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py $(ARGS)
 
 check: install ## format, lint, types, imports, shape: what CI runs first
