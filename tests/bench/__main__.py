@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from choir_common.http.transport import make_client
-from tests.bench.edge_latency import generous_config, measure_busy_edge
+from tests.bench.edge_latency import MODEL_MS, generous_config, measure_busy_edge
 from tests.bench.figures import Results
 from tests.bench.floor import Floor
 from tests.bench.footprint import weigh
 from tests.bench.heartbeats import measure_heartbeats
 from tests.bench.long_session import compacting_config, measure_long_session
-from tests.bench.prefix import prefix_shares
+from tests.bench.prefix import prefix_shares, talk_and_measure, uncompacted_config
 from tests.bench.throughput import crowd_config, measure_throughput
 from tests.bench.turns import measure_turns
 from tests.support.stack import Stack, User, running_stack, user_at
@@ -59,7 +59,7 @@ async def turns_and_footprint(stack: Stack, results: Results) -> None:
     """Measure turns beside the floor, then weigh the processes."""
     async with beside_the_floor(stack) as (user, floor):
         results.turns = await measure_turns(user, floor)
-    results.prefix_share["without compaction"] = await prefix_shares(stack)
+    results.prefix_share["compacted as by default"] = await prefix_shares(stack)
     results.rss_mb = await weigh(stack)
 
 
@@ -67,7 +67,7 @@ async def long_session(stack: Stack, results: Results) -> None:
     """Measure both ends of a long session, with compaction."""
     async with beside_the_floor(stack) as (user, floor):
         results.long_session = await measure_long_session(stack, user, floor)
-    results.prefix_share["with compaction"] = await prefix_shares(stack)
+    results.prefix_share["compacted every few turns"] = await prefix_shares(stack)
 
 
 async def first_answer(stack: Stack) -> None:
@@ -100,8 +100,9 @@ def show(results: Results) -> None:
         (f"share of prompt bytes the call before began with, {how}", shares)
         for how, shares in results.prefix_share.items()
     ]
-    if results.busy_edge is not None:
-        singles.append(("edge lane, 4 core jobs at work and 1 hanging", asdict(results.busy_edge)))
+    for pace, busy in results.busy_edge.items():
+        title = f"edge lane, 4 core jobs at work ({pace} a step) and 1 hanging"
+        singles.append((title, asdict(busy)))
     if results.long_session is not None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
     if results.heartbeats is not None:
@@ -132,7 +133,11 @@ def main() -> None:
         asyncio.run(turns_and_footprint(stack, results))
         measure_starts(stack, results)
     with running_stack(prepare=generous_config) as stack:
-        results.busy_edge = asyncio.run(measure_busy_edge(stack))
+        for model_ms in MODEL_MS:
+            figures = asyncio.run(measure_busy_edge(stack, model_ms))
+            results.busy_edge[f"{model_ms} ms"] = figures
+    with running_stack(prepare=uncompacted_config) as stack:
+        results.prefix_share["never compacted"] = asyncio.run(talk_and_measure(stack))
     with running_stack(prepare=compacting_config) as stack:
         asyncio.run(long_session(stack, results))
     results.heartbeats = asyncio.run(measure_heartbeats())

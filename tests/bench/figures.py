@@ -131,10 +131,11 @@ class Results:
     """All figures of one run."""
 
     turns: dict[str, TurnFigures] = field(default_factory=dict)
-    busy_edge: BusyFigures | None = None
+    busy_edge: dict[str, BusyFigures] = field(default_factory=dict)
+    """By how long the core jobs' model takes for a step."""
     long_session: LongFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By whether compaction went on, then by lane."""
+    """By how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     heartbeats: HeartbeatFigures | None = None
     rss_mb: dict[str, float] = field(default_factory=dict)

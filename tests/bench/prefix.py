@@ -4,9 +4,32 @@ Counted by the rehearsal model, byte by byte from the beginning, tools first; no
 caches work on blocks of tokens and forget.
 """
 
+import json
+from pathlib import Path
+
 import httpx2
 
-from tests.support.stack import Stack
+from tests.support.stack import Stack, user_at
+
+TALK = ("#tools=0 hello", "#tools=1 go", "#tools=0 and now?")
+TURNS = 60
+NEVER_FULL = 100_000
+
+
+def uncompacted_config(home: Path) -> None:
+    """Rewrite the starter config in `home` for a window that nothing ever rolls off."""
+    path = home / "config.json"
+    config = json.loads(path.read_text())
+    config["event_window"] = NEVER_FULL
+    path.write_text(json.dumps(config, indent=2))
+
+
+async def talk_and_measure(stack: Stack) -> dict[str, float]:
+    """Hold a conversation; return its shares."""
+    async with user_at(stack.endpoint) as user:
+        for number in range(TURNS):
+            await user.asks(TALK[number % len(TALK)])
+    return await prefix_shares(stack)
 
 
 async def prefix_shares(stack: Stack) -> dict[str, float]:

@@ -45,6 +45,7 @@ from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
+from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.identity import read_static_prompts
 from choir_agent.replication.replicate import Replication
@@ -195,7 +196,8 @@ class Agent:
         assembler = Assembler(parts.memory, identity, registry.model_name)
         prompts = LanePrompts(lambda: self._arbiter.state, assembler, registry, skills)
         purse = Purse(lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets)
-        metered = MeteredModel(parts.model, purse, parts.memory.meter)
+        count = Tokenizer(parts.git.own_children).count
+        metered = MeteredModel(parts.model, purse, parts.memory.meter, count)
         asker = Asker(metered, self._dynamic.current)
         self._compactor = Compactor(
             self._arbiter, parts.memory, assembler, asker, self._dynamic.current

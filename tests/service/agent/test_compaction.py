@@ -83,7 +83,8 @@ async def test_the_lane_goes_on_while_its_compaction_is_under_way() -> None:
 
 
 async def test_a_failed_compaction_changes_nothing_but_is_tried_again_and_counted() -> None:
-    answers = ["no thanks", '{"memory_delta": {"add_references": ["ffffffffff"]}}', DELTA]
+    unknown = '{"memory_delta": {"summary_update": "x", "add_references": ["ffffffffff"]}}'
+    answers = ["no thanks", unknown, DELTA]
 
     def script(asked: Asked) -> Response:
         if asked.lane == "compaction":

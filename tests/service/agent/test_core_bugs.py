@@ -35,6 +35,7 @@ from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
+from tests.support.uncounted import uncounted
 
 SCORE = Score.model_validate(
     {
@@ -94,7 +95,7 @@ async def open_office() -> AsyncIterator[Office]:
             Snapshots(WorkingMemory()),
         )
         purse = Purse(lambda: arbiter.state, lambda: settings.settings.budgets)
-        metered = MeteredModel(model, purse, TokenMeter())
+        metered = MeteredModel(model, purse, TokenMeter(), uncounted)
         steps = SkillSteps(arbiter, policy.skills, lambda: settings)
 
         def make_job(job: JobState) -> CoreJob:

@@ -16,13 +16,13 @@ from choir_common.wire.events import (
     Event,
     InjectedInstruction,
     Reply,
-    ToolCallCommitted,
     ToolResultCommitted,
     payload_of,
 )
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent
 
 LEDGER = {"name": "choir.exec", "arguments": {"command": "echo done >> ledger"}}
@@ -68,11 +68,6 @@ async def run_to_the_end(control: ControlStandIn) -> None:
         await asyncio.sleep(0.05)
 
 
-def ledger(control: ControlStandIn) -> int:
-    place = control.workspace / "ledger"
-    return len(place.read_text().splitlines()) if place.exists() else 0
-
-
 @pytest.mark.parametrize("kept", range(EVENTS + 1))
 async def test_a_session_with_a_job_cut_off_after_any_event_ends_with_one_end_and_one_report(
     kept: int,
@@ -80,11 +75,7 @@ async def test_a_session_with_a_job_cut_off_after_any_event_ends_with_one_end_an
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         await run_to_the_end(control)
         control.crash_and_cut(kept)
-        committed = {p.call_id for p in control.payloads() if isinstance(p, ToolCallCommitted)}
-        calls = {p.call_id for p in control.payloads() if getattr(p, "tool", "") == "choir.exec"}
-        if not committed & calls:
-            # what was not durably committed had not been started
-            (control.workspace / "ledger").unlink(missing_ok=True)
+        undo_what_was_not_committed(control)
         async with running_agent(control):
             await control.until(lambda: complete(control))
             await asyncio.sleep(0.05)

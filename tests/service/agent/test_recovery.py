@@ -10,11 +10,12 @@ from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
 from choir_agent.log.state import SessionState, digest_of
 from choir_common.eventlog.chain import first_break
-from choir_common.wire.events import Event, ToolCallCommitted, ToolResultCommitted, payload_of
+from choir_common.wire.events import Event, ToolResultCommitted, payload_of
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent
 
 CALLS = (
@@ -43,11 +44,6 @@ async def run_to_the_end(control: ControlStandIn) -> None:
         await control.until(lambda: len(control.events) == EVENTS)
 
 
-def ledger(workspace: Path) -> int:
-    place = workspace / "ledger"
-    return len(place.read_text().splitlines()) if place.exists() else 0
-
-
 @pytest.mark.parametrize("kept", range(EVENTS + 1))
 async def test_a_turn_cut_off_after_any_event_ends_with_one_reply_and_no_doubled_effect(
     kept: int,
@@ -55,18 +51,14 @@ async def test_a_turn_cut_off_after_any_event_ends_with_one_reply_and_no_doubled
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         await run_to_the_end(control)
         control.crash_and_cut(kept)
-        committed = {p.call_id for p in control.payloads() if isinstance(p, ToolCallCommitted)}
-        exec_ids = {p.call_id for p in control.payloads() if getattr(p, "tool", "") == "choir.exec"}
-        if not committed & exec_ids:
-            # what was not durably committed had not been started
-            (control.workspace / "ledger").unlink(missing_ok=True)
+        undo_what_was_not_committed(control)
         async with running_agent(control):
             await control.replied()
             await asyncio.sleep(0.02)
         closing = [reply for reply in control.replies() if reply.answers == "inb_1"]
         finished = [p.call_id for p in control.payloads() if isinstance(p, ToolResultCommitted)]
         assert [reply.kind for reply in closing] == ["answer"]
-        assert ledger(control.workspace) == 1
+        assert ledger(control) == 1
         assert len(finished) == len(set(finished)) == 3
         assert first_break(control.events) is None
 
@@ -104,7 +96,7 @@ async def test_a_second_crash_during_recovery_is_survived_too() -> None:
         async with running_agent(control):
             await control.replied()
     assert len([reply for reply in control.replies() if reply.answers]) == 1
-    assert ledger(control.workspace) <= 1 or not control.workspace.exists()
+    assert ledger(control) <= 1 or not control.workspace.exists()
 
 
 async def test_a_finished_session_answers_the_next_message_only() -> None:

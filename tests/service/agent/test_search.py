@@ -1,8 +1,10 @@
 """choir.fs.search with a real ripgrep on real files: what it finds, where it stops, what it never reads."""
 
+import asyncio
 import os
 import subprocess
-import threading
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from choir_agent.arbiter.rule import check
 from choir_agent.arbiter.rulings import Permit
+from choir_agent.credentials.own_children import OwnChildren
 from choir_agent.tools import ripgrep
 from choir_agent.tools.builtin.fs_search import FsSearch
 from choir_agent.tools.child import Children
@@ -21,6 +24,19 @@ from choir_common.wire.events import LockHold, ToolCall
 from choir_common.wire.json import JsonObject
 
 pytestmark = pytest.mark.skipif(find_ripgrep() is None, reason="LOUD: there is no ripgrep here")
+
+
+SWAP = """
+import os, sys, time
+os.chdir(sys.argv[1])
+while True:
+    os.rename("real", "moved")
+    os.symlink(sys.argv[2], "real")
+    time.sleep(0.0005)
+    os.unlink("real")
+    os.rename("moved", "real")
+    time.sleep(0.0005)
+"""
 
 
 class Place:
@@ -186,30 +202,31 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
     (tmp_path / "out").mkdir()
     (tmp_path / "out/secret").write_text("needle-outside")
     place.put("real/secret", "needle-inside")
-    swapped, stop = place.root / "swapped", threading.Event()
-
-    def swap() -> None:
-        while not stop.is_set():
-            for target in ("real", str(tmp_path / "out")):
-                draft = place.root / "draft"
-                draft.unlink(missing_ok=True)
-                draft.symlink_to(target)
-                draft.replace(swapped)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    found: set[object] = set()
+    # a process: a thread would wait for our own to let go of the interpreter
+    swapper = subprocess.Popen(
+        [sys.executable, "-IS", "-c", SWAP, str(place.root), str(tmp_path / "out")]
+    )
+    own = OwnChildren()
+    own.pids.add(swapper.pid)
+    tool = FsSearch(place.workspace, Children(place.root, "/tmp", own))
+    searched = 0
     try:
-        for _ in range(40):
-            for path in ("swapped", "swapped/secret"):
-                try:
-                    found |= set(await place.paths("needle-outside", path))
-                except ToolFailed:
-                    continue
+        # the path as it was resolved and locked, before all this
+        ends_at = time.monotonic() + 10
+        while searched < 60 and time.monotonic() < ends_at:
+            path = ("real", "real/secret")[searched % 2]
+            given: JsonObject = {"pattern": "needle-", "path": path}
+            try:
+                found = await tool.run(CallContext("call_1", "edge", path), given)
+            except ToolFailed:
+                await asyncio.sleep(0.0003)
+                continue
+            assert "outside" not in str(found.output)
+            searched += 1
     finally:
-        stop.set()
-        thread.join()
-    assert found == set()
+        swapper.kill()
+        swapper.wait()
+    assert searched > 0
 
 
 @pytest.mark.parametrize(

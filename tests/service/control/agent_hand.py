@@ -93,6 +93,23 @@ class AgentHand:
         await self.call("HEARTBEAT", self.heartbeat())
         self.acked = self.head
 
+    @contextlib.asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        """Give signs of life while the block runs, however slow what happens in it."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(0.5)
+                await self.flush()
+
+        task = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
     async def begin(self) -> None:
         """Say hello and write the first event."""
         answer = await self.hello()

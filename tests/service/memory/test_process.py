@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.errors import ChoirError, NotFound
-from choir_common.wire.memories import EnsureSpace, MemoryHits, MemoryQuery, MemoryUpsert
+from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.wire.memories import (
+    EnsureSpace,
+    MemoryHits,
+    MemoryQuery,
+    MemoryUpsert,
+    MemoryWritten,
+)
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
 from tests.service.memory.servers import (
@@ -36,6 +42,16 @@ async def search(memory: MemoryProcess, query: str) -> MemoryHits:
     return await memory.client.query(
         MemoryQuery(agent_id="main", store="knowledge", query=query, limit=50)
     )
+
+
+async def insist(memory: MemoryProcess, wanted: MemoryUpsert) -> MemoryWritten:
+    """Ask as an agent's tool does: again, under the same call, while a part is away."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await memory.client.upsert(wanted)
+            except Unavailable:
+                await asyncio.sleep(0.2)
 
 
 async def idle(memory: MemoryProcess) -> bool:
@@ -106,7 +122,7 @@ async def test_it_works_on_after_postgres_was_killed(
         assert (status, body["ready"]) == (503, False)
         assert (await memory.health("/livez"))[0] == 200
         # asked while the database is away, answered when it is back
-        pending = asyncio.create_task(memory.client.upsert(write(round_number)))
+        pending = asyncio.create_task(insist(memory, write(round_number)))
         await own_postgres.start()
         assert (await pending).operation == "inserted"
     assert len((await search(memory, "note")).hits) == 4

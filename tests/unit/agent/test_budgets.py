@@ -25,6 +25,7 @@ from choir_agent.models.model import ModelFailed, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
+from tests.support.uncounted import uncounted
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
 MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
@@ -90,7 +91,7 @@ def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() ->
 async def test_many_calls_at_once_cannot_overshoot_together() -> None:
     session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
     purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenMeter())
+    metered = MeteredModel(model, purse, TokenMeter(), uncounted)
 
     async def call() -> bool:
         try:
@@ -113,7 +114,7 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
 async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> None:
     session, model = Session(), SlowModel()
     purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenMeter())
+    metered = MeteredModel(model, purse, TokenMeter(), uncounted)
 
     async def call() -> None:
         async with metered.thought(MODEL, None, PROMPT) as thought:
@@ -136,7 +137,9 @@ async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> N
 async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     session, model = Session(), SlowModel()
     model.may_answer.set()
-    metered = MeteredModel(model, Purse(lambda: session.state, lambda: BUDGETS), TokenMeter())
+    metered = MeteredModel(
+        model, Purse(lambda: session.state, lambda: BUDGETS), TokenMeter(), uncounted
+    )
     async with metered.thought(MODEL, None, PROMPT) as thought:
         session.spend(thought)
     assert thought.prompt_tokens > 300
@@ -150,7 +153,7 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
 async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:
     session, model, meter = Session(), SlowModel(), TokenMeter()
     purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, meter)
+    metered = MeteredModel(model, purse, meter, uncounted)
     meter.asked("edge", 1_000)
     meter.counted("edge", 100)
 

@@ -25,6 +25,7 @@ from choir_common.wire.events import (
     MemoryCompacted,
     payload_of,
 )
+from tests.support.uncounted import uncounted
 from tests.unit.agent.told_session import StillClock, ToldSession
 
 GOOD = orjson.dumps({"memory_delta": {"summary_update": "so far"}}).decode()
@@ -68,7 +69,7 @@ class World(ToldSession):
         self.memory = WorkingMemory()
         self.assembler = Assembler(self.memory, StaticPrompts("edge", "core"), lambda name: name)
         purse = Purse(lambda: self.state, lambda: self.budgets)
-        asker = Asker(MeteredModel(self.model, purse, self.memory.meter), self._current)
+        asker = Asker(MeteredModel(self.model, purse, self.memory.meter, uncounted), self._current)
         self.compactor = Compactor(self, self.memory, self.assembler, asker, self._current)
         listeners = Listeners()
         listeners.add(self.memory.take_in)

@@ -46,6 +46,8 @@ class Receiver:
 
     async def receive(self, signal: Signal) -> None:
         """Act on a signal; waits only while too many messages are queued."""
+        if self._arbiter.state.stopped:
+            return  # nothing follows the end of a session; what is not done stays with control
         match signal.body:
             case UserMessageSignal():
                 await self._edge.take(signal.body)

@@ -1,7 +1,7 @@
-"""Estimate tokens without a tokenizer: from bytes, and from what the provider counted last.
+"""Estimate tokens before a call: from bytes, and from what was counted for the lane's last prompt.
 
-Read by `compaction` (is the window too big?) and by the lanes, which reserve budget before a call. Why no
-tokenizer: docs/decisions/0013.
+Read by `compaction` (is the window too big?) and by the lanes, which reserve budget before a call. Who
+counts, and when: docs/decisions/0013.
 """
 
 from typing import Protocol
@@ -31,6 +31,7 @@ class TokenMeter:
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}
         self._counted: dict[str, tuple[int, int]] = {}
+        self._tokenized: dict[str, int] = {}
 
     def asked(self, lane: str, size: int) -> None:
         """Note the bytes of a prompt that is about to be sent."""
@@ -46,6 +47,15 @@ class TokenMeter:
         """Drop what is known of a lane that has ended."""
         self._asked.pop(lane, None)
         self._counted.pop(lane, None)
+        self._tokenized.pop(lane, None)
+
+    def wants_count(self, lane: str, size: int) -> bool:
+        """Tell whether a prompt that no provider counts has outgrown what a tokenizer counted last."""
+        return size * 2 > self._tokenized.get(lane, 0) * 3
+
+    def tokenized(self, lane: str, size: int) -> None:
+        """Note that a tokenizer has counted a prompt of `size` bytes."""
+        self._tokenized[lane] = size
 
     def tokens(self, lane: str, size: int) -> int:
         """Return how many tokens a prompt of `size` bytes has in this lane: rather too many than too few."""

@@ -3,7 +3,7 @@
 Used by the lanes and by compaction, which make no model call any other way; what comes next is a `Model`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -13,6 +13,9 @@ from choir_agent.models.model import Model, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
 
+Count = Callable[[str, str], Awaitable[tuple[int, ...] | None]]
+"""Counts the tokens of a prompt and of what was said to it (`tokenizer`)."""
+
 USUAL_COMPLETION = 2_000
 """Tokens set aside for an answer whose length is not limited."""
 
@@ -20,10 +23,11 @@ USUAL_COMPLETION = 2_000
 class MeteredModel:
     """A model whose calls count."""
 
-    def __init__(self, model: Model, purse: Purse, meter: TokenMeter) -> None:
+    def __init__(self, model: Model, purse: Purse, meter: TokenMeter, count: Count) -> None:
         self._model = model
         self._purse = purse
         self._meter = meter
+        self._count = count
 
     @asynccontextmanager
     async def thought(
@@ -36,18 +40,31 @@ class MeteredModel:
         """
         asked = self._meter.tokens(lane, bytes_of(prompt))
         with self._purse.reserve(asked + (settings.max_completion_tokens or USUAL_COMPLETION)):
-            yield _with_usage(await self._model.think(settings, api_key, prompt), asked)
+            thought = await self._model.think(settings, api_key, prompt)
+            if not (thought.prompt_tokens and thought.completion_tokens):
+                thought = await self._counted(thought, prompt, lane, asked)
+            yield thought
 
     async def close(self) -> None:
         """Close the model."""
         await self._model.close()
 
+    async def _counted(self, thought: Thought, prompt: Prompt, lane: str, asked: int) -> Thought:
+        """Count what the provider did not: what is not counted would be unlimited."""
+        size, said = bytes_of(prompt), _said(thought)
+        counts: tuple[int, ...] | None = None
+        if self._meter.wants_count(lane, size):
+            sent = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
+            counts = await self._count(sent, said)
+        if counts is not None:
+            self._meter.tokenized(lane, size)
+        prompt_tokens, said_tokens = counts or (asked, len(said) // BYTES_PER_TOKEN)
+        return replace(
+            thought,
+            prompt_tokens=thought.prompt_tokens or prompt_tokens,
+            completion_tokens=thought.completion_tokens or said_tokens,
+        )
 
-def _with_usage(thought: Thought, asked: int) -> Thought:
-    """Put estimates where the provider sent no usage: what is not counted would be unlimited."""
-    said = len(thought.text) + sum(len(call.name) + len(call.arguments) for call in thought.calls)
-    return replace(
-        thought,
-        prompt_tokens=thought.prompt_tokens or asked,
-        completion_tokens=thought.completion_tokens or said // BYTES_PER_TOKEN,
-    )
+
+def _said(thought: Thought) -> str:
+    return thought.text + "".join(call.name + call.arguments for call in thought.calls)

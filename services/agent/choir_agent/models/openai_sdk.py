@@ -5,7 +5,8 @@ time and memory (see `sdk_import`). `post` is used instead of `chat.completions.
 0.25 ms per message.
 """
 
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
 import httpx2
@@ -18,23 +19,40 @@ MAX_BODY = 16 << 20
 """Bytes of an answer; a completion has thousands, an endless answer would take the agent's memory."""
 LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
 CONNECT_S = 10.0
+GZIP = zlib.MAX_WBITS | 16
+AT_ONCE = 1 << 20
 
 
 class _TooLong(httpx2.TransportError):
-    """The answer has more bytes than any completion."""
+    """The answer has more bytes than any completion, or bytes that are nothing."""
 
 
 class _Capped(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+    """An answer's bytes, unpacked here: a few packed ones can become any number."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
         self._stream = stream
+        self._unpacker = zlib.decompressobj(GZIP) if is_packed else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for chunk in self._stream:
-            size += len(chunk)
-            if size > MAX_BODY:
-                raise _TooLong(f"its answer is longer than {MAX_BODY >> 20} MB")
+            for part in self._unpacked(chunk):
+                size += len(part)
+                if size > MAX_BODY:
+                    raise _TooLong(f"its answer is longer than {MAX_BODY >> 20} MB")
+                yield part
+
+    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
+        if self._unpacker is None:
             yield chunk
+            return
+        while chunk:
+            try:
+                yield self._unpacker.decompress(chunk, AT_ONCE)
+            except zlib.error as error:
+                raise _TooLong(f"its answer cannot be unpacked: {error}") from error
+            chunk = self._unpacker.unconsumed_tail
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -42,9 +60,11 @@ class _Capped(httpx2.AsyncByteStream):
 
 class _Transport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["accept-encoding"] = "gzip"
         response = await super().handle_async_request(request)
+        encoding = response.headers.pop("content-encoding", "identity").lower()
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Capped(response.stream)
+            response.stream = _Capped(response.stream, is_packed=encoding == "gzip")
         return response
 
 

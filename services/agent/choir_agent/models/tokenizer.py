@@ -1,0 +1,55 @@
+"""Have texts counted by an offline tokenizer, in a child that is gone afterwards.
+
+Called by `metered` for what a provider did not count; what comes next is `count_tokens`, as a program.
+"""
+
+import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+
+import orjson
+import structlog
+
+from choir_agent.credentials.own_children import OwnChildren
+
+log = structlog.get_logger("choir.agent.tokens")
+
+PROGRAM = "choir_agent.models.count_tokens"
+PATIENCE_S = 20.0
+"""Loading the tables takes about a second of a busy core."""
+
+
+class Tokenizer:
+    """Counts exactly, for an encoding that most models come close to (o200k_base)."""
+
+    def __init__(self, own: OwnChildren) -> None:
+        """Describe it; `own` is told of the child, so that no sweep takes it for a command's."""
+        self._own = own
+
+    async def count(self, *texts: str) -> tuple[int, ...] | None:
+        """Return the tokens of each text; none when the tokenizer could not be run in time."""
+        lines = b"".join(orjson.dumps(text) + b"\n" for text in texts)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                answer = await self._run(lines)
+            counts = tuple(int(line) for line in answer.split())
+        except (OSError, TimeoutError, ValueError) as error:
+            log.warning("the tokenizer did not count", reason=str(error) or type(error).__name__)
+            return None
+        return counts if len(counts) == len(texts) else None
+
+    async def _run(self, lines: bytes) -> bytes:
+        with self._own.start():
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-m", PROGRAM, stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
+                env={}, cwd="/", start_new_session=True,
+            )  # fmt: skip
+            self._own.pids.add(process.pid)
+        try:
+            answer, _ = await process.communicate(lines)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            self._own.pids.discard(process.pid)
+        return answer
