@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from choir_agent.tools import seal
-from choir_agent.tools.child import Children, Program
+from choir_agent.tools.child import REAP_EVERY_S, Children, Program
 from choir_agent.tools.streams import Capture
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -56,6 +56,14 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+async def gone(pid: int) -> bool:
+    """Wait until a process is no more; tell whether it ended within the time of two looks."""
+    async with asyncio.timeout(2.5 * REAP_EVERY_S):
+        while alive(pid):
+            await asyncio.sleep(0.02)
+    return True
+
+
 async def test_a_program_reads_what_it_is_given_to_the_last_byte(tmp_path: Path) -> None:
     given = b"x" * 3_000_000
     code, out, _ = await run(Children(tmp_path, "/tmp"), "wc -c", stdin=given)
@@ -92,13 +100,14 @@ async def test_a_call_that_ends_leaves_another_calls_processes_alone(
     children = Children(tmp_path, "/tmp")
     # its orphan left the session, and is known by its call only
     first = asyncio.create_task(
-        run(children, "(setsid sleep 300 & echo $! > pid); sleep 2; kill -0 $(cat pid) && echo yes")
+        run(children, "(setsid sleep 300 & echo $! > pid); sleep 8; kill -0 $(cat pid) && echo yes")
     )
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         await asyncio.sleep(0.02)
     for number in range(5):
         _, out, _ = await run(children, "(setsid sleep 300 & echo $!)", f"call_other_{number}")
-        assert not alive(int(out))
+        assert await gone(int(out))
+    assert not first.done()
     assert (await first)[1] == "yes\n"
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -123,7 +132,7 @@ async def test_a_timeout_kills_and_says_so(tmp_path: Path) -> None:
 def test_programs_die_with_the_agent_however_it_dies(tmp_path: Path) -> None:
     script = (
         "import asyncio,sys,pathlib\n"
-        "from choir_agent.tools.child import Children, Program\n"
+        "from choir_agent.tools.child import REAP_EVERY_S, Children, Program\n"
         "from choir_agent.tools.streams import Capture\n"
         f"c = Children(pathlib.Path({str(tmp_path)!r}), '/tmp')\n"
         "async def one(offline):\n"

@@ -148,7 +148,7 @@ class Children:
 
     @asynccontextmanager
     async def _reaping(self) -> AsyncIterator[None]:
-        """Reap orphans that end while a program still runs."""
+        """End and reap, while a program still runs, what ended calls left behind."""
         reaper = asyncio.create_task(self._reap())
         try:
             yield
@@ -159,6 +159,8 @@ class Children:
         while True:
             await asyncio.sleep(REAP_EVERY_S)
             if not self._is_starting():
+                # a stray that was between two programs when its call ended can be told by now
+                end_strays(self._ours(), self._running.values())
                 reap_ended(self._ours())
 
 

@@ -27,8 +27,9 @@ def kill_group(group: int) -> None:
 def end_strays(known: Collection[int], running_calls: Collection[str]) -> int:
     """Kill and reap our children other than `known`; return how many there were.
 
-    While other calls run, only those are killed that are certainly not theirs; what cannot be told
-    apart ends with the last call.
+    While other calls run, only those are killed that are certainly not theirs. What cannot be told apart
+    (the kernel shows no environment while a process becomes another program) is looked at again by who
+    calls us, and ends with the last call at the latest.
     """
     ended = 0
     for _ in range(ROUNDS):
