@@ -42,7 +42,7 @@ from choir_common.wire.operator import (
     Told,
     Verification,
 )
-from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choir_common.wire.workspaces import WorkspaceView
 from choirctl.place import Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -121,13 +121,6 @@ class ControlApi:
     async def workspaces(self) -> list[WorkspaceView]:
         """Return the workspaces, who holds them and how much they hold."""
         return [view async for view in self._pages("/v1/workspaces", Page[WorkspaceView], {})]
-
-    async def reset_workspace(
-        self, name: str, request: ResetWorkspace, timeout_s: float
-    ) -> WorkspaceReset:
-        """Delete everything in a workspace. Raises NotFound, Conflict for a path that must stay."""
-        path = f"/v1/workspaces/{quote(name, safe='')}/reset"
-        return await self._post(path, request, WorkspaceReset, timeout_s)
 
     async def commands(self, dm: str) -> list[CommandView]:
         """Return what may be typed in a conversation. Raises NotFound for one that does not exist."""

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 import httpx2
+from pydantic import BaseModel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
@@ -24,9 +25,11 @@ MOST_CUTS = 10
 Hear = Callable[[OperationEvent], None]
 
 
-async def carry_out(api: ControlApi, place: Place, path: str, quiet: bool) -> OperationView:
+async def carry_out(
+    api: ControlApi, place: Place, path: str, quiet: bool, body: BaseModel | None = None
+) -> OperationView:
     """Begin what `path` begins, show it on standard error unless `quiet`, and return its end."""
-    begun = parse(await api.send("POST", path), Begun)
+    begun = parse(await api.send("POST", path, body=body), Begun)
     if quiet:
         return await follow(api, place, begun.operation_id, lambda _: None)
     console = err()

@@ -152,6 +152,7 @@ class Control:
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
         self._foundry = Foundry(self._settings, self.configuration)
+        self._operations = Operations(OperationStore(self.database))
         self._household = self._make_household(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
         self._configuring = self._make_configuring(signals, order, bell)
@@ -165,7 +166,6 @@ class Control:
             self._configuring.news.version_of,
         )
         self._errands = Errands()
-        self._operations = Operations(OperationStore(self.database))
         self._rollout = self._make_rollout()
         self._workshop = self._make_workshop(order, bell)
         obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
@@ -191,6 +191,7 @@ class Control:
                     self._foundry.shelf,
                     self._foundry.builder,
                 ),
+                operations=self._operations,
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
                 way=self._tcp.way_of_agents,

@@ -91,7 +91,8 @@ def test_a_workspace_is_listed_and_emptied(stack: Stack) -> None:
     assert (main["name"], main["agent_id"]) == ("main", "main")
     assert code(stack, "workspace", "reset", "main")[0] == 2, "nobody is there to be asked"
     done = data(stack, "workspace", "reset", "main", "--yes", "--restart")
-    assert done["stopped"] == "main" and done["restarted"]
+    assert done["status"] == "succeeded"
+    assert done["result"]["stopped"] == "main" and done["result"]["restarted"]
     assert not (stack.home / "workspaces/main/notes.txt").exists()
 
 

@@ -162,7 +162,13 @@ async def test_an_admin_empties_a_workspace(world: World, agent: AgentHand, say:
     (spare / "notes.txt").write_text("x")
     assert "spare: free, 1 files" in await say("/workspace list")
     assert "main: main" in await say("/workspace list")
-    assert "spare is empty: 1 entries deleted." in await say("/workspace reset spare")
+    begun = await say("/workspace reset spare")
+
+    async def ended() -> bool:
+        return "succeeded" in await say(f"/operation {begun.split('/operation ')[1].split()[0]}")
+
+    await until(ended)
+    assert "1 of 1 entries deleted" in await say("/operation")
     assert list(spare.iterdir()) == []
     assert "nobody" in await say("/workspace reset nobody")
     assert "admin conversations" in await say("/workspace reset spare", dm="second")

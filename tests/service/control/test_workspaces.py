@@ -1,6 +1,5 @@
 """A workspace has one holder, and is emptied only once that one has stopped (spec 15.4)."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import leases
-from tests.service.control.world import World, a_config
+from tests.service.control.world import World, a_config, until
 
 
 def path_of(world: World, name: str = "main") -> Path:
@@ -34,17 +33,30 @@ async def reset(world: World, name: str, **more: Any) -> httpx2.Response:
     return await world.post(f"/v1/workspaces/{name}/reset", json={"confirm": name, **more})
 
 
+async def end_of(world: World, begun: httpx2.Response) -> dict[str, Any]:
+    """Return how a reset ended."""
+    assert begun.status_code == 202, begun.text
+    view: dict[str, Any] = {}
+
+    async def over() -> bool:
+        view.update((await world.get(f"/v1/operations/{begun.json()['operation_id']}")).json())
+        return view["status"] != "running"
+
+    await until(over, 60)
+    return view
+
+
 async def reset_while_it_runs(world: World, agent: AgentHand, **more: Any) -> dict[str, Any]:
-    """Reset `main` whose agent obeys its shutdown signal."""
-    resetting = asyncio.create_task(reset(world, "main", **more))
+    """Reset `main` whose agent obeys its shutdown signal; return what was done."""
+    begun = await reset(world, "main", **more)
     assert (await agent.next_signal()).body.kind == "shutdown"
     assert (path_of(world) / "project").exists()
     await agent.call("TERMINATE_SELF", b'{"reason":"asked"}')
     world.runtime.die("main", 0)
-    answer = await resetting
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    ended = await end_of(world, begun)
+    assert ended["status"] == "succeeded", ended
+    done: dict[str, Any] = ended["result"]
+    return done
 
 
 async def test_workspaces_are_listed_with_their_holders(world: World, agent: AgentHand) -> None:
@@ -86,7 +98,8 @@ async def test_a_reset_needs_the_name_and_a_workspace_that_exists(world: World) 
     ]
     assert [answer.status_code for answer in answers] == [400, 400, 404]
     assert (place / "project").exists()
-    assert (await reset(world, "spare")).json()["stopped"] is None
+    ended = await end_of(world, await reset(world, "spare"))
+    assert (ended["subject"], ended["result"]["stopped"]) == ("spare", None)
     assert list(place.iterdir()) == []
 
 
@@ -98,7 +111,8 @@ async def test_nobody_starts_in_a_workspace_while_it_is_emptied(world: World) ->
     refused = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
     assert refused.status_code == 409
     assert "held by a workspace reset; wait" in refused.json()["detail"]
-    assert (await reset(world, "spare")).status_code == 409
+    ended = await end_of(world, await reset(world, "spare"))
+    assert (ended["status"], ended["error_code"]) == ("failed", "conflict")
     assert (await shown(world))["spare"]["agent_id"] is None
 
 
@@ -123,9 +137,36 @@ async def test_what_a_dead_control_held_is_free_when_the_next_one_starts(world: 
 async def test_what_is_no_workspace_is_never_emptied(stopped: World, path: str) -> None:
     real = path.replace("HOME", str(Path.home())).replace("STATE", str(stopped.home))
     config = a_config(stopped.home)
-    config["workspaces"]["spare"]["path"] = real
+    config["workspaces"] = {"spare": {"path": real}}
+    for one in config["agents"].values():
+        one["defaults"]["workspace"] = "spare"
+        one["autostart"] = False
     stopped.settings.config_file.write_text(json.dumps(config))
     await stopped.start()
     refused = await reset(stopped, "spare")
     assert refused.status_code == 409 and "not emptied" in refused.json()["detail"]
     assert stopped.settings.config_file.exists()
+
+
+async def test_a_reset_says_how_far_it_is(world: World) -> None:
+    place = path_of(world, "spare")
+    place.mkdir(parents=True)
+    for number in range(2_500):
+        (place / f"{number}.txt").touch()
+    begun = await reset(world, "spare")
+    ended = await end_of(world, begun)
+    heard = await world.get(f"/v1/operations/{begun.json()['operation_id']}/events")
+    said = [json.loads(line[6:]) for line in heard.text.splitlines() if line.startswith("data: ")]
+    steps = [(one["text"], one["share"]) for one in said if one.get("kind") == "step"]
+    assert ("0 of 2,500 entries deleted", 0.0) in steps
+    assert ("1,000 of 2,500 entries deleted", 0.4) in steps
+    assert ended["step"] == "2,500 of 2,500 entries deleted"
+
+
+async def test_a_workspace_that_a_file_stands_in_the_place_of_is_refused(world: World) -> None:
+    place = path_of(world, "spare")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("x")
+    ended = await end_of(world, await reset(world, "spare"))
+    assert (ended["status"], ended["error_code"]) == ("failed", "unavailable")
+    assert place.read_text() == "x" and "workspace:spare" not in await leases(world)

@@ -40,6 +40,11 @@ def test_a_sound_configuration_has_no_faults() -> None:
     ("changes", "place"),
     [
         ({"workspaces": {}}, "agents.main.defaults.workspace"),
+        ({"workspaces": {"w": {"path": "/tmp/w"}, "v": {"path": "/tmp/x/../w/"}}}, "workspaces.v"),
+        ({"workspaces": {"w": {"path": "/tmp/w"}, "v": {"path": "/tmp/w/in/it"}}}, "workspaces.v"),
+        ({"workspaces": {"w": {"path": "/tmp/w"}, "v": {"path": "/tmp"}}}, "workspaces.w"),
+        ({"workspaces": {"w": {"path": "here"}}}, "workspaces.w"),
+        ({"workspaces": {"w": {"path": "~nobody-here/x"}}}, "workspaces.w"),
         ({"models": {}}, "agents.main.defaults.llm"),
         ({"dms": {}}, "agents.main.defaults.dm"),
         ({"gateways": {}}, "dms.d.gateway"),

@@ -41,7 +41,7 @@ def test_everything_goes_and_links_are_not_followed(root: Path, outside: Path) -
     os.mkfifo(root / "a/fifo")
     (root / "bad\udcffname").write_text("x")
     (root / "line\nbreak").mkdir()
-    done = empty(root)
+    done = empty(root, print)
     assert list(root.iterdir()) == [] and done.left == []
     assert done.removed == 11
     assert (outside / "keep").read_text() == "keep" and (outside / "inner").is_dir()
@@ -56,7 +56,7 @@ def test_a_tree_deeper_than_any_path_goes(root: Path) -> None:
         here = inner
     os.close(here)
     assert sys.getrecursionlimit() < DEEP
-    done = empty(root)
+    done = empty(root, print)
     assert done.removed == DEEP and done.left == [] and list(root.iterdir()) == []
 
 
@@ -65,14 +65,14 @@ def test_directories_without_permissions_go(root: Path) -> None:
     (root / "shut/inner/file").write_text("x")
     (root / "shut/inner").chmod(0)
     (root / "shut").chmod(0)
-    assert empty(root).left == [] and list(root.iterdir()) == []
+    assert empty(root, print).left == [] and list(root.iterdir()) == []
 
 
 def test_a_link_in_place_of_the_workspace_is_refused(tmp_path: Path, outside: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(outside)
     with pytest.raises(OSError, match="Not a directory|symbolic"):
-        empty(link)
+        empty(link, print)
     with pytest.raises(Conflict, match="symbolic link"):
         check_root(link, tmp_path / "home")
 

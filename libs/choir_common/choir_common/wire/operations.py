@@ -23,7 +23,7 @@ class OperationView(Wire):
     operation_id: str
     kind: str
     subject: str
-    """What it is done to: an agent's id, or `all`."""
+    """What it is done to: an agent's id, a workspace's name, or `all`."""
     status: OperationStatus
     """`interrupted`: choird ended in the middle; nothing is half done, begin it again."""
     step: str = ""

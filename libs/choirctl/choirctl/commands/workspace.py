@@ -3,17 +3,18 @@
 import asyncio
 import sys
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
-from choir_common.errors import BadInput, ChoirError, NotFound
+from choir_common.errors import BadInput, NotFound
+from choir_common.wire.operations import OperationView
 from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
 from choirctl.control_api import connect
+from choirctl.operations import carry_out, raise_failure
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json
 from choirctl.views import workspace_rows
-
-RESET_S = 900.0  # its agent stops in good order first, and a big tree takes its time
 
 WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The workspace, by name.")]
 
@@ -50,19 +51,19 @@ def reset(
 ) -> None:
     """Delete everything in a workspace, for good; the agent that holds it is stopped first.
 
-    Asks for the workspace's name as confirmation. Exits 5 for a directory that is never emptied.
+    Asks for the workspace's name as confirmation. Exits 5 for a directory that is never emptied; what goes on
+    is carried through even if you leave.
     """
     place = find_place(ctx, home, url)
     if not yes:
         _confirm(asyncio.run(_find(place, workspace)))
     request = ResetWorkspace(confirm=workspace, restart=restart)
-    done = asyncio.run(_reset(place, workspace, request))
+    ended = asyncio.run(_reset(place, workspace, request, as_json))
     if as_json:
-        print_json(done)
-    else:
-        _tell(done)
-    if done.left:
-        raise typer.Exit(ChoirError.exit_code)
+        print_json(ended)
+    elif ended.result is not None:
+        _tell(WorkspaceReset.model_validate(ended.result, strict=False))
+    raise_failure(ended)
 
 
 def _confirm(workspace: WorkspaceView) -> None:
@@ -80,10 +81,8 @@ def _confirm(workspace: WorkspaceView) -> None:
 
 
 def _tell(done: WorkspaceReset) -> None:
-    state = "is not quite empty" if done.left else "is empty"
-    err().print(f"{done.path} {state}: {done.removed:,} entries deleted.", markup=False)
-    for left in done.left:
-        err().print(f"left: {left}", markup=False)
+    if not done.left:
+        err().print(f"{done.path} is empty: {done.removed:,} entries deleted.", markup=False)
     if done.stopped:
         how = "started again" if done.restarted else "stopped, and not started again"
         err().print(f"Agent {done.stopped} was {how}.", markup=False)
@@ -103,7 +102,7 @@ async def _find(place: Place, name: str) -> WorkspaceView:
     raise NotFound(f"There is no workspace {name!r} (there are {names}).")
 
 
-async def _reset(place: Place, name: str, request: ResetWorkspace) -> WorkspaceReset:
+async def _reset(place: Place, name: str, request: ResetWorkspace, quiet: bool) -> OperationView:
+    path = f"/v1/workspaces/{quote(name, safe='')}/reset"
     async with connect(place) as api:
-        with err().status(f"{name} is being emptied…"):
-            return await api.reset_workspace(name, request, RESET_S)
+        return await carry_out(api, place, path, quiet, request)

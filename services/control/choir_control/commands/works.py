@@ -34,7 +34,7 @@ async def show_operation(hands: Hands, call: Call) -> str:
         return _how(await hands.operations.get(named))
     newest = await hands.operations.page(None, 1)
     if not newest:
-        raise NotFound("Nothing has been built or updated yet.")
+        raise NotFound("Nothing has been built, updated or reset yet.")
     return _how(newest[0])
 
 
@@ -51,15 +51,8 @@ async def list_workspaces(hands: Hands, _: Call) -> str:
 async def reset_workspace(hands: Hands, call: Call) -> str:
     """Delete everything in a workspace; its agent is stopped first."""
     name = call.values["name"]
-
-    async def reset() -> str:
-        done = await hands.workspaces.reset(name, ResetWorkspace(confirm=name))
-        stopped = f" {done.stopped} was stopped for it." if done.stopped else ""
-        left = f" {len(done.left)} could not be deleted: {done.left[0]}" if done.left else ""
-        return f"{name} is empty: {done.removed} entries deleted.{stopped}{left}"
-
-    said = await hands.errands.begin(f"reset of workspace {name}", reset())
-    return said or f"{name} is being emptied, its agent stopped first; /workspace list shows when."
+    operation_id = await hands.workspaces.reset(name, ResetWorkspace(confirm=name))
+    return _begun(f"{name} is being emptied; an agent that holds it is stopped first", operation_id)
 
 
 def _begun(what: str, operation_id: str) -> str:

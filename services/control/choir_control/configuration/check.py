@@ -3,7 +3,10 @@
 Called by `read`. Pure. A fault is a sentence that names the place in the file and what to do.
 """
 
+import os
 from collections.abc import Collection, Iterator
+from itertools import combinations
+from pathlib import Path
 
 from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
@@ -26,6 +29,7 @@ def faults(config: Config) -> list[str]:
     """Return every fault of a config, in the order of the file's sections."""
     return [
         *_agents(config),
+        *_workspaces(config),
         *_channels(config),
         *_voices(config),
         *_timing(config),
@@ -56,6 +60,29 @@ def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str
     for field, name, section, known in references:
         if name is not None and name not in known:
             yield _unknown(f"{place}.{field}", name, section, known)
+
+
+def _workspaces(config: Config) -> Iterator[str]:
+    """Two agents would write into, and one reset would empty, what the other holds."""
+    places = {}
+    for name, workspace in config.workspaces.items():
+        place = Path(os.path.normpath(os.path.expanduser(workspace.path)))  # noqa: PTH111 - never raises
+        if place.is_absolute():
+            places[name] = place
+        else:
+            yield (
+                f"workspaces.{name}.path: {workspace.path!r} is neither absolute nor in a home "
+                "directory (~); write the whole path"
+            )
+    for (first, above), (second, below) in combinations(places.items(), 2):
+        if above == below:
+            yield f"workspaces.{second}.path: {below} is workspaces.{first} already; choose another"
+        elif below.is_relative_to(above) or above.is_relative_to(below):
+            inner, outer = (second, first) if below.is_relative_to(above) else (first, second)
+            yield (
+                f"workspaces.{inner}.path: {places[inner]} lies inside workspaces.{outer} "
+                f"({places[outer]}); choose directories beside each other"
+            )
 
 
 def _channels(config: Config) -> Iterator[str]:

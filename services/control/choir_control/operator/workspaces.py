@@ -2,8 +2,9 @@
 
 from fastapi import APIRouter, Request
 
+from choir_common.wire.operations import Begun
 from choir_common.wire.operator import Page
-from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choir_common.wire.workspaces import ResetWorkspace, WorkspaceView
 from choir_control.operator.body_schema import body_of
 from choir_control.rpc.body import read_body
 from choir_control.sessions.reset import Workspaces
@@ -18,9 +19,10 @@ def workspace_routes(workspaces: Workspaces) -> APIRouter:
         """List the workspaces, who holds each, and how much it holds."""
         return Page(items=await workspaces.all())
 
-    @router.post("/{name}/reset", openapi_extra=body_of(ResetWorkspace))
-    async def reset_workspace(name: str, request: Request) -> WorkspaceReset:
+    @router.post("/{name}/reset", status_code=202, openapi_extra=body_of(ResetWorkspace))
+    async def reset_workspace(name: str, request: Request) -> Begun:
         """Delete everything in a workspace; the agent that holds it is stopped first."""
-        return await workspaces.reset(name, await read_body(request, ResetWorkspace))
+        asked = await read_body(request, ResetWorkspace)
+        return Begun(operation_id=await workspaces.reset(name, asked))
 
     return router

@@ -8,6 +8,7 @@ from choir_common.postgres.pool import Database
 from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
+from choir_control.operations.run import Operations
 from choir_control.runtimes.port import AgentRuntime, HttpWay
 from choir_control.sessions.boot import Boot
 from choir_control.sessions.change import Changes
@@ -45,6 +46,7 @@ class Surroundings:
     bell: Bell
     clock: Clock
     outfitter: Outfitter
+    operations: Operations
     rescan: Callable[[str], None]
     """Has the outbox look at a DM's rows again."""
     release: Callable[[str], Coroutine[None, None, None]]
@@ -97,7 +99,12 @@ class Household:
             self.store, around.configuration, closing, crashes, self.starter, runtime, leases
         )
         self.workspaces = Workspaces(
-            around.settings.home, around.configuration, leases, self.starter, self.stopper
+            around.settings.home,
+            around.configuration,
+            leases,
+            self.starter,
+            self.stopper,
+            around.operations,
         )
 
 

@@ -1,7 +1,7 @@
 """Empty a workspace: stop who holds it, hold it meanwhile, delete what is in it (spec 15.4).
 
-Called by the operator door; the deleting is in `workspaces`. A lease without a session keeps every start away
-while it lasts; one that a crash of control left behind is dropped by `boot`.
+Called by the operator door and by commands; the deleting is in `workspaces`. A lease without a session keeps
+every start away while it lasts; one that a crash of control left behind is dropped by `boot`.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
 from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
 from choir_control.configuration.current import Configuration
 from choir_control.leases.store import LeaseStore
+from choir_control.operations.progress import Progress
+from choir_control.operations.run import Operations, WorkFailed
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -38,12 +40,14 @@ class Workspaces:
         leases: LeaseStore,
         starter: Starter,
         stopper: Stopper,
+        operations: Operations,
     ) -> None:
         self._home = home
         self._configuration = configuration
         self._leases = leases
         self._starter = starter
         self._stopper = stopper
+        self._operations = operations
 
     async def all(self) -> list[WorkspaceView]:
         """Return every workspace by name, with its holder and how much it holds."""
@@ -66,8 +70,8 @@ class Workspaces:
             )
         return found
 
-    async def reset(self, name: str, asked: ResetWorkspace) -> WorkspaceReset:
-        """Delete everything in a workspace. Once begun it is carried through.
+    async def reset(self, name: str, asked: ResetWorkspace) -> str:
+        """Begin to delete everything in a workspace; return the operation's id.
 
         Raises NotFound, BadInput without the name as confirmation, Conflict for a path that is not to be
         emptied or a workspace that is being reset already.
@@ -77,7 +81,12 @@ class Workspaces:
             raise BadInput(
                 f"To delete everything in {root}, confirm with the workspace's name, {name!r}."
             )
-        return await asyncio.shield(asyncio.ensure_future(self._reset(name, root, asked.restart)))
+
+        async def work(progress: Progress) -> WorkspaceReset:
+            return _judge(await self._reset(name, root, asked.restart, progress))
+
+        alone = frozenset({f"workspace {name}"})
+        return await self._operations.begin("workspace reset", name, alone, work)
 
     async def _root(self, name: str) -> Path:
         known = self._configuration.current.config.workspaces
@@ -86,16 +95,19 @@ class Workspaces:
             raise NotFound(f"There is no workspace {name[:80]!r} in config.json (it has {names}).")
         return await asyncio.to_thread(check_root, Path(known[name].path), self._home)
 
-    async def _reset(self, name: str, root: Path, restart: bool) -> WorkspaceReset:
-        ended = await self._take(f"workspace:{name}")
+    async def _reset(
+        self, name: str, root: Path, restart: bool, progress: Progress
+    ) -> WorkspaceReset:
+        ended = await self._take(f"workspace:{name}", progress)
         try:
-            done = await asyncio.to_thread(_empty, root)
+            done = await _empty(root, progress)
         finally:
             await self._leases.drop(f"workspace:{name}")
         log.info(
             "workspace reset", workspace=name, path=str(root), removed=done.removed, left=done.left
         )
         if restart and ended:
+            progress.step(f"starting {ended.agent_id} again")
             await self._starter.start_as(ended.agent_id, ended.started_with)
         return WorkspaceReset(
             name=name,
@@ -106,7 +118,7 @@ class Workspaces:
             restarted=restart and ended is not None,
         )
 
-    async def _take(self, resource: str) -> SessionRow | None:
+    async def _take(self, resource: str, progress: Progress) -> SessionRow | None:
         """Hold a workspace; return the session that was stopped for it."""
         ended: SessionRow | None = None
         for _ in range(ATTEMPTS):
@@ -117,14 +129,42 @@ class Workspaces:
                 continue
             if holder.session_id is None:
                 raise Conflict(f"{resource} is being reset already; wait until that is done.")
+            progress.step(f"stopping {holder.agent_id}, in good order")
             ended = await self._stopper.stop(holder.agent_id, WHY) or ended
         raise Conflict(f"{resource} is taken again and again; stop the agents that want it first.")
 
 
-def _empty(root: Path) -> Emptied:
+async def _empty(root: Path, progress: Progress) -> Emptied:
+    """Empty a directory in a thread; say after every thousand entries how far it is."""
+    held = await asyncio.to_thread(measure, root, MEASURE_S)
+    about = f"{held.entries:,}{'' if held.complete else ' or more'}"
+    loop = asyncio.get_running_loop()
+
+    def say(removed: int) -> None:
+        share = min(1.0, removed / max(held.entries, 1)) if held.complete else None
+        progress.step(f"{removed:,} of {about} entries deleted", share)
+
+    say(0)
+
+    def tell(removed: int) -> None:
+        loop.call_soon_threadsafe(say, removed)
+
     try:
-        return empty(root)
+        done = await asyncio.to_thread(empty, root, tell)
     except FileNotFoundError:
-        return Emptied()
+        done = Emptied()
     except OSError as error:
         raise Unavailable(f"{root} cannot be opened: {error.strerror}.") from error
+    say(done.removed)
+    return done
+
+
+def _judge(done: WorkspaceReset) -> WorkspaceReset:
+    """Return a reset that deleted all; raises WorkFailed, which carries it, for one that did not."""
+    if done.left:
+        raise WorkFailed(
+            f"{done.path} is not empty: {done.removed:,} entries were deleted, but not "
+            f"{'; '.join(done.left)}.",
+            done,
+        )
+    return done

@@ -9,11 +9,16 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SHOWN = 10
+TELL_EVERY = 1_000
+
+Tell = Callable[[int], None]
+"""Told how many entries are deleted so far."""
 
 
 @dataclass(slots=True)
@@ -24,14 +29,15 @@ class Emptied:
     left: list[str] = field(default_factory=list)
 
 
-def empty(root: Path) -> Emptied:
+def empty(root: Path, tell: Tell) -> Emptied:
     """Delete the contents of `root`, which stays; an entry that cannot be deleted is left and named.
 
-    Raises OSError when `root` cannot be opened as a directory.
+    `tell` is called after every thousandth, in this thread. Raises OSError when `root` is no directory that
+    can be opened.
     """
     top = os.open(root, DIRECTORY)
     try:
-        return _Sweep(top).run()
+        return _Sweep(top, tell).run()
     finally:
         os.close(top)
 
@@ -39,8 +45,9 @@ def empty(root: Path) -> Emptied:
 class _Sweep:
     """One emptying of one open directory."""
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, tell: Tell) -> None:
         self._top = top
+        self._tell = tell
         self._device = os.fstat(top).st_dev
         # what is moved up gets a name that nobody could have prepared
         self._prefix = f".choir-{secrets.token_hex(8)}-"
@@ -64,7 +71,7 @@ class _Sweep:
     def _remove(self, name: str) -> None:
         if not self._is_directory(self._top, name):
             os.unlink(name, dir_fd=self._top)
-            self._done.removed += 1
+            self._count()
             return
         try:
             os.rmdir(name, dir_fd=self._top)
@@ -73,7 +80,7 @@ class _Sweep:
                 raise
             self._take_apart(name)
             os.rmdir(name, dir_fd=self._top)
-        self._done.removed += 1
+        self._count()
 
     def _take_apart(self, name: str) -> None:
         inner = self._open(name)
@@ -85,9 +92,14 @@ class _Sweep:
                     os.rename(child, higher, src_dir_fd=inner, dst_dir_fd=self._top)
                 else:
                     os.unlink(child, dir_fd=inner)
-                    self._done.removed += 1
+                    self._count()
         finally:
             os.close(inner)
+
+    def _count(self) -> None:
+        self._done.removed += 1
+        if self._done.removed % TELL_EVERY == 0:
+            self._tell(self._done.removed)
 
     def _open(self, name: str) -> int:
         """Open a directory, whatever its permissions."""

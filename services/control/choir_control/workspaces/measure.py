@@ -10,12 +10,13 @@ LOOK_EVERY = 500
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Files and bytes; more than that when `complete` is false."""
+    """Files, bytes, and entries of any kind; more than that when `complete` is false."""
 
     exists: bool
     files: int = 0
     size: int = 0
     complete: bool = True
+    entries: int = 0
 
 
 def measure(root: Path, within_s: float) -> Measure:
@@ -31,7 +32,7 @@ def measure(root: Path, within_s: float) -> Measure:
                 for entry in entries:
                     seen += 1
                     if seen % LOOK_EVERY == 0 and time.monotonic() > deadline:
-                        return Measure(True, files, size, complete=False)
+                        return Measure(True, files, size, False, seen)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     else:
@@ -39,4 +40,4 @@ def measure(root: Path, within_s: float) -> Measure:
                         size += entry.stat(follow_symlinks=False).st_size
         except OSError:
             whole = False  # no permission, too deep, or just gone
-    return Measure(True, files, size, whole)
+    return Measure(True, files, size, whole, seen)
