@@ -45,6 +45,7 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input(waiting: st
         "epoch": 1,
         "lease_token": TOKEN,
         "endpoint": "unix:///run/choir/choir.sock",
+        "ca_pem": "",
         "workspace": "/workspace",
         "choir_dir": "/choir",
         "image_version": "",

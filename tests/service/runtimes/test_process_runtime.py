@@ -49,6 +49,7 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input() -> None:
         "epoch": 1,
         "lease_token": TOKEN,
         "endpoint": f"unix://{spec.socket_dir}/choir.sock",
+        "ca_pem": "",
         "workspace": str(spec.workspace),
         "choir_dir": str(spec.choir_dir),
         "image_version": "",
