@@ -75,6 +75,7 @@ from choir_control.operator.workspaces import workspace_routes
 from choir_control.outbox.deliver import Outbox
 from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
+from choir_control.repos.keys import Keys
 from choir_control.rollout.begin import Rollout
 from choir_control.rollout.update import Updater
 from choir_control.rpc.verbs import Verbs
@@ -151,7 +152,8 @@ class Control:
         self._memory = BusMemory(self._bus)
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
-        self._foundry = Foundry(self._settings, self.configuration)
+        self._keys = Keys(self._secret, self._settings.known_hosts)
+        self._foundry = Foundry(self._settings, self.configuration, self._keys)
         self._operations = Operations(OperationStore(self.database))
         self._household = self._make_household(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
@@ -241,8 +243,12 @@ class Control:
                 ring=bell.ring,
                 put_in_force=InForce(self._configuring.staging),
                 renew=Renewal(self._rollout, self._operations),
+                keys=self._keys,
             )
         )
+
+    def _secret(self, name: str) -> str | None:
+        return self._configuring.vault.pick((name,)).get(name)
 
     def _carry_out(self) -> None:
         self._workshop.evolution.wake()

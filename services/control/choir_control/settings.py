@@ -77,6 +77,11 @@ class ControlSettings(ServiceSettings):
         return self.home / "secrets.json"
 
     @property
+    def known_hosts(self) -> Path:
+        """Return the file of ssh servers' keys, beside those this user knows; people write it."""
+        return self.home / "known_hosts"
+
+    @property
     def control_socket(self) -> Path:
         """Return the path of the host endpoint's Unix socket."""
         return self.home / "socks" / "choird.sock"

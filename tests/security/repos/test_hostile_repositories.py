@@ -222,11 +222,11 @@ async def test_git_may_use_no_transport_but_that_of_the_address(stage: Stage) ->
     stage.remote.commit({"a": "1"})
     await stage.take()
     mirror = stage.mirrors.directory("main")
-    for url, protocol in (
+    for url, configured in (
         (f"ext::sh -c touch% {stage.trap}", "https"),
         (f"file://{stage.remote.path}", "https"),
         (f"file://{stage.remote.path}", ""),
     ):
         with pytest.raises(ChoirError, match="not allowed"):
-            await stage.git.run(mirror, "fetch", url, "main", protocol=protocol)
+            await stage.git.run(mirror, "fetch", url, "main", remote=remote)
     assert not stage.trap.exists()

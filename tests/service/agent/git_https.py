@@ -4,10 +4,12 @@ Run by `git_servers` as `python -m tests.service.agent.git_https ROOT CERTIFICAT
 standard input; it prints its port.
 """
 
+import contextlib
 import os
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -27,7 +29,12 @@ class Handler(BaseHTTPRequestHandler):
         with (self.root / "seen.log").open("a") as seen:
             seen.write(f"{header}\n")
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        redirect = self.root / "redirect"
+        if redirect.exists():
+            self._send_on(redirect.read_text())
+            return
         if header == self.wanted:
+            note_processes(self.root)
             self._run_backend(body)
             return
         self.send_response(401)
@@ -36,6 +43,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     do_POST = do_GET  # noqa: N815 - the names are http.server's
+
+    def _send_on(self, elsewhere: str) -> None:
+        self.send_response(302)
+        self.send_header("Location", elsewhere + self.path.removeprefix("/repo.git"))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _run_backend(self, body: bytes) -> None:
         path, _, query = self.path.partition("?")
@@ -68,6 +81,21 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
+
+
+def note_processes(root: Path) -> None:
+    """Keep what anybody could read of all processes while a client waits, if the test has asked for it."""
+    if (root / "note").exists():
+        read = [path.read_bytes() for path in _readable() if path.parent.name != str(os.getpid())]
+        (root / "processes").write_bytes(b"\n".join(read))
+
+
+def _readable() -> Iterator[Path]:
+    for name in ("cmdline", "environ"):
+        for path in Path("/proc").glob(f"[0-9]*/{name}"):
+            with contextlib.suppress(OSError):
+                path.read_bytes()
+                yield path
 
 
 def main(root: str, certificate: str, key: str) -> None:

@@ -17,6 +17,8 @@ class RepoConfig(Wire):
     """Where it is cloned from; empty: there is none yet."""
     ref: str = "main"
     """The branch, tag or commit that is followed."""
+    git_identity: Name | None = None
+    """Whose credential opens it, at its `hosts` alone; for an agent's: its own identity unless given."""
 
 
 class WorkspaceConfig(Wire):

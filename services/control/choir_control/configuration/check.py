@@ -12,7 +12,7 @@ from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
 # each agent has a database schema of its own, choir_<agent>, and a log, <agent>.log; these are Choir's
 RESERVED_AGENTS = (
-    *("control", "memory", "choird", "gateway", "browser"),
+    *("control", "memory", "choird", "gateway", "browser", "global"),
     *("postgres", "nats", "rehearsal", "stack"),
 )
 # they open the database, the bus and the operators' door: no agent is ever handed one
@@ -30,6 +30,7 @@ def faults(config: Config) -> list[str]:
     return [
         *_agents(config),
         *_workspaces(config),
+        *_repos(config),
         *_channels(config),
         *_voices(config),
         *_timing(config),
@@ -83,6 +84,14 @@ def _workspaces(config: Config) -> Iterator[str]:
                 f"workspaces.{inner}.path: {places[inner]} lies inside workspaces.{outer} "
                 f"({places[outer]}); choose directories beside each other"
             )
+
+
+def _repos(config: Config) -> Iterator[str]:
+    named = {f"agents.{agent_id}.repo": agent.repo for agent_id, agent in config.agents.items()}
+    for place, repo in {**named, "global_repo": config.global_repo}.items():
+        name = repo.git_identity if repo else None
+        if name is not None and name not in config.git_identities:
+            yield _unknown(f"{place}.git_identity", name, "git_identities", config.git_identities)
 
 
 def _channels(config: Config) -> Iterator[str]:

@@ -10,7 +10,8 @@ from choir_common.errors import BadInput
 from choir_control.approvals.store import Approval
 from choir_control.configuration.current import Configuration
 from choir_control.evolution.workbench import Signature, Workbench
-from choir_control.repos.source import Source, source_of
+from choir_control.repos.keys import Keys
+from choir_control.repos.source import Source, source_in
 
 CHOIR = ("Choir", "choir@localhost")
 
@@ -19,16 +20,23 @@ class Benches:
     """The workbenches of one installation."""
 
     def __init__(
-        self, home: Path, configuration: Configuration, environment: Mapping[str, str]
+        self,
+        home: Path,
+        configuration: Configuration,
+        environment: Mapping[str, str],
+        keys: Keys | None = None,
     ) -> None:
         self._top = home / "repos" / "proposals"
         self._configuration = configuration
         self._environment = environment
+        self._keys = keys
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def source(self, agent_id: str) -> Source | None:
         """Return the agent's configured repository, none without one."""
-        return source_of(agent_id, self._configuration.current.agent(agent_id).repo)
+        snapshot = self._configuration.current
+        snapshot.agent(agent_id)
+        return source_in(snapshot.config, agent_id)
 
     @asynccontextmanager
     async def of(self, agent_id: str) -> AsyncIterator[Workbench]:
@@ -40,7 +48,7 @@ class Benches:
                 "proposed again."
             )
         async with self._turns[agent_id]:
-            yield Workbench(self._top / agent_id, source, self._environment)
+            yield Workbench(self._top / agent_id, source, self._environment, self._keys)
 
     def signature(self, asked: Approval) -> Signature:
         """Return who the commit of an approved request is by: the agent's git identity, or Choir."""

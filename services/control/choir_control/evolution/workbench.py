@@ -14,6 +14,7 @@ from pathlib import Path
 
 from choir_common.errors import BadInput, ChoirError, Unavailable
 from choir_control.repos.git import Git
+from choir_control.repos.keys import Keys
 from choir_control.repos.source import Source
 from choir_control.repos.tree import parse_listing
 
@@ -68,18 +69,24 @@ class _Scribe(Git):
 class Workbench:
     """The bare clone of one agent's repository; one task at a time uses it."""
 
-    def __init__(self, directory: Path, source: Source, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        source: Source,
+        environment: Mapping[str, str],
+        keys: Keys | None = None,
+    ) -> None:
         self.source = source
         self._directory = directory
         self._environment = environment
-        self._git = Git(environment)
+        self._git = Git(environment, keys)
 
     async def tip(self, branch: str) -> str | None:
         """Ask the remote for the commit of a branch; none if there is no such branch."""
         said = await self._git.run(
             await self._ready(),
             "ls-remote", "--refs", "--end-of-options", self.source.url, f"refs/heads/{branch}",
-            protocol=self.source.protocol,
+            remote=self.source,
             within_s=LOOK_WITHIN_S,
         )  # fmt: skip
         for line in said.decode("utf-8", "replace").splitlines():
@@ -99,7 +106,7 @@ class Workbench:
             "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head",
             "--no-recurse-submodules", "--no-auto-maintenance", "--end-of-options",
             self.source.url, f"+{local}:{local}",
-            protocol=self.source.protocol,
+            remote=self.source,
             within_s=MOVE_WITHIN_S,
         )  # fmt: skip
         return await self._say("rev-parse", "--verify", "--end-of-options", f"{local}^{{commit}}")
@@ -206,7 +213,7 @@ class Workbench:
             "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
             f"--force-with-lease={target}:{expected}", *served, "--end-of-options",
             self.source.url, f"{commit}:{target}",
-            protocol=self.source.protocol,
+            remote=self.source,
             within_s=MOVE_WITHIN_S,
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ from choir_control.evolution.config_file import ConfigFile
 from choir_control.evolution.new_files import NewFiles, files_of_skill, files_of_tool
 from choir_control.evolution.repo_change import RepoChange
 from choir_control.evolution.store import EffectStore
+from choir_control.repos.keys import Keys
 
 Renew = Callable[[str], Awaitable[str]]
 """Builds an agent's image anew and updates the agent; returns what it did, or what is to be done."""
@@ -38,6 +39,8 @@ class Surroundings:
     ring: Callable[[str], None]
     put_in_force: PutInForce
     renew: Renew
+    keys: Keys | None = None
+    """What opens agents' private repositories."""
 
 
 class Workshop:
@@ -62,7 +65,7 @@ class Workshop:
 
 
 def _carriers(around: Surroundings) -> dict[str, Carrier]:
-    benches = Benches(around.home, around.configuration, around.environment)
+    benches = Benches(around.home, around.configuration, around.environment, around.keys)
     return {
         "config_change": ConfigChange(
             around.configuration, ConfigFile(around.config_file), around.put_in_force

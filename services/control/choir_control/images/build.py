@@ -20,7 +20,7 @@ from choir_control.images.port import Image, ImageBuilder, Recipe, Report
 from choir_control.images.shelf import Shelf
 from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
-from choir_control.repos.source import GLOBAL, Source, source_of
+from choir_control.repos.source import GLOBAL, Source, source_in
 from choir_control.repos.tree import Tree
 
 log = structlog.get_logger("choir.images")
@@ -59,9 +59,7 @@ class _Commits:
 
 def sources_of(config: Config, agent_id: str) -> Sources:
     """Return an agent's repositories; raises BadInput for an address that is none."""
-    return Sources(
-        source_of(GLOBAL, config.global_repo), source_of(agent_id, config.agents[agent_id].repo)
-    )
+    return Sources(source_in(config, GLOBAL), source_in(config, agent_id))
 
 
 class Images:

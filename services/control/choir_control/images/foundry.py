@@ -9,6 +9,7 @@ from choir_control.images.build import Images
 from choir_control.images.port import ImageBuilder
 from choir_control.images.process import ProcessImages
 from choir_control.images.shelf import Shelf
+from choir_control.repos.keys import Keys
 from choir_control.repos.mirrors import Mirrors
 from choir_control.settings import ControlSettings
 
@@ -18,9 +19,9 @@ DOCKER = "choir_control.images.docker"
 class Foundry:
     """The parts of the image room."""
 
-    def __init__(self, settings: ControlSettings, configuration: Configuration) -> None:
+    def __init__(self, settings: ControlSettings, configuration: Configuration, keys: Keys) -> None:
         # the whole environment, of which git gets the ssh-agent, the proxy and the certificates
-        self.mirrors = Mirrors(settings.home, os.environ)
+        self.mirrors = Mirrors(settings.home, os.environ, keys)
         self.shelf = Shelf(settings.home)
         self.builder = choose_builder(settings)
         self.images = Images(settings.home, configuration, self.mirrors, self.builder, self.shelf)

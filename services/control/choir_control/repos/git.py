@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from choir_common.errors import DeadlineExceeded, TooLarge, Unavailable
+from choir_control.repos.keys import Keys, Lent
+from choir_control.repos.source import Source
 
 FETCH_WITHIN_S = 120.0
 LOOK_WITHIN_S = 30.0
@@ -58,8 +60,9 @@ SETTINGS = (
 class Git:
     """The git program, for bare repositories of ours."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], keys: Keys | None = None) -> None:
         """`environment` is control's own, of which a few words are passed on."""
+        self._keys = keys or Keys()
         passed = {name: environment[name] for name in INHERITED if name in environment}
         self._environment = {
             "PATH": environment.get("PATH", os.defpath),
@@ -77,8 +80,6 @@ class Git:
             "GIT_LFS_SKIP_SMUDGE": "1",
             "GIT_PROTOCOL_FROM_USER": "0",
             "GIT_OPTIONAL_LOCKS": "0",
-            # BatchMode: no question about an unknown host, no password; both are refusals
-            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15 -oPermitLocalCommand=no",
             "GIT_SSH_VARIANT": "ssh",
             **passed,
         }
@@ -87,36 +88,58 @@ class Git:
         """Return git's whole environment; it may use `protocol` and no other."""
         return {**self._environment, "GIT_ALLOW_PROTOCOL": protocol or "none"}
 
-    def command(self, directory: Path, *arguments: str) -> list[str]:
-        """Return the command line for a bare repository of ours."""
-        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    def command(
+        self, directory: Path, *arguments: str, settings: tuple[str, ...] = ()
+    ) -> list[str]:
+        """Return the command line for a bare repository of ours, with more `settings` than usual."""
+        words = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
         return [
             "/bin/sh", "-c", LIMITED, "git",
-            "git", "--no-pager", f"--git-dir={directory}", *settings, *arguments,
+            "git", "--no-pager", f"--git-dir={directory}", *words, *arguments,
         ]  # fmt: skip
 
     async def run(
         self,
         directory: Path,
         *arguments: str,
-        protocol: str = "",
+        remote: Source | None = None,
         within_s: float = LOOK_WITHIN_S,
         most: int = MAX_LOOK_BYTES,
     ) -> bytes:
-        """Run git and return what it wrote.
+        """Run git and return what it wrote; it may reach `remote`, with what opens that, and nothing else.
 
         Raises Unavailable with git's own words when it fails, DeadlineExceeded, TooLarge for more than
         `most` bytes.
         """
+        with self._keys.lend(remote) as lent:
+            code, said, complaint = await self._run(
+                directory, arguments, remote, lent, within_s, most
+            )
+        if code != 0:
+            hint = f" {lent.refusal}" if lent.refusal else self._hint(complaint)
+            raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}{hint}")
+        return said
+
+    async def _run(
+        self,
+        directory: Path,
+        arguments: tuple[str, ...],
+        remote: Source | None,
+        lent: Lent,
+        within_s: float,
+        most: int,
+    ) -> tuple[int, bytes, bytes]:
+        protocol = remote.protocol if remote else ""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self.command(directory, *arguments),
+                *self.command(directory, *arguments, settings=lent.settings),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
-                env=self.environment(protocol),
+                env={**self.environment(protocol), "GIT_SSH_COMMAND": lent.ssh},
                 cwd="/",
                 start_new_session=True,
+                pass_fds=lent.descriptors,
             )
         except OSError as error:
             raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
@@ -130,9 +153,17 @@ class Git:
             raise DeadlineExceeded(f"git {arguments[0]} took longer than {within_s:g} s.") from None
         finally:
             await _end(process)
-        if code != 0:
-            raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}")
-        return said
+        return code, said, complaint
+
+    def _hint(self, complaint: bytes) -> str:
+        """Say what to do about what git cannot know."""
+        where = self._keys.known_hosts
+        if where is None or b"Host key verification failed" not in complaint:
+            return ""
+        return (
+            f" Its host key is not known: `ssh-keyscan HOST >> {where}`, and compare it with what the "
+            "server's owner publishes."
+        )
 
 
 async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:

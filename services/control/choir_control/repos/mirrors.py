@@ -16,6 +16,7 @@ import structlog
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_control.repos.git import FETCH_WITHIN_S, Git
+from choir_control.repos.keys import Keys
 from choir_control.repos.source import GLOBAL, Source
 from choir_control.repos.tree import Tree, write_tree
 
@@ -42,9 +43,11 @@ class Fetched:
 class Mirrors:
     """The mirrors of one installation; one process at a time uses them."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, home: Path, environment: Mapping[str, str], keys: Keys | None = None
+    ) -> None:
         self._top = home / "repos"
-        self._git = Git(environment)
+        self._git = Git(environment, keys)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def directory(self, owner: str) -> Path:
@@ -102,7 +105,7 @@ class Mirrors:
             "fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-write-fetch-head",
             "--no-recurse-submodules", "--no-auto-maintenance", "--end-of-options",
             source.url, f"+{source.ref}:{source.local_ref}",
-            protocol=source.protocol,
+            remote=source,
             within_s=within_s,
         )  # fmt: skip
 

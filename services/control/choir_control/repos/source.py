@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from choir_common.errors import BadInput
-from choir_common.wire.config import RepoConfig
+from choir_common.wire.config import Config, GitIdentityConfig, RepoConfig
 
 Protocol = Literal["https", "ssh", "file"]
 GLOBAL = "global"
@@ -31,12 +31,30 @@ class Source:
     ref: str
     protocol: Protocol
     """The only one git may use for it."""
+    identity: GitIdentityConfig | None = None
+    """Whose credential opens it; none for a public one, or one that this user's ssh-agent opens."""
 
     @property
     def local_ref(self) -> str:
         """Return where the mirror keeps it: another address or ref never passes for this one."""
         digest = hashlib.sha256(f"{self.url}\n{self.ref}".encode()).hexdigest()
         return f"refs/choir/{digest[:24]}"
+
+    @property
+    def host(self) -> str:
+        """Return the server's name, with its port where the address has one; empty for a local path."""
+        if self.protocol == "file":
+            return ""
+        if "://" in self.url:
+            return urlsplit(self.url).netloc.rpartition("@")[2].casefold()
+        return self.url.partition(":")[0].rpartition("@")[2].casefold()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return what an identity may call the server; a token's host has its port, a key's need not."""
+        return frozenset(
+            {self.host, self.host.partition(":")[0]} if self.protocol == "ssh" else {self.host}
+        )
 
     @property
     def spoken(self) -> str:
@@ -46,7 +64,22 @@ class Source:
         )
 
 
-def source_of(owner: str, repo: RepoConfig | None) -> Source | None:
+def source_in(config: Config, owner: str) -> Source | None:
+    """Return the repository of an agent, or the one that all share, with the identity that opens it.
+
+    Raises BadInput as `source_of` does.
+    """
+    if owner == GLOBAL:
+        repo, own = config.global_repo, None
+    else:
+        repo, own = config.agents[owner].repo, config.agents[owner].defaults.git_identity
+    name = (repo and repo.git_identity) or own
+    return source_of(owner, repo, config.git_identities.get(name or ""))
+
+
+def source_of(
+    owner: str, repo: RepoConfig | None, identity: GitIdentityConfig | None = None
+) -> Source | None:
     """Return what `repo` names, none when it names nothing.
 
     Raises BadInput for an address or a ref that is not plainly one.
@@ -56,7 +89,7 @@ def source_of(owner: str, repo: RepoConfig | None) -> Source | None:
     ref = repo.ref
     if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", ".")):
         raise BadInput(f"The ref {ref[:80]!r} of {owner}'s repository is no branch, tag or commit.")
-    return Source(owner, repo.url, ref, _protocol(owner, repo.url))
+    return Source(owner, repo.url, ref, _protocol(owner, repo.url), identity)
 
 
 def _protocol(owner: str, url: str) -> Protocol:
@@ -80,7 +113,7 @@ def _of_url(owner: str, url: str) -> Protocol:
     if password or (parts.scheme == "https" and parts.username):
         raise BadInput(
             f"The address of {owner}'s repository holds a credential. config.json holds no secrets: "
-            "use an SSH address and a key of this user's ssh-agent."
+            "name one of git_identities in its `git_identity`."
         )
     if parts.scheme == "file" and not host and parts.path.startswith("/"):
         return "file"
