@@ -227,6 +227,7 @@ async def test_git_may_use_no_transport_but_that_of_the_address(stage: Stage) ->
         (f"file://{stage.remote.path}", "https"),
         (f"file://{stage.remote.path}", ""),
     ):
+        remote = source_of("main", RepoConfig(url=configured))
         with pytest.raises(ChoirError, match="not allowed"):
             await stage.git.run(mirror, "fetch", url, "main", remote=remote)
     assert not stage.trap.exists()
