@@ -223,8 +223,8 @@ async def test_git_may_use_no_transport_but_that_of_the_address(stage: Stage) ->
     await stage.take()
     mirror = stage.mirrors.directory("main")
     for url, configured in (
-        (f"ext::sh -c touch% {stage.trap}", "https"),
-        (f"file://{stage.remote.path}", "https"),
+        (f"ext::sh -c touch% {stage.trap}", "https://example.org/x"),
+        (f"file://{stage.remote.path}", "https://example.org/x"),
         (f"file://{stage.remote.path}", ""),
     ):
         remote = source_of("main", RepoConfig(url=configured))
