@@ -50,6 +50,7 @@ from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
 from choir_control.images.foundry import Foundry
+from choir_control.images.pending import PendingImages
 from choir_control.inbox.accept import Inbox
 from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
@@ -203,6 +204,8 @@ class Control:
     def _make_configuring(
         self, signals: SignalStore, order: SignalOrder, bell: Bell
     ) -> Configuring:
+        foundry = self._foundry
+        pending = PendingImages(foundry.mirrors, foundry.shelf, self._live_agents)
         ends = Ends(
             configuration=self.configuration,
             sessions=self._household.store,
@@ -213,10 +216,15 @@ class Control:
             redactor=self._redactor,
             gateway=self._gateway,
             open_doors=self._agent_sockets.opened,
+            survey=foundry.surveyor.survey,
+            behind=pending.changes,
             publish=self._publish_channels,
         )
         held = self._secrets
         return Configuring(ends, self._settings.secrets_json, held.secrets, held.supplied)
+
+    async def _live_agents(self) -> frozenset[str]:
+        return frozenset(row.agent_id for row in await self._household.store.live())
 
     def _make_rollout(self) -> Rollout:
         sessions, foundry = self._household, self._foundry
@@ -241,7 +249,7 @@ class Control:
                 approvals=self._approvals,
                 order=order.of,
                 ring=bell.ring,
-                put_in_force=InForce(self._configuring.staging),
+                put_in_force=InForce(self._configuring.staging.put_file_in_force),
                 renew=Renewal(self._rollout, self._operations),
                 keys=self._keys,
             )

@@ -37,9 +37,12 @@ def test_a_change_is_loaded_compared_applied_and_reaches_the_agent(stack: Stack)
     assert nothing.returncode == 5 and "config load" in nothing.stderr
     edit(stack, summary_timeout_ms=31_000)
     loaded = call(stack, "config", "load")
-    assert loaded.stdout == ("~ config.json: summary_timeout_ms: 30000 -> 31000  [hot-reload]\n"), (
-        loaded.stderr
-    )
+    assert loaded.stdout.split("  ") == [
+        "~ config.json: summary_timeout_ms: 30000 -> 31000",
+        "[hot-reload]",
+        *([""] * 2),
+        " → included in: choirctl config apply\n",
+    ], loaded.stderr
     assert call(stack, "config", "diff").stdout == loaded.stdout
     applied = call(stack, "config", "apply", "--json")
     assert applied.returncode == 0, applied.stderr

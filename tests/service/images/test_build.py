@@ -16,7 +16,7 @@ from choir_control.images.port import Piece, Recipe
 from choir_control.images.process import ProcessImages
 from choir_control.images.shelf import Shelf
 from choir_control.sessions.outfit import Outfitter
-from tests.service.images.forge import Forge, Told, a_manifest
+from tests.service.images.forge import Forge, Told, a_manifest, a_skill
 
 
 @pytest.fixture
@@ -89,7 +89,13 @@ async def test_the_same_content_at_the_same_commits_is_the_same_image(
         ("tools/bad.json", a_manifest("my.bad", exec_path="/bin/sh"), "leads out"),
         ("tools/bad.json", a_manifest("house.say"), "already"),
         ("skills/bad.json", "[" * 9_000, "skills/bad.json"),
-        ("skills/bad.json", '{"name": 1}', "a skill is an object"),
+        ("skills/bad.json", '{"name": 1}', "skills/bad.json: name:"),
+        ("skills/bad.json", a_skill("lost").replace('"to": "end"', '"to": "x"'), "leads to 'x'"),
+        (
+            "tools/say.json",
+            a_manifest("house.say").replace('"type": "object"', '"type": 7'),
+            "tools/say.json: llm.parameters: not a JSON Schema",
+        ),
         ("Dockerfile", "RUN x\n", "must begin with FROM"),
     ],
 )

@@ -3,6 +3,7 @@
 Read by control (`config diff`) and by `config_schema` (the table in `docs/config.md`).
 """
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from choir_common.wire.configuring import Category
@@ -25,14 +26,12 @@ AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 AT_CHOIR_START = ("embedding", "embedding.*", "postgres", "postgres.*")
 
 
-def category_of(path: str) -> tuple[Category, str]:
-    """Return what a change of this place takes, and how to get it."""
-    steps = path.split(".")
-    who = steps[1] if len(steps) > 1 else "AGENT"
+def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
+    """Return what a change of this place takes, and how the agents it concerns get it."""
+    who = ", ".join(agents) or "AGENT"
     if _matches(path, AT_AGENT_START):
-        agent = who if steps[0] == "agents" else "AGENT"
         return "restart-required", (
-            f"counts when the agent starts again: choirctl agent stop {agent}, then start"
+            f"counts when the agent starts again: choirctl agent stop {who}, then start"
         )
     if _matches(path, AT_UPDATE):
         return "restart-required", f"use: choirctl agent update {who}"

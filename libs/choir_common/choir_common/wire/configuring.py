@@ -11,6 +11,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Moment, Wire
 
 Category = Literal["hot-reload", "restart-required", "new-agent", "removed-agent"]
+ChangeKind = Literal["added", "removed", "changed"]
 PartState = Literal["applied", "waiting", "failed"]
 
 
@@ -19,22 +20,55 @@ class ConfigChange(Wire):
 
     path: str
     """Dotted, as it stands in the file: `models.default.temperature`."""
-    kind: Literal["added", "removed", "changed"]
+    kind: ChangeKind
     category: Category
+    agents: tuple[str, ...] = ()
+    """Whom it concerns: the agents whose defaults lead there, before or after."""
     before: JsonValue = None
     after: JsonValue = None
     note: str = ""
     """What it takes for this change to work, if `config apply` alone is not enough."""
 
 
+class RepoFile(Wire):
+    """A file of a repository that differs."""
+
+    path: str
+    kind: ChangeKind
+
+
+class RepoChange(Wire):
+    """A repository that has gone on since the images of some agents were built from it (spec 17.6)."""
+
+    owner: str
+    """`global`, or the agent whose own it is."""
+    agents: tuple[str, ...]
+    """Those whose image is older than what is staged."""
+    before: str | None
+    """The commit in their image; None: they have none yet."""
+    after: str
+    """The commit that is staged."""
+    stale: bool
+    """Whether it could not be fetched just now, so that its remote may have gone on."""
+    category: Category = "restart-required"
+    note: str
+    """What to do; `config apply` changes nothing about it."""
+    files: tuple[RepoFile, ...]
+    more: int = 0
+    """Files that differ and are not listed."""
+
+
 class ConfigDiff(Wire):
-    """What `config apply` would put in force."""
+    """What is staged against what is in force: of config.json, and of the repositories."""
 
     running_version: int
     digest: str
     """Names what is staged; `apply` with it puts in force exactly what was shown."""
     staged_at: Moment
     changes: tuple[ConfigChange, ...]
+    """Of config.json: `config apply` puts them in force."""
+    repos: tuple[RepoChange, ...] = ()
+    """Of the repositories: a build or an update of the agents does."""
     warnings: tuple[str, ...] = ()
 
 

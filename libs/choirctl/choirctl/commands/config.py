@@ -20,6 +20,7 @@ from choir_common.wire.configuring import (
     ConfigReport,
     ConfigView,
     PartReport,
+    RepoChange,
 )
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
@@ -28,6 +29,10 @@ from choirctl.printing import err, out, print_json, table
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 LOOK_S = 0.2
 SHORTEST_SHOWN = 60
+SHORT_COMMIT = 7
+WIDEST = 60
+# remotes that do not answer are given a minute, all together
+LOAD_S = 90.0
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, help="Seconds to wait for agents and gateway; 0: do not wait."),
@@ -61,8 +66,14 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
 
 
 def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Read and check config.json, whole, and stage it; then show what would change."""
-    _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "POST", "/v1/config/load")), as_json)
+    """Read config.json, fetch and check all repositories, stage it whole; show what would change.
+
+    A repository that cannot be fetched is a warning; anything that does not fit, and nothing is staged.
+    """
+    place = find_place(ctx, home, url)
+    with err().status("Fetching the repositories…"):
+        found = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_S))
+    _tell_diff(found, as_json)
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -143,9 +154,9 @@ async def _show(place: Place) -> ConfigView:
         return parse(await api.send("GET", "/v1/config"), ConfigView)
 
 
-async def _diff(place: Place, method: str, path: str) -> ConfigDiff:
+async def _diff(place: Place, method: str, path: str, timeout_s: float = 30.0) -> ConfigDiff:
     async with connect(place) as api:
-        return parse(await api.send(method, path), ConfigDiff)
+        return parse(await api.send(method, path, timeout_s=timeout_s), ConfigDiff)
 
 
 async def _report(place: Place) -> ConfigReport:
@@ -178,20 +189,52 @@ def _tell_diff(found: ConfigDiff, as_json: bool) -> None:
 
 def _tell_changes(found: ConfigDiff) -> None:
     if not found.changes:
-        err().print(f"What is staged is what is in force (version {found.running_version}).")
-    for change in found.changes:
-        # spec 17.6: a mark, the place, the category in brackets, and what it takes
-        out().print(_line(change), markup=False, highlight=False)
+        more = "" if found.repos else ", and no repository has gone on"
+        err().print(
+            f"config.json says what is in force (version {found.running_version}){more}.",
+            highlight=False,
+        )
+    for line in diff_lines(found):
+        out().print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in found.warnings:
         err().print(f"[yellow]Warning:[/] {escape(warning)}")
 
 
-def _line(change: ConfigChange) -> str:
+def diff_lines(found: ConfigDiff) -> list[str]:
+    """Return one line for each difference: a mark, the place, its category, what to do (spec 17.6)."""
+    files = [
+        (f"{MARKS[file.kind]} {repo.owner}:{file.path}", repo.category, repo.note)
+        for repo in found.repos
+        for file in repo.files
+    ]
+    more = [
+        (f"  {repo.owner}: {repo.more} more files", repo.category, repo.note)
+        for repo in found.repos
+        if repo.more
+    ]
+    keys = [(_place(change), change.category, _what_to_do(change)) for change in found.changes]
+    repos = [(_repo(repo), repo.category, repo.note) for repo in found.repos]
+    rows = [*files, *more, *keys, *repos]
+    width = min(max((len(place) for place, _, _ in rows), default=0), WIDEST)
+    return [f"{place:<{width}}  {f'[{category}]':<18} → {what}" for place, category, what in rows]
+
+
+def _place(change: ConfigChange) -> str:
     values = (
         "" if change.kind != "changed" else f": {_brief(change.before)} -> {_brief(change.after)}"
     )
-    note = f"  {change.note}" if change.note else ""
-    return f"{MARKS[change.kind]} config.json: {change.path}{values}  [{change.category}]{note}"
+    return f"{MARKS[change.kind]} config.json: {change.path}{values}"
+
+
+def _what_to_do(change: ConfigChange) -> str:
+    return change.note or "included in: choirctl config apply"
+
+
+def _repo(repo: RepoChange) -> str:
+    before = repo.before[:SHORT_COMMIT] if repo.before else "not built"
+    stale = " (stale)" if repo.stale else ""
+    owner = repo.owner if len(repo.agents) == 1 else f"{repo.owner} ({', '.join(repo.agents)})"
+    return f"  {owner} repo: {before} -> {repo.after[:SHORT_COMMIT]}{stale}"
 
 
 def _brief(value: JsonValue) -> str:

@@ -10,11 +10,24 @@ from choir_control.commands.row import Call
 from choir_control.configuration.staging import Difference
 
 MOST = 30
+SHORT = 9
+LOADED = "config.json is staged; /config diff shows it."
 
 
 async def load_config(hands: Hands, call: Call) -> str:
-    """Read and check config.json as a whole, and stage it."""
-    return _shown(hands, call, await hands.staging.load(), "Staged")
+    """Read config.json and look through all repositories, and stage it."""
+
+    async def load() -> str:
+        await hands.staging.load()
+        return LOADED
+
+    said = await hands.errands.begin("config load", load())
+    if said is None:
+        return "The repositories are being fetched; /config diff shows what is staged in a minute."
+    if said != LOADED:
+        return said
+    # only what is seen here can be applied from here
+    return _shown(hands, call, await hands.staging.diff(), "Staged")
 
 
 async def diff_config(hands: Hands, call: Call) -> str:
@@ -47,14 +60,20 @@ async def list_secrets(hands: Hands, _: Call) -> str:
 
 
 def _shown(hands: Hands, call: Call, found: Difference, word: str) -> str:
-    hands.choices.show_config(call.dm, found.staged.candidate.digest)
+    hands.choices.show_config(call.dm, found.staged.digest)
     changes = [
         f"{change.kind} {change.path} ({change.category})"
         + (f": {change.note}" if change.note else "")
-        for change in found.changes[:MOST]
+        for change in found.changes
     ]
-    more = len(found.changes) - len(changes)
-    lines = [f"{word}: {len(found.changes)} changes.", *changes]
-    lines += [f"… and {more} more; choirctl config diff shows all."] if more else []
+    changes += [
+        f"{repo.owner} repository: {(repo.before or 'not built')[:SHORT]} -> {repo.after[:SHORT]}"
+        f"{', stale' if repo.stale else ''} ({repo.category}): {repo.note}"
+        for repo in found.repos
+    ]
+    shown = changes[:MOST]
+    lines = [f"{word}: {len(found.changes)} changes of config.json.", *shown]
+    if len(changes) > len(shown):
+        lines.append(f"… and {len(changes) - len(shown)} more; choirctl config diff shows all.")
     lines += [f"Warning: {warning}" for warning in found.warnings]
     return "\n".join([*lines, "/config apply puts this in force."] if found.changes else lines)

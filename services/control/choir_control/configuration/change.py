@@ -7,25 +7,35 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
-from choir_common.wire.config import Config
+from choir_common.wire.config import AgentConfig, Config
 from choir_common.wire.config_effect import category_of
 from choir_common.wire.configuring import ConfigChange
+
+# sections whose entries an agent uses only if its defaults name them; all else concerns everybody
+BY_NAME = frozenset(
+    (
+        *("workspaces", "models", "dms", "gateways", "voice_profiles", "tts", "git_identities"),
+        *("notion_integrations", "email_accounts", "search"),
+    )
+)
 
 
 def changes(before: Config, after: Config) -> tuple[ConfigChange, ...]:
     """Return every difference, in the order of the file's sections."""
     return tuple(
-        _categorised(path, old, new)
+        _categorised(path, old, new, _concerned(path, before, after))
         for path, old, new in _walk(
             (), before.model_dump(mode="json"), after.model_dump(mode="json")
         )
     )
 
 
-def _categorised(path: tuple[str, ...], old: JsonValue, new: JsonValue) -> ConfigChange:
+def _categorised(
+    path: tuple[str, ...], old: JsonValue, new: JsonValue, agents: tuple[str, ...]
+) -> ConfigChange:
     dotted = ".".join(path)
     whole_agent = len(path) == 2 and path[0] == "agents"
-    category, note = category_of(dotted)
+    category, note = category_of(dotted, agents)
     if whole_agent and old is None:
         category, note = "new-agent", f"can be started at once: choirctl agent start {path[1]}"
     elif whole_agent:
@@ -40,10 +50,46 @@ def _categorised(path: tuple[str, ...], old: JsonValue, new: JsonValue) -> Confi
         path=dotted,
         kind="added" if old is None else "removed" if new is None else "changed",
         category=category,
+        agents=agents,
         before=old,
         after=new,
         note=note,
     )
+
+
+def _concerned(path: tuple[str, ...], before: Config, after: Config) -> tuple[str, ...]:
+    """Return the agents that have to do with a place, before or after."""
+    if path[0] == "agents":
+        return path[1:2]
+    named = {
+        agent_id
+        for config in (before, after)
+        for agent_id, agent in config.agents.items()
+        if path[0] not in BY_NAME or _leads_to(config, agent, path)
+    }
+    return tuple(sorted(named))
+
+
+def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool:
+    """Tell whether an agent's defaults lead to what is named at a place."""
+    if len(path) < 2:
+        return False
+    section, name = path[0], path[1]
+    chosen = agent.defaults
+    dm, voice = config.dms.get(chosen.dm), config.voice_profiles.get(chosen.voice_profile or "")
+    used = {
+        "workspaces": (chosen.workspace,),
+        "models": (chosen.llm, chosen.core_llm),
+        "dms": (chosen.dm,),
+        "gateways": (dm and dm.gateway,),
+        "voice_profiles": (chosen.voice_profile,),
+        "tts": (voice and voice.tts,),
+        "git_identities": (chosen.git_identity,),
+        "notion_integrations": (chosen.notion,),
+        "email_accounts": (chosen.email,),
+        "search": (chosen.search or min(config.search, default=None),),
+    }
+    return name in used[section]
 
 
 def _walk(

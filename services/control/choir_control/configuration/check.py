@@ -10,7 +10,8 @@ from pathlib import Path
 
 from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
-# each agent has a database schema of its own, choir_<agent>, and a log, <agent>.log; these are Choir's
+# each agent has a database schema of its own, choir_<agent>, a log, <agent>.log, and a repository beside the
+# global one; these are Choir's
 RESERVED_AGENTS = (
     *("control", "memory", "choird", "gateway", "browser", "global"),
     *("postgres", "nats", "rehearsal", "stack"),

@@ -1,11 +1,14 @@
 """The two phases: stage what config.json says, then put exactly that in force (spec 17.6, 17.7).
 
-Called by the operator door. The order of `apply` is what makes it all or nothing: what can fail and be taken
-back comes first (the sockets of new agents), then one row in the database, which is the commit; what comes
-after the row cannot fail, or is found out by those concerned themselves.
+Called by the operator door. `load` looks through config.json and all repositories, and stages both as one
+snapshot or nothing; of the repositories `apply` puts nothing in force: builds and updates do. The order of
+`apply` is what makes it all or nothing: what can fail and be taken back comes first (the sockets of new
+agents), then one row in the database, which is the commit; what comes after the row cannot fail, or is
+found out by those concerned themselves.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,9 +19,10 @@ import structlog
 from choir_common.clock import Clock
 from choir_common.errors import BadInput, Conflict
 from choir_common.wire.config import Config
-from choir_common.wire.configuring import ConfigChange
+from choir_common.wire.configuring import ConfigChange, RepoChange
 from choir_control.configuration.change import changes
 from choir_control.configuration.current import Candidate, Configuration, Snapshot
+from choir_control.repos.survey import Survey
 
 log = structlog.get_logger("choir.configuration")
 
@@ -34,7 +38,14 @@ class Staged:
     """What `load` found, whole."""
 
     candidate: Candidate
+    repos: Survey
     at: datetime
+
+    @property
+    def digest(self) -> str:
+        """Return what names it: the configuration, and the commit of each repository."""
+        words = [f"{owner} {commit}" for owner, commit in sorted(self.repos.commits.items())]
+        return hashlib.sha256("\n".join((self.candidate.digest, *words)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class Difference:
     staged: Staged
     running_version: int
     changes: tuple[ConfigChange, ...]
+    repos: tuple[RepoChange, ...]
     warnings: tuple[str, ...]
 
 
@@ -53,6 +65,10 @@ class Around:
 
     find_secret: Callable[[str, int], str | None]
     """Names the secret whose value stands in a text."""
+    survey: Callable[[Config], Awaitable[Survey]]
+    """Fetches and looks through all repositories; raises BadInput with what does not fit."""
+    behind: Callable[[Config, Survey], Awaitable[tuple[RepoChange, ...]]]
+    """Tells which images are older than what was surveyed."""
     warn: Look
     """Says what a configuration would mean for those who run."""
     open_doors: Open
@@ -70,6 +86,7 @@ class Staging:
         self._around = around
         self._staged: Staged | None = None
         self._turn = asyncio.Lock()
+        self._loading = asyncio.Lock()
 
     @property
     def waiting(self) -> bool:
@@ -79,14 +96,17 @@ class Staging:
     async def load(self) -> Difference:
         """Read and check everything, and stage it; what was staged before is replaced, or kept on error.
 
-        Raises BadInput naming the file, the place in it and what to do.
+        Takes a minute at most, when remotes do not answer. Raises BadInput naming the file, the place in it
+        and what to do.
         """
-        async with self._turn:
+        async with self._loading:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
-            self._staged = Staged(candidate, self._clock.now())
-            log.info("configuration staged", digest=candidate.digest)
-            return await self._difference(self._staged)
+            repos = await self._around.survey(candidate.config)
+            # only now is there anything to stage, and it is staged in one step
+            self._staged = staged = Staged(candidate, repos, self._clock.now())
+            log.info("configuration staged", digest=staged.digest, commits=repos.commits)
+        return await self._difference(staged)
 
     async def diff(self) -> Difference:
         """Compare what is staged with what is in force; raises Conflict when nothing is staged."""
@@ -114,7 +134,7 @@ class Staging:
             self._refuse_values(candidate)
             if candidate.written != expected:
                 raise Conflict(f"{self._configuration.path} has been edited meanwhile.")
-            difference = await self._difference(Staged(candidate, self._clock.now()))
+            difference = await self._difference(Staged(candidate, Survey(), self._clock.now()))
             return (await self._put_in_force(difference)).version
 
     async def _put_in_force(self, difference: Difference) -> Snapshot:
@@ -136,19 +156,21 @@ class Staging:
     def _expect(self, digest: str | None) -> Staged:
         if self._staged is None:
             raise Conflict("Nothing is staged. Run `choirctl config load` first.")
-        if digest not in (None, self._staged.candidate.digest):
+        if digest not in (None, self._staged.digest):
             raise Conflict(
                 "Something else has been staged since. Look at `choirctl config diff`, and apply again."
             )
         return self._staged
 
     async def _difference(self, staged: Staged) -> Difference:
-        current = self._configuration.current
+        current, config = self._configuration.current, staged.candidate.config
+        warnings = await self._around.warn(config)
         return Difference(
             staged,
             current.version,
-            changes(current.config, staged.candidate.config),
-            tuple(await self._around.warn(staged.candidate.config)),
+            changes(current.config, config),
+            await self._around.behind(config, staged.repos),
+            (*staged.repos.warnings, *warnings),
         )
 
     def _refuse_values(self, candidate: Candidate) -> None:

@@ -11,6 +11,7 @@ from choir_control.images.process import ProcessImages
 from choir_control.images.shelf import Shelf
 from choir_control.repos.keys import Keys
 from choir_control.repos.mirrors import Mirrors
+from choir_control.repos.survey import Surveyor
 from choir_control.settings import ControlSettings
 
 DOCKER = "choir_control.images.docker"
@@ -24,6 +25,8 @@ class Foundry:
         self.mirrors = Mirrors(settings.home, os.environ, keys)
         self.shelf = Shelf(settings.home)
         self.builder = choose_builder(settings)
+        compiles = self.builder.kind == "docker"
+        self.surveyor = Surveyor(self.mirrors, settings.home / "repos", compiles=compiles)
         self.images = Images(settings.home, configuration, self.mirrors, self.builder, self.shelf)
 
 

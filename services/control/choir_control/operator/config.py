@@ -50,7 +50,7 @@ def config_routes(configuration: Configuration, staging: Staging, news: ConfigNe
 
     @router.post("/load")
     async def load_config() -> ConfigDiff:
-        """Read and check config.json as a whole, and stage it; 400 with all faults, and nothing staged."""
+        """Read config.json and all repositories, a minute at most, and stage them; 400: nothing is staged."""
         return _diff(await staging.load())
 
     @router.post("/apply", openapi_extra=_BODY)
@@ -76,8 +76,9 @@ _BODY = {
 def _diff(found: Difference) -> ConfigDiff:
     return ConfigDiff(
         running_version=found.running_version,
-        digest=found.staged.candidate.digest,
+        digest=found.staged.digest,
         staged_at=found.staged.at,
         changes=found.changes,
+        repos=found.repos,
         warnings=found.warnings,
     )

@@ -9,11 +9,13 @@ from fastapi import APIRouter
 
 from choir_common.clock import Clock
 from choir_common.telemetry import Redactor
-from choir_common.wire.configuring import BotTokens
+from choir_common.wire.config import Config
+from choir_common.wire.configuring import BotTokens, RepoChange
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.staging import Around, Open, Staging
 from choir_control.operator.config import config_routes
 from choir_control.operator.secrets import secret_routes
+from choir_control.repos.survey import Survey
 from choir_control.secrets.apply import OWN, SecretApply
 from choir_control.secrets.bot_tokens import BotTokenCourier
 from choir_control.secrets.vault import Vault
@@ -37,6 +39,8 @@ class Ends:
     redactor: Redactor
     gateway: httpx2.AsyncClient
     open_doors: Open
+    survey: Callable[[Config], Awaitable[Survey]]
+    behind: Callable[[Config, Survey], Awaitable[tuple[RepoChange, ...]]]
     publish: Callable[[], Awaitable[None]]
 
 
@@ -67,7 +71,14 @@ class Configuring:
         self.secrets = SecretApply(
             secrets_json, self.vault, supplied, ends.configuration.renumber, self.news.tell
         )
-        around = Around(self.vault.found_in, self.news.warn, ends.open_doors, self.news.tell)
+        around = Around(
+            self.vault.found_in,
+            ends.survey,
+            ends.behind,
+            self.news.warn,
+            ends.open_doors,
+            self.news.tell,
+        )
         self.staging = Staging(ends.configuration, ends.clock, around)
 
     def routes(self) -> Sequence[APIRouter]:

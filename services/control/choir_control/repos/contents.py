@@ -3,14 +3,18 @@
 Called by `images` and when the configuration is loaded (spec 17.6). Blocks: it reads files of a written tree.
 """
 
-import json
-import re
+import importlib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+from choir_common.wire.skill_file import SkillFile
 from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_control.repos.dockerfile import dockerfile_fault
 from choir_control.repos.tree import Tree
 
 MAX_MANIFEST_BYTES = 256_000
@@ -18,8 +22,12 @@ MAX_SKILL_BYTES = 1_000_000
 MAX_IDENTITY_BYTES = 200_000
 MAX_DOCKERFILE_BYTES = 100_000
 BAKED_IN = PurePosixPath("/choir/tools")
-_FROM = re.compile(r"^\s*FROM\s+\S+", re.IGNORECASE | re.MULTILINE)
-_ARG = re.compile(r"^\s*(ARG\s.*)?$", re.IGNORECASE)
+MOST_PLACES = 5
+W = TypeVar("W", bound=Wire)
+
+
+class _Schemas(Protocol):
+    def schema_fault(self, schema: JsonObject) -> str | None: ...
 
 
 def contents_faults(tree: Tree, *, compiles: bool) -> list[str]:
@@ -54,13 +62,28 @@ def _files(tree: Tree, folder: str) -> list[str]:
 
 def _manifest(tree: Tree, path: str) -> ToolManifestFile | str:
     """Return a manifest, or what is wrong with it."""
-    if tree.files[path].size > MAX_MANIFEST_BYTES:
-        return f"has more than {MAX_MANIFEST_BYTES} bytes"
+    return _parse(tree, path, ToolManifestFile, MAX_MANIFEST_BYTES)
+
+
+def _parse(tree: Tree, path: str, shape: type[W], most: int) -> W | str:
+    """Return what a file says, or what is wrong with it."""
+    if tree.files[path].size > most:
+        return f"has more than {most} bytes"
     try:
-        return ToolManifestFile.model_validate_json(tree.read(path))
+        return shape.model_validate_json(tree.read(path))
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)[:5]
+        faults = error.errors(include_input=False, include_url=False)[:MOST_PLACES]
         return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults)
+
+
+def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
+    """Yield what is wrong with the JSON Schemas in a file, by the place where each stands."""
+    # imported here alone, at the first scan: the validator takes 6 MB
+    module = cast(_Schemas, importlib.import_module("choir_control.repos.schemas"))
+    for place, schema in schemas.items():
+        fault = None if schema is None else module.schema_fault(schema)
+        if fault is not None:
+            yield f"{path}: {place.replace('__', '.')}: not a JSON Schema: {fault}"
 
 
 def _tool_faults(tree: Tree, compiles: bool) -> Iterator[str]:
@@ -76,6 +99,7 @@ def _tool_faults(tree: Tree, compiles: bool) -> Iterator[str]:
         if name in named:
             yield f"{path}: llm.name: {named[name]} has the name {name!r} already"
         named[name] = path
+        yield from _schema_faults(path, llm__parameters=manifest.llm.parameters)
         fault = _program_fault(tree, path, manifest, compiles)
         if fault:
             yield f"{path}: runtime.exec_path: {fault}"
@@ -119,21 +143,16 @@ def _program(stem: str, exec_path: str | None) -> str | None:
 def _skill_faults(tree: Tree) -> Iterator[str]:
     named: dict[str, str] = {}
     for path in _files(tree, "skills"):
-        if tree.files[path].size > MAX_SKILL_BYTES:
-            yield f"{path}: has more than {MAX_SKILL_BYTES} bytes"
+        skill = _parse(tree, path, SkillFile, MAX_SKILL_BYTES)
+        if isinstance(skill, str):
+            yield f"{path}: {skill}"
             continue
-        try:
-            skill = json.loads(tree.read(path))
-        except (ValueError, RecursionError) as error:
-            yield f"{path}: not JSON ({str(error)[:100]})"
-            continue
-        name = skill.get("name") if isinstance(skill, dict) else None
-        if not isinstance(name, str) or not isinstance(skill.get("states"), dict):
-            yield f"{path}: a skill is an object with `name`, `initial_state` and `states`"
-        elif name in named:
-            yield f"{path}: name: {named[name]} has the name {name!r} already"
-        else:
-            named[name] = path
+        yield from _schema_faults(
+            path, input_schema=skill.input_schema, output_schema=skill.output_schema
+        )
+        if skill.name in named:
+            yield f"{path}: name: {named[skill.name]} has the name {skill.name!r} already"
+        named[skill.name] = path
 
 
 def _identity_faults(tree: Tree) -> Iterator[str]:
@@ -151,13 +170,6 @@ def _dockerfile_faults(tree: Tree) -> Iterator[str]:
         if entry.size > MAX_DOCKERFILE_BYTES:
             yield f"{name}: has more than {MAX_DOCKERFILE_BYTES} bytes"
             continue
-        text = tree.read(name).decode("utf-8", "replace")
-        first = next((i for i in _instructions(text) if not _ARG.match(i)), "")
-        if not _FROM.match(first):
-            yield f"{name}: must begin with FROM"
-
-
-def _instructions(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield line
+        fault = dockerfile_fault(tree.read(name).decode("utf-8", "replace"))
+        if fault is not None:
+            yield f"{name}: {fault}"

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.configuring import ChangeKind, RepoFile
 from choir_control.repos.git import FETCH_WITHIN_S, Git
 from choir_control.repos.keys import Keys
 from choir_control.repos.source import GLOBAL, Source
@@ -23,6 +24,8 @@ from choir_control.repos.tree import Tree, write_tree
 log = structlog.get_logger("choir.repos")
 
 SHORT = 12
+# T: a file became executable, or no longer is
+KINDS: Mapping[str, ChangeKind] = {"A": "added", "D": "removed", "M": "changed", "T": "changed"}
 LEFTOVERS = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
 
 
@@ -94,6 +97,29 @@ class Mirrors:
             into,
         )
 
+    async def changed(self, owner: str, before: str | None, after: str) -> list[RepoFile] | None:
+        """Return the files that differ between two commits; all of them if there was none before.
+
+        None when the earlier commit is not in the mirror, so that nobody can tell.
+        """
+        directory = self.directory(owner)
+        try:
+            if before is None:
+                listed = await self._git.run(
+                    directory, "ls-tree", "-r", "-z", "--name-only", "--full-tree", after
+                )
+                return [RepoFile(path=path, kind="added") for path in _texts(listed)]
+            listed = await self._git.run(
+                directory, "diff-tree", "-r", "-z", "--no-renames", "--name-status", before, after
+            )
+        except ChoirError:
+            return None
+        words = _texts(listed)
+        return [
+            RepoFile(path=path, kind=KINDS[kind[0]])
+            for kind, path in zip(words[::2], words[1::2], strict=True)
+        ]
+
     async def _update(self, source: Source, within_s: float) -> None:
         directory = self.directory(source.owner)
         await asyncio.to_thread(_clear_leftovers, directory)
@@ -125,6 +151,10 @@ class Mirrors:
         except ChoirError:
             return None
         return commit
+
+
+def _texts(listed: bytes) -> list[str]:
+    return [part.decode("utf-8", "replace") for part in listed.split(b"\0")[:-1]]
 
 
 def _clear_leftovers(directory: Path) -> None:

@@ -1,0 +1,54 @@
+"""The shape of a skill's file in a repository (spec 10.1), as far as it can be told without the tools.
+
+Read by control before anything is staged or built. The agent's own reader is the stricter one: it
+knows which tools there are, and walks every state.
+"""
+
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Wire
+
+SkillName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class SkillTransition(Wire):
+    """On this event the skill goes to that state."""
+
+    on: str = Field(min_length=1)
+    to: str = Field(min_length=1)
+
+
+class SkillState(Wire):
+    """One step of a skill."""
+
+    objective: str | None = None
+    """Only a terminal state goes without."""
+    terminal: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    transitions: tuple[SkillTransition, ...] = ()
+
+
+class SkillFile(Wire):
+    """A whole skill."""
+
+    name: SkillName
+    description: str
+    initial_state: str
+    states: dict[str, SkillState] = Field(min_length=1)
+    max_steps: int = Field(ge=1)
+    interruptible: bool = True
+    input_schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if self.initial_state not in self.states:
+            raise ValueError(f"initial_state: there is no state {self.initial_state!r}")
+        for name, state in self.states.items():
+            for known in state.transitions:
+                if known.to not in self.states:
+                    raise ValueError(f"states.{name}: leads to {known.to!r}, which is no state")
+        return self

@@ -1,0 +1,17 @@
+"""Tell whether a JSON Schema is one. Imported by `contents` at its first scan: the validator takes 6 MB."""
+
+import jsonschema_rs
+
+from choir_common.wire.json import JsonObject
+
+MAX_FAULT_CHARS = 300
+
+
+def schema_fault(schema: JsonObject) -> str | None:
+    """Return why a schema is none, or none."""
+    try:
+        # offline: a repository's schema may not make us read files or addresses
+        jsonschema_rs.Draft202012Validator(schema, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        return str(error).splitlines()[0][:MAX_FAULT_CHARS]
+    return None

@@ -1,0 +1,146 @@
+"""Fetch every repository of a configuration and look through all of it (spec 17.6).
+
+Called by `configuration.staging` before anything is staged. What cannot be fetched is a warning: the last
+commit is gone on with, and flagged as stale. What does not fit is a fault, and then nothing is staged.
+"""
+
+import asyncio
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import BadInput, ChoirError
+from choir_common.wire.config import Config, RepoConfig
+from choir_control.repos.contents import contents_faults
+from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
+from choir_control.repos.source import GLOBAL, Source, source_of
+
+# a person waits for all of them together
+WHOLE_S = 60.0
+EACH_S = 30.0
+AT_ONCE = 8
+MOST_FAULTS = 20
+SCANS = ".scan-"
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """Where one repository stands; no commit if it was never fetched."""
+
+    source: Source
+    commit: str | None
+    warning: str | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Tell whether its remote may have gone on."""
+        return self.warning is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Every repository of a configuration: the global one first, then the agents' by name."""
+
+    repos: tuple[Surveyed, ...] = ()
+
+    @property
+    def shared(self) -> Surveyed | None:
+        """Return the global repository."""
+        return next((repo for repo in self.repos if repo.source.owner == GLOBAL), None)
+
+    @property
+    def own(self) -> dict[str, Surveyed]:
+        """Return the agents' repositories."""
+        return {repo.source.owner: repo for repo in self.repos if repo.source.owner != GLOBAL}
+
+    @property
+    def commits(self) -> dict[str, str]:
+        """Return the commit of each, by owner."""
+        return {repo.source.owner: repo.commit or "" for repo in self.repos}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say what could not be fetched."""
+        return tuple(repo.warning for repo in self.repos if repo.warning is not None)
+
+
+class Surveyor:
+    """Looks at all repositories together."""
+
+    def __init__(self, mirrors: Mirrors, top: Path, *, compiles: bool) -> None:
+        """`top` is where files are laid out for the look; `compiles` as in `contents_faults`."""
+        self._mirrors = mirrors
+        self._top = top
+        self._compiles = compiles
+
+    async def survey(self, config: Config) -> Survey:
+        """Return where every repository stands. Raises BadInput with all that does not fit."""
+        sources, faults = _sources(config)
+        await asyncio.to_thread(_clear, self._top)
+        turns, give_up = asyncio.Semaphore(AT_ONCE), time.monotonic() + WHOLE_S
+        async with asyncio.TaskGroup() as tasks:
+            looks = [tasks.create_task(self._look(one, turns, give_up)) for one in sources]
+        found = [look.result() for look in looks]
+        faults += [fault for _, repo_faults in found for fault in repo_faults]
+        if faults:
+            more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+            raise BadInput(
+                f"The repositories do not fit: {'; '.join(faults[:MOST_FAULTS])}{more}. Nothing was "
+                "staged; correct it there and load again."
+            )
+        return Survey(tuple(repo for repo, _ in found))
+
+    async def _look(
+        self, source: Source, turns: asyncio.Semaphore, give_up: float
+    ) -> tuple[Surveyed, list[str]]:
+        async with turns:
+            try:
+                within_s = max(0.1, min(EACH_S, give_up - time.monotonic()))
+                fetched = await self._mirrors.fetch(source, within_s)
+            except ChoirError as error:
+                return Surveyed(source, None, error.message), []
+            warning = fetched.warning and (
+                f"{fetched.warning} {fetched.commit[:SHORT]}, fetched earlier, is what there is; it may "
+                "be stale."
+            )
+            return Surveyed(source, fetched.commit, warning), await self._faults(fetched)
+
+    async def _faults(self, fetched: Fetched) -> list[str]:
+        into = self._top / f"{SCANS}{fetched.source.owner}-{secrets.token_hex(4)}"
+        where = f"{fetched.source.spoken} ({fetched.commit[:SHORT]})"
+        try:
+            tree = await self._mirrors.read(fetched, into)
+            faults = await asyncio.to_thread(contents_faults, tree, compiles=self._compiles)
+        except ChoirError as error:
+            return [error.message.rstrip(".")]
+        finally:
+            await asyncio.to_thread(shutil.rmtree, into, ignore_errors=True)
+        return [f"{where}: {fault}" for fault in faults]
+
+
+def _sources(config: Config) -> tuple[list[Source], list[str]]:
+    sources, faults = [], []
+    for owner, repo in _repos(config):
+        try:
+            source = source_of(owner, repo)
+        except BadInput as error:
+            faults.append(error.message.rstrip("."))
+            continue
+        if source is not None:
+            sources.append(source)
+    return sources, faults
+
+
+def _repos(config: Config) -> Iterator[tuple[str, RepoConfig | None]]:
+    yield GLOBAL, config.global_repo
+    for agent_id, agent in sorted(config.agents.items()):
+        yield agent_id, agent.repo
+
+
+def _clear(top: Path) -> None:
+    """Remove what a look that was killed left behind; one look goes on at a time."""
+    for path in top.glob(f"{SCANS}*"):
+        shutil.rmtree(path, ignore_errors=True)
