@@ -84,7 +84,7 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
         "gateways": (dm and dm.gateway,),
         "voice_profiles": (chosen.voice_profile,),
         "tts": (voice and voice.tts,),
-        "git_identities": (chosen.git_identity,),
+        "git_identities": (chosen.git_identity, agent.repo.git_identity),
         "notion_integrations": (chosen.notion,),
         "email_accounts": (chosen.email,),
         "search": (chosen.search or min(config.search, default=None),),

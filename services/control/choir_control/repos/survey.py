@@ -8,15 +8,14 @@ import asyncio
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import BadInput, ChoirError
-from choir_common.wire.config import Config, RepoConfig
+from choir_common.wire.config import Config
 from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
-from choir_control.repos.source import GLOBAL, Source, source_of
+from choir_control.repos.source import GLOBAL, Source, source_in
 
 # a person waits for all of them together
 WHOLE_S = 60.0
@@ -123,21 +122,15 @@ class Surveyor:
 
 def _sources(config: Config) -> tuple[list[Source], list[str]]:
     sources, faults = [], []
-    for owner, repo in _repos(config):
+    for owner in (GLOBAL, *sorted(config.agents)):
         try:
-            source = source_of(owner, repo)
+            source = source_in(config, owner)
         except BadInput as error:
             faults.append(error.message.rstrip("."))
             continue
         if source is not None:
             sources.append(source)
     return sources, faults
-
-
-def _repos(config: Config) -> Iterator[tuple[str, RepoConfig | None]]:
-    yield GLOBAL, config.global_repo
-    for agent_id, agent in sorted(config.agents.items()):
-        yield agent_id, agent.repo
 
 
 def _clear(top: Path) -> None:
