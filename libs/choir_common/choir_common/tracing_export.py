@@ -1,6 +1,6 @@
 """Export spans over OTLP/HTTP. Loaded late, by `tracing`, and only where a collector is configured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry import trace
@@ -25,9 +25,9 @@ class OurSpans(TracerProvider):
         return super().get_tracer(instrumenting_module_name, *more, **named)
 
 
-def install(service: str, endpoint: str) -> Callable[[], None]:
+def install(service: str, endpoint: str, about: Mapping[str, str]) -> Callable[[], None]:
     """Begin to export this process's spans; return what flushes and ends it."""
-    provider = OurSpans(resource=Resource({"service.name": service}))
+    provider = OurSpans(resource=Resource({"service.name": service, **about}))
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S)
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=QUEUE))
     trace.set_tracer_provider(provider)

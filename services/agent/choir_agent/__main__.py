@@ -13,11 +13,13 @@ import asyncio  # noqa: E402 - the line above must come first
 
 import structlog  # noqa: E402
 
+from choir_agent import spans  # noqa: E402
 from choir_agent.app import run_agent  # noqa: E402
 from choir_agent.boot import harden, read_boot  # noqa: E402
 from choir_agent.settings import AgentProcessSettings  # noqa: E402
 from choir_common.errors import StartupError  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
+from choir_common.tracing import exporting  # noqa: E402
 
 
 def main() -> int:
@@ -29,7 +31,8 @@ def main() -> int:
         boot = read_boot()
         redactor.learn([boot.lease_token])
         configure_logging(f"agent.{boot.agent_id}", settings.log_level, redactor)
-        return asyncio.run(run_agent(boot, settings, redactor))
+        with exporting(spans.SERVICE, settings.otlp_endpoint, spans.about(boot)):
+            return asyncio.run(run_agent(boot, settings, redactor))
     except StartupError as error:
         sys.stderr.write(f"choir_agent cannot start. {redactor.clean(error.message)}\n")
         return error.exit_code

@@ -1,7 +1,7 @@
 """Settings of the agent process, and the moment's settings from control; the only reader of the environment.
 
-What an agent needs comes from control (`INIT_HELLO`); the environment says only how loudly to speak and where
-temporary files go.
+What an agent needs comes from control (`INIT_HELLO`); the environment says only how loudly to speak, where
+temporary files go, and where spans do.
 """
 
 import os
@@ -21,6 +21,8 @@ class AgentProcessSettings:
 
     log_level: str = "info"
     """debug, info, warning or error; info shows a few lines per turn, not one per event."""
+    otlp_endpoint: str | None = None
+    """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
     tmp_dir: str = USUAL_TMP_DIR
     """Where commands may put temporary files; in the process runtime /tmp itself is out of reach."""
     hello_patience_s: float = 30.0
@@ -43,7 +45,11 @@ class AgentProcessSettings:
             raise StartupError(
                 f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LEVELS)}."
             )
-        return cls(log_level=level, tmp_dir=os.environ.get("TMPDIR", USUAL_TMP_DIR))
+        return cls(
+            log_level=level,
+            otlp_endpoint=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            tmp_dir=os.environ.get("TMPDIR", USUAL_TMP_DIR),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from choir_common.settings import ServiceSettings
 from choir_local.nats import EmbeddedNats
 from tests.service.memory.servers import NATS_TOKEN, nats
+from tests.support.collector import running_collector
 
 __all__ = ["nats"]
 
@@ -56,28 +54,6 @@ print("sdk" if "opentelemetry.sdk.trace" in sys.modules else "no sdk")
 """
 
 
-class Collector(ThreadingHTTPServer):
-    """An OTLP/HTTP collector that keeps what it is sent."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[tuple[str, bytes]] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            raise AssertionError("no compression was asked for")
-        assert isinstance(self.server, Collector)
-        self.server.requests.append((self.path, body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
-        return
-
-
 def run_service(server: EmbeddedNats, endpoint: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", ONE_SERVICE, server.url, NATS_TOKEN, endpoint],
@@ -90,31 +66,15 @@ def run_service(server: EmbeddedNats, endpoint: str) -> str:
 
 
 def test_a_request_is_one_trace_over_http_and_the_bus(nats: EmbeddedNats) -> None:
-    collector = Collector()
-    thread = threading.Thread(target=collector.serve_forever)
-    thread.start()
-    try:
-        assert run_service(nats, f"http://127.0.0.1:{collector.server_port}") == "sdk"
-    finally:
-        collector.shutdown()
-        thread.join()
-        collector.server_close()
-    assert {path for path, _ in collector.requests} == {"/v1/traces"}
-    told = b"".join(body for _, body in collector.requests)
+    with running_collector() as collector:
+        assert run_service(nats, collector.url) == "sdk"
+        assert {path for path, _ in collector.requests} == {"/v1/traces"}
+        told, spans = collector.told(), collector.spans()
     assert b"private" not in told, told[max(0, told.find(b"private") - 200) :][:400]
-    sent = [ExportTraceServiceRequest.FromString(body) for _, body in collector.requests]
-    spans = [
-        span
-        for request in sent
-        for resource in request.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
-    assert {span.trace_id.hex() for span in spans} == {"0af7651916cd43dd8448eb211c80319c"}
-    by_id = {span.span_id: span for span in spans}
+    assert {span.trace for span in spans} == {"0af7651916cd43dd8448eb211c80319c"}
+    by_id = {span.id: span for span in spans}
     lines = sorted(
-        (span.name, by_id[span.parent_span_id].name if span.parent_span_id in by_id else "-")
-        for span in spans
+        (span.name, by_id[span.parent].name if span.parent in by_id else "-") for span in spans
     )
     assert lines == [
         ("GET /things/{name}", "-"),
@@ -123,8 +83,7 @@ def test_a_request_is_one_trace_over_http_and_the_bus(nats: EmbeddedNats) -> Non
         ("choir.t.good", "GET /things/{name}"),
         ("choir.t.good", "choir.t.good"),
     ]
-    failed = [span.name for span in spans if span.status.code == span.status.STATUS_CODE_ERROR]
-    assert failed == ["choir.t.bad", "choir.t.bad"]
+    assert [span.name for span in spans if span.failed] == ["choir.t.bad", "choir.t.bad"]
 
 
 def test_without_a_collector_the_sdk_is_not_loaded(nats: EmbeddedNats) -> None:

@@ -18,6 +18,8 @@ class UserMessageSignal(Wire):
     inbox_id: str
     dm: str
     text: str
+    traceparent: str | None = Field(default=None, max_length=100)
+    """The span that brought the message: what the agent does about it is part of that trace."""
 
 
 class InjectSignal(Wire):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from choir_agent import spans
 from choir_agent.arbiter.rulings import Permit
 from choir_agent.log.storable import scrub
 from choir_agent.tools.artifacts import Artifacts
@@ -37,6 +38,13 @@ async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) ->
 
     Raises Fenced or Unauthorized when control told us to stop; everything else is an outcome.
     """
+    with spans.tool_call(permit.tool.manifest.name, context.call_id, context.lane) as span:
+        outcome = await _run(permit, context, artifacts)
+        spans.ended(span, outcome.status)
+        return outcome
+
+
+async def _run(permit: Permit, context: CallContext, artifacts: Artifacts) -> Outcome:
     timeout_s = permit.tool.manifest.runtime.timeout_ms / 1000
     try:
         async with asyncio.timeout(timeout_s):

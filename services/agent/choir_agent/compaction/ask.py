@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import orjson
 
+from choir_agent import spans
 from choir_agent.models.choice import model_of
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.model import Thought
@@ -35,8 +36,9 @@ class Asker:
         now = self._current()
         model = model_of(now.settings, lane)
         prompt = Prompt((system_message(instructions), user_message(material), *further))
-        async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
-            yield thought
+        with spans.compaction(lane):
+            async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
+                yield thought
 
 
 def user_message(text: str) -> bytes:

@@ -14,6 +14,7 @@ from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized
 from choir_common.http.problem_document import read_problem
 from choir_common.http.transport import make_client
 from choir_common.ids import new_id
+from choir_common.tracing import carried
 from choir_common.wire.model import Wire
 from choir_common.wire.rpc import (
     VERBS,
@@ -119,7 +120,11 @@ class Control:
         request = httpx2.Request(
             "POST",
             self._urls[verb],
-            headers=[*self._headers, ("X-Choir-Request-Id", new_id("req"))],
+            headers=[
+                *self._headers,
+                ("X-Choir-Request-Id", new_id("req")),
+                *carried().items(),
+            ],
             content=body,
             extensions={
                 "timeout": {"connect": 5.0, "pool": 5.0, "read": timeout_s, "write": timeout_s}

@@ -11,6 +11,7 @@ from typing import assert_never
 
 import structlog
 
+from choir_agent import spans
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.control.client import says_stop
@@ -94,9 +95,11 @@ class CoreJob:
         if job is None:
             return
         self._task = asyncio.current_task()
+        structlog.contextvars.bind_contextvars(lane=self._lane)
         self._move(CoreTrigger.START)
         try:
-            await self._within_its_time(job)
+            with spans.lane_work(self._lane, self._id):
+                await self._within_its_time(job)
         except asyncio.CancelledError:
             left = self._job()
             if left is None or not left.cancelled:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from choir_agent import spans
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.question import answer_to
 from choir_agent.control.client import says_stop
@@ -54,6 +55,7 @@ class EdgeLane:
         self._room = asyncio.Event()
         self._room.set()
         self._turn: asyncio.Task[None] | None = None
+        self._brought_by: str | None = None
         self._stopping = False
         self.state = EdgeState.IDLE
         self._turns = Turns(
@@ -77,6 +79,7 @@ class EdgeLane:
 
     async def run(self) -> None:
         """Go on with a turn that was cut off, then report and answer until told to stop."""
+        structlog.contextvars.bind_contextvars(lane=LANE)
         async with self._jobs:
             while not self._stopping:
                 if self._arbiter.state.turn is not None:
@@ -146,6 +149,7 @@ class EdgeLane:
             text=message.text,
         )
         self._arbiter.commit(LANE, payload)
+        self._brought_by = message.traceparent
 
     def _begin_report(self, due: Due) -> None:
         begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
@@ -164,7 +168,7 @@ class EdgeLane:
         opened = self._arbiter.state.turn
         report = opened is not None and opened.subject is not None
         self._move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
-        self._turn = asyncio.create_task(self._turns.run_turn())
+        self._turn = asyncio.create_task(self._run_spanned(opened))
         try:
             await asyncio.wait({self._turn})
         except asyncio.CancelledError:
@@ -181,6 +185,11 @@ class EdgeLane:
             self._turns.stop(left)
         elif left is not None:
             self._turns.cancel(left)
+
+    async def _run_spanned(self, turn: TurnState | None) -> None:
+        brought_by, self._brought_by = self._brought_by, None
+        with spans.lane_work(LANE, turn.turn_id if turn else "", brought_by):
+            await self._turns.run_turn()
 
     def _after_error(self, error: BaseException, left: TurnState | None) -> None:
         # the lane's outermost frame: a bug ends its turn, only control's word ends the agent

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from choir_agent import spans
 from choir_agent.budgets.reserve import Purse
 from choir_agent.memory.tokens import BYTES_PER_TOKEN, TokenMeter, bytes_of
 from choir_agent.models.model import Model, Thought
@@ -40,9 +41,12 @@ class MeteredModel:
         """
         asked = self._meter.tokens(lane, bytes_of(prompt))
         with self._purse.reserve(asked + (settings.max_completion_tokens or USUAL_COMPLETION)):
-            thought = await self._model.think(settings, api_key, prompt)
-            if not (thought.prompt_tokens and thought.completion_tokens):
-                thought = await self._counted(thought, prompt, lane, asked)
+            with spans.chat(settings, lane) as span:
+                thought = await self._model.think(settings, api_key, prompt)
+                if not (thought.prompt_tokens and thought.completion_tokens):
+                    thought = await self._counted(thought, prompt, lane, asked)
+                used = (thought.prompt_tokens, thought.completion_tokens, thought.cached_tokens)
+                spans.answered(span, thought.finish_reason, used)
             yield thought
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from choir_common.postgres.pool import Database
+from choir_common.tracing import traceparent
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody, UserMessageSignal
 
@@ -89,7 +90,9 @@ class InboxStore:
 
     async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
         """Store a message once; none if a twin was being stored at this very moment: ask again."""
-        signal = UserMessageSignal(inbox_id=inbox_id, dm=message.dm, text=message.text)
+        signal = UserMessageSignal(
+            inbox_id=inbox_id, dm=message.dm, text=message.text, traceparent=traceparent()
+        )
         return await self._store(_ACCEPT, inbox_id, message, signal.model_dump_json())
 
     async def obey(self, inbox_id: str, message: InboundMessage, body: SignalBody) -> Stored | None:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
 from choir_common.errors import Unavailable
+from choir_common.tracing import carried
 
 PASSED_ON = ("accept", "content-type", "last-event-id", "x-choir-request-id", "idempotency-key")
 PASSED_BACK = ("content-type", "cache-control", "x-accel-buffering", "retry-after")
@@ -72,7 +73,7 @@ class _Forward:
             request.method,
             path,
             params=request.url.query,
-            headers=headers,
+            headers={**headers, **carried()},
             content=body,
         )
 

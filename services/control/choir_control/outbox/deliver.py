@@ -21,6 +21,7 @@ from choir_common.errors import (
     TooLarge,
     Unavailable,
 )
+from choir_common.tracing import continuing, is_exporting
 from choir_common.wire.messages import OutboundMessage, Receipt
 from choir_control.outbox.lane import Lane
 from choir_control.outbox.store import OutboxStore
@@ -156,8 +157,16 @@ class Outbox:
         lane.finish_first()
 
     async def _attempt(self, message: OutboundMessage, idempotent: bool) -> Receipt:
+        parent = await self._trace_of(message)
         async with asyncio.timeout(IDEMPOTENT_DEADLINE_S if idempotent else DEADLINE_S):
-            return await self._gateway.deliver(message)
+            with continuing(parent):
+                return await self._gateway.deliver(message)
+
+    async def _trace_of(self, message: OutboundMessage) -> str | None:
+        """Return the span of the message that this one answers; only a collector is worth the question."""
+        if message.answers is None or not is_exporting():
+            return None
+        return await self._store.trace_of(message.answers)
 
     async def _surely_not_sent(
         self, message: OutboundMessage, idempotent: bool, error: ChoirError, wait_s: float

@@ -89,6 +89,13 @@ class OutboxStore:
         messages = tuple(_message(row, row["maybe_repeated"]) for row in rows)
         return History(messages=messages, last=last)
 
+    async def trace_of(self, inbox_id: str) -> str | None:
+        """Return the span that brought a message, while its signal is kept."""
+        found = await self._database.fetchval(
+            "SELECT body ->> 'traceparent' FROM choir_control.signals WHERE inbox_id = $1", inbox_id
+        )
+        return None if found is None else str(found)
+
     async def backlog(self) -> tuple[int, timedelta]:
         """Return how many messages wait and for how long the oldest has."""
         row = await self._database.fetchrow(

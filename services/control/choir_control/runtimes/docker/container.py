@@ -54,6 +54,8 @@ class Site:
     """Control's own user: without capabilities even root cannot open another user's 0700 directory."""
     log_level: str
     limits: ContainerLimits
+    otlp_endpoint: str = ""
+    """Where a collector takes spans, as containers reach it."""
 
 
 def container_name(site: Site, agent_id: str) -> str:
@@ -84,6 +86,7 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
             "LANG=C.UTF-8",
             "PYTHONDONTWRITEBYTECODE=1",
             f"CHOIR_LOG_LEVEL={site.log_level}",
+            *([f"OTEL_EXPORTER_OTLP_ENDPOINT={site.otlp_endpoint}"] if site.otlp_endpoint else []),
         ],
         "Labels": labels,
         # The boot line goes in once; when we hang up, the agent reads the end of the input.

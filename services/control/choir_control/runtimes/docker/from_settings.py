@@ -19,4 +19,5 @@ def make_runtime(settings: ControlSettings, logs: AgentLogs) -> DockerRuntime:
             pids=settings.agent_pids,
         ),
         logs=logs,
+        otlp_endpoint=settings.otlp_endpoint or "",
     )

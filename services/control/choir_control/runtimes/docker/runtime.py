@@ -75,6 +75,7 @@ class DockerRuntime:
         limits: ContainerLimits | None = None,
         engine: Engine | None = None,
         logs: AgentLogs | None = None,
+        otlp_endpoint: str = "",
     ) -> None:
         """Describe a runtime; `home` must be the same path here and on the engine's host."""
         self._site = Site(
@@ -85,6 +86,7 @@ class DockerRuntime:
             gid=os.getgid(),
             log_level=log_level,
             limits=limits or ContainerLimits(),
+            otlp_endpoint=otlp_endpoint,
         )
         self._engine = engine or Engine()
         self._logs = logs or AgentLogs(home)

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 # -I: nothing of the workspace, where it starts, can pose as a module.
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
 CONFINE = (sys.executable, "-I", "-S", confine.__file__)
+TOLD = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
 PIPE_ROOM = 60_000  # bytes that a pipe takes (64 KiB) before a writer would block
 
@@ -148,9 +149,9 @@ class Launcher:
         return said.decode(errors="replace").strip() if process.returncode else None
 
     def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
-        level = self._environment.get("CHOIR_LOG_LEVEL")
-        told = {"CHOIR_LOG_LEVEL": level} if level else {}
-        return {**boundary.environment(self._environment), **told}
+        own = self._environment
+        told = {name: own[name] for name in TOLD if own.get(name)}
+        return {**boundary.environment(own), **told}
 
 
 def _boot_line(spec: LaunchSpec) -> bytes:

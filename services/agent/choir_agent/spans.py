@@ -1,0 +1,95 @@
+"""Name the agent's spans as OpenTelemetry does for generative AI (spec 22.1); never their content.
+
+Opened by the lanes, `metered`, `compaction` and `execute`. Agent and session are told of the whole process
+(`about`), the lane with each span. Of what a model or a tool said only known words and numbers are told: a
+provider's own name for its model, for one, could be anything.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from opentelemetry.trace import Span, SpanKind
+
+from choir_common.tracing import Attributes, failed, working
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.runtime import AgentBoot
+
+SERVICE = "choir-agent"
+FINISHES = ("stop", "length", "tool_calls", "function_call", "content_filter")
+
+
+def about(boot: AgentBoot) -> dict[str, str]:
+    """Return whose process this is."""
+    return {
+        "service.instance.id": f"{boot.session_id}/{boot.epoch}",
+        "choir.agent": boot.agent_id,
+        "choir.session": boot.session_id,
+    }
+
+
+@contextlib.contextmanager
+def lane_work(lane: str, turn_id: str, parent: str | None = None) -> Iterator[None]:
+    """Span a turn or a core job, all its model and tool calls inside; `parent` is its message's span."""
+    said: Attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "choir.lane": lane,
+        "choir.turn": turn_id,
+    }
+    with working(f"invoke_agent {lane.partition(':')[0]}", said, parent=parent):
+        yield
+
+
+@contextlib.contextmanager
+def compaction(lane: str) -> Iterator[None]:
+    """Span a model call that sums up a lane."""
+    with working("compact", {"choir.lane": lane}):
+        yield
+
+
+@contextlib.contextmanager
+def chat(model: ModelConfig, lane: str) -> Iterator[Span]:
+    """Span a model call; `answered` tells what it took."""
+    said: dict[str, str | int | float | tuple[str, ...]] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",  # the protocol spoken: whose model it is, is not known here
+        "gen_ai.request.model": model.model,
+    }
+    if lane:
+        said["choir.lane"] = lane
+    if model.max_completion_tokens is not None:
+        said["gen_ai.request.max_tokens"] = model.max_completion_tokens
+    if model.temperature is not None:
+        said["gen_ai.request.temperature"] = model.temperature
+    with working(f"chat {model.model}", said, kind=SpanKind.CLIENT) as span:
+        yield span
+
+
+def answered(span: Span, finish: str, tokens: tuple[int, int, int]) -> None:
+    """Tell how a model call ended, and its input, output and cached tokens."""
+    sent, said, cached = tokens
+    span.set_attribute(
+        "gen_ai.response.finish_reasons", (finish if finish in FINISHES else "other",)
+    )
+    span.set_attribute("gen_ai.usage.input_tokens", sent)
+    span.set_attribute("gen_ai.usage.output_tokens", said)
+    span.set_attribute("gen_ai.usage.cache_read.input_tokens", cached)
+
+
+@contextlib.contextmanager
+def tool_call(tool: str, call_id: str, lane: str) -> Iterator[Span]:
+    """Span a permitted call while its tool runs; `ended` tells how."""
+    said: Attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": call_id,
+        "choir.lane": lane,
+    }
+    with working(f"execute_tool {tool}", said) as span:
+        yield span
+
+
+def ended(span: Span, status: str) -> None:
+    """Tell how a call ended: one of the log's words."""
+    span.set_attribute("choir.tool.status", status)
+    if status != "success":
+        failed(span, status)
