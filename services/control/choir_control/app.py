@@ -99,6 +99,7 @@ log = structlog.get_logger("choir.control")
 
 SERVICE = "choir-control"
 # channels that know a repeated message by its id
+METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
 IDEMPOTENT_CHANNELS = ("console",)
 
 
@@ -303,6 +304,7 @@ class Control:
             self._gateway,
             self._operator_rooms(),
             self._meter,
+            lambda: self._secret(METRICS_TOKEN),
         )
 
     def _verbs(self) -> Verbs:

@@ -20,7 +20,7 @@ from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.events.routes import event_routes
 from choir_control.leases.guard import LeaseGuard
 from choir_control.metrics.meter import Meter
-from choir_control.operator.admission import Admission
+from choir_control.operator.admission import Admission, MetricsAdmission
 from choir_control.operator.console import console_routes
 from choir_control.rpc.limits import Limits
 from choir_control.rpc.routes import MAX_BODY_BYTES, rpc_routes
@@ -62,6 +62,7 @@ def make_host_app(
     gateway: httpx2.AsyncClient,
     rooms: Sequence[APIRouter],
     meter: Meter,
+    metrics_token: Callable[[], str | None],
 ) -> FastAPI:
     """Return the app of the host endpoint: all doors."""
     app = make_agent_app(version, readiness, door)
@@ -77,9 +78,11 @@ def make_host_app(
 
     app.include_router(operators)
 
-    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(admission)])
+    readers = MetricsAdmission(admission, metrics_token)
+
+    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(readers)])
     async def figures() -> Response:
-        """Give Prometheus choird's figures: to operators, like everything of `/v1`."""
+        """Give choird's figures to operators, and to Prometheus, which needs no more than them."""
         return Response(await meter.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app

@@ -49,3 +49,16 @@ async def test_figures_are_for_operators_only(world: World, agent: AgentHand) ->
         assert (await client.get("/metrics")).status_code == 404
     async with make_client(world.tcp) as stranger:
         assert (await stranger.get("/metrics")).status_code == 401
+
+
+async def test_a_token_of_their_own_opens_the_figures_and_nothing_else(stopped: World) -> None:
+    token = "metrics-token-of-the-test"
+    given = {**stopped.secrets.secrets, "metrics-token": token}
+    stopped.secrets = stopped.secrets.model_copy(update={"secrets": given})
+    await stopped.start()
+    async with make_client(stopped.tcp, headers={"Authorization": f"Bearer {token}"}) as prometheus:
+        assert (await prometheus.get("/metrics")).status_code == 200
+        assert (await prometheus.get("/v1/status")).status_code == 401
+    for wrong in ("Bearer x", f"Basic {token}", f"Bearer {token}x", ""):
+        async with make_client(stopped.tcp, headers={"Authorization": wrong}) as stranger:
+            assert (await stranger.get("/metrics")).status_code == 401

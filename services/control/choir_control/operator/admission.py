@@ -1,7 +1,8 @@
 """Let operators in: on the Unix socket by file permission, on TCP by the operator token.
 
-A dependency of every `/v1` route. A process that descends from control is an agent or its tool, and is
-refused on the socket whatever its user; on TCP it would need the token.
+A dependency of every `/v1` route, and of `/metrics`, which a token of its own opens as well. A process that
+descends from control is an agent or its tool, and is refused on the socket whatever its user; on TCP it would
+need the token.
 """
 
 import hmac
@@ -35,3 +36,19 @@ class Admission:
             )
         if not hmac.compare_digest(bearer_of(request).encode(), self._token.encode()):
             raise Unauthorized("The operator token is not the right one.")
+
+
+class MetricsAdmission:
+    """Who may read the figures: operators, and whoever has the secret `metrics-token`."""
+
+    def __init__(self, operators: Admission, token: Callable[[], str | None]) -> None:
+        """`token` is asked at each request: `secret apply` changes it."""
+        self._operators = operators
+        self._token = token
+
+    async def __call__(self, request: Request) -> None:
+        """Return for either; raises as `Admission` does."""
+        token, given = self._token(), request.headers.get("authorization", "")
+        if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return
+        await self._operators(request)
