@@ -1,5 +1,6 @@
 """Run choirctl; called by the shell. Whatever a command raises ends as one paragraph and an exit code."""
 
+import os
 import sys
 
 from choirctl.app import make_app, mentioned_words
@@ -8,6 +9,9 @@ from choirctl.late import load
 
 def main() -> None:
     """Run the command line and exit."""
+    # closed by who called (`>&-`): what is printed goes nowhere
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     try:
         make_app(mentioned_words())()
     except KeyboardInterrupt:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from choir_common.errors import ChoirError
-from choirctl.control_api import ControlApi, connect
+from choir_common.wire.configuring import ConfigView
+from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import Place, find_place
+from choirctl.views import CORE
 
 ASK_S = 2.0  # longer, and a person has typed it
 RECENT = 50
@@ -30,6 +33,30 @@ async def _sessions(api: ControlApi) -> list[str]:
 
 async def _pending(api: ControlApi) -> list[str]:
     return [view.approval_id for view in await api.approvals() if view.status == "pending"]
+
+
+async def _operations(api: ControlApi) -> list[str]:
+    return [view.operation_id for view in await api.operations(RECENT)]
+
+
+async def _workspaces(api: ControlApi) -> list[str]:
+    return [view.name for view in await api.workspaces()]
+
+
+async def _jobs(api: ControlApi) -> list[str]:
+    lanes = [lane.lane for view in await api.agents() for lane in view.lanes]
+    return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
+
+
+def _configured(section: str) -> Names:
+    """Return what asks for the names of a section of the configuration in force."""
+
+    async def names(api: ControlApi) -> Iterable[str]:
+        view = parse(await api.send("GET", "/v1/config"), ConfigView)
+        found = view.config.get(section)
+        return found if isinstance(found, dict) else ()
+
+    return names
 
 
 async def _models(api: ControlApi) -> list[str]:
@@ -72,7 +99,7 @@ AgentId = Annotated[
 OneAgent = Annotated[
     str | None,
     typer.Argument(
-        metavar="[AGENT]", help="Only this agent's.", autocompletion=completed_by(_agents)
+        metavar="AGENT", help="Only this agent's.", autocompletion=completed_by(_agents)
     ),
 ]
 SessionId = Annotated[
@@ -90,6 +117,43 @@ ApprovalId = Annotated[
 ModelName = Annotated[
     str, typer.Option("--llm", help="Model, by name.", autocompletion=completed_by(_models))
 ]
+OperationId = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="The operation's id.", autocompletion=completed_by(_operations)
+    ),
+]
+WorkspaceName = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKSPACE",
+        help="The workspace, by name.",
+        autocompletion=completed_by(_workspaces),
+    ),
+]
+OneJob = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="JOB",
+        help="Only this core job.",
+        show_default=False,
+        autocompletion=completed_by(_jobs),
+    ),
+]
+JobName = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="The core job's name.", autocompletion=completed_by(_jobs)),
+]
+
+
+def chosen(option: str, help_: str, section: str) -> OptionInfo:
+    """Return an option that names something of a section of config.json."""
+    found: OptionInfo = typer.Option(
+        option, help=help_, autocompletion=completed_by(_configured(section))
+    )
+    return found
+
+
 VoiceName = Annotated[
     str,
     typer.Argument(metavar="VOICE", help="Voice, by name.", autocompletion=completed_by(_voices)),

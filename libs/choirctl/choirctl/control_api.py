@@ -6,7 +6,7 @@ Every failure leaves as an error of `choir_common.errors`, worded for the person
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
@@ -26,6 +26,7 @@ from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
 from choir_common.wire.choices import AgentChoices, ModelView, SetModel, SetVoice, VoiceView
 from choir_common.wire.events import Event
+from choir_common.wire.operations import OperationView
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -51,6 +52,7 @@ PAGE = 200
 BARE_UNAVAILABLE = (502, 503, 504)  # what a proxy in between says, without a problem document
 SILENCE_S = 40.0  # the keepalive of a stream comes every 15 s
 CUT_S = 60.0  # a restart of control takes less
+ANSWER_S = 15.0
 VERIFY_S = 300.0  # a log of a million events takes a while to hash
 
 
@@ -122,6 +124,16 @@ class ControlApi:
         """Return the workspaces, who holds them and how much they hold."""
         return [view async for view in self._pages("/v1/workspaces", Page[WorkspaceView], {})]
 
+    async def operations(self, limit: int) -> list[OperationView]:
+        """Return the newest long works."""
+        params = {"limit": str(limit)}
+        return (await self._get("/v1/operations", Page[OperationView], params)).items
+
+    async def operation(self, operation_id: str) -> OperationView:
+        """Return one long work. Raises NotFound."""
+        path = f"/v1/operations/{quote(operation_id, safe='')}"
+        return await self._get(path, OperationView)
+
     async def commands(self, dm: str) -> list[CommandView]:
         """Return what may be typed in a conversation. Raises NotFound for one that does not exist."""
         params = {"dm": dm}
@@ -164,7 +176,7 @@ class ControlApi:
         params = {"after": str(after), "limit": str(PAGE)}
         return await self._get(f"/v1/sessions/{session_id}/events", EventPage, params)
 
-    async def follow_events(self, session_id: str, after: int) -> AsyncIterator[Event]:
+    async def follow_events(self, session_id: str, after: int) -> AsyncGenerator[Event]:
         """Yield the events that follow revision `after`, as they come, until the session is over.
 
         A stream that is cut is taken up after the last event that came, for a minute.
@@ -173,11 +185,12 @@ class ControlApi:
         first = after
         while cut_at is None or time.monotonic() - cut_at < CUT_S:
             try:
-                async for event in self._stream_events(session_id, after):
-                    if event is None:
-                        return
-                    after, cut_at = event.rev, None
-                    yield event
+                async with contextlib.aclosing(self._stream_events(session_id, after)) as news:
+                    async for event in news:
+                        if event is None:
+                            return
+                        after, cut_at = event.rev, None
+                        yield event
             except (Unavailable, OutcomeUnknown, DeadlineExceeded):
                 if cut_at is None and after == first:
                     raise  # it never came about
@@ -188,7 +201,7 @@ class ControlApi:
             f"Go on later with `choirctl session events {session_id} --follow --after {after}`."
         )
 
-    async def _stream_events(self, session_id: str, after: int) -> AsyncIterator[Event | None]:
+    async def _stream_events(self, session_id: str, after: int) -> AsyncGenerator[Event | None]:
         """Yield the events of one stream; None says that the session is over."""
         path = f"/v1/sessions/{session_id}/events/stream"
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
@@ -224,7 +237,7 @@ class ControlApi:
         path: str,
         shape: type[M],
         params: Mapping[str, str] | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = ANSWER_S,
     ) -> M:
         return parse(await self.send("GET", path, params=params, timeout_s=timeout_s), shape)
 
@@ -311,8 +324,8 @@ def transport_errors(place: Place) -> Iterator[None]:
         ) from error
     except httpx2.TimeoutException as error:
         raise DeadlineExceeded(
-            f"{place.spoken} did not answer in time. See `choirctl status`, and the logs in "
-            f"{place.home / 'logs'}."
+            f"{place.spoken} is there, but did not answer in time: choird is stuck or very busy. See "
+            "`choirctl logs choird` and `choirctl doctor`."
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise BadInput(f"`{place.spoken}` is no address of a Choir: {error}.") from error

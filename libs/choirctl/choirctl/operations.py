@@ -30,15 +30,29 @@ async def carry_out(
 ) -> OperationView:
     """Begin what `path` begins, show it on standard error unless `quiet`, and return its end."""
     begun = parse(await api.send("POST", path, body=body), Begun)
+    try:
+        return await watch(api, place, begun.operation_id, quiet)
+    except asyncio.CancelledError:
+        err().print(
+            f"It goes on without you: `choirctl operation show {begun.operation_id} --follow`.",
+            markup=False,
+        )
+        raise
+
+
+async def watch(
+    api: ControlApi, place: Place, operation_id: str, quiet: bool = False
+) -> OperationView:
+    """Show a long work on standard error unless `quiet`, and return its end."""
     if quiet:
-        return await follow(api, place, begun.operation_id, lambda _: None)
+        return await follow(api, place, operation_id, lambda _: None)
     console = err()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         shown = Shown(bar, bar.add_task("", total=1.0))
-        return await follow(api, place, begun.operation_id, shown.hear)
+        return await follow(api, place, operation_id, shown.hear)
 
 
 class Shown:
@@ -87,8 +101,8 @@ async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -
         if view.status != "running":
             return view
     raise Unavailable(
-        f"{place.spoken} does not tell how {operation_id} goes on. Ask again: GET "
-        f"/v1/operations/{operation_id}."
+        f"{place.spoken} does not tell how {operation_id} goes on. Ask again: `choirctl operation show "
+        f"{operation_id}`."
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 PIPE_WIDTH = 10_000  # a pipe has no width: nothing may be cut there
@@ -23,6 +24,32 @@ def out() -> Console:
 def err() -> Console:
     """Return the console for words."""
     return Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH, soft_wrap=True)
+
+
+def print_rows(rows: Table, nothing: str = "") -> None:
+    """Print a table; where a terminal is too narrow for it, a paragraph for each row.
+
+    Without a row, `nothing` is said instead.
+    """
+    if nothing and not rows.row_count:
+        err().print(nothing, markup=False)
+        return
+    console = out()
+    # measured without the terminal's width: no word of it would be cut
+    needed = Measurement.get(console, console.options.update(max_width=PIPE_WIDTH), rows).minimum
+    if needed <= console.width or not rows.show_header:
+        console.print(rows)
+        return
+    heads = [str(column.header) for column in rows.columns]
+    cells = [list(column.cells) for column in rows.columns]
+    for number in range(rows.row_count):
+        card = table("", "")
+        card.show_header = False
+        for head, column in zip(heads, cells, strict=True):
+            card.add_row(f"[bold]{head}[/]", column[number])
+        if number:
+            console.print()
+        console.print(card)
 
 
 def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, object]) -> None:

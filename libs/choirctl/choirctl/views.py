@@ -9,13 +9,20 @@ from rich.tree import Tree
 
 from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
 from choir_common.wire.events import Event
+from choir_common.wire.operations import OperationView
 from choir_common.wire.operator import AgentView, SessionView
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.workspaces import WorkspaceView
 from choirctl.printing import ago, table
 
-STATE_COLOURS = {"running": "green", "active": "green", "crashed": "red", "abandoned": "red"}
+# told by prefix which lane has it, and in capitals
+STATE_PREFIXES = ("EDGE_", "CORE_")
+STATE_COLOURS = {
+    **dict.fromkeys(("running", "active", "succeeded"), "green"),
+    **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
+}
 LONGEST_VALUE = 100
+SHORT_REASON = 60  # `operation show` has all of it
 WHO_READS = 12  # characters of a hash that people compare
 # what an event is about, without the name of the field
 SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
@@ -41,8 +48,8 @@ def agent_rows(agents: Sequence[AgentView]) -> Table:
     return rows
 
 
-def agent_facts(agent: AgentView) -> Table:
-    """Return all that is known of one agent, a line each."""
+def agent_facts(agent: AgentView, settings: str = "") -> Table:
+    """Return all that is known of one agent, a line each; `settings` says how far its settings are."""
     facts = table("", "")
     facts.show_header = False
     facts.add_row("agent", agent.agent_id)
@@ -53,9 +60,12 @@ def agent_facts(agent: AgentView) -> Table:
         for what, name in agent.bindings.model_dump(exclude_none=True).items():
             facts.add_row(what.replace("_", " "), name)
     facts.add_row("process", str(agent.pid or "-"))
-    facts.add_row("started", ago(agent.started_at))
+    since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
+    facts.add_row("up", f"{ago(agent.started_at)}{since}")
+    facts.add_row("settings", escape(settings or f"version {agent.config_version or '-'}"))
     late = ", and it is late" if agent.suspect else ""
-    facts.add_row("heartbeat", f"{ago(agent.last_heartbeat_at)}{late}")
+    beat = "-" if agent.last_heartbeat_at is None else f"{ago(agent.last_heartbeat_at)} ago{late}"
+    facts.add_row("heartbeat", beat)
     facts.add_row("queued messages", str(agent.queued_messages))
     for lane in agent.lanes:
         job = lane.lane.removeprefix(CORE)
@@ -67,7 +77,21 @@ def agent_facts(agent: AgentView) -> Table:
 
 def doing(lane: StatusReport) -> str:
     """Say on one line what a lane is at."""
-    return escape(" ".join(part for part in (lane.state, lane.skill, lane.step) if part))
+    return escape(", ".join(part for part in (state_word(lane.state), skill_of(lane)) if part))
+
+
+def state_word(state: str) -> str:
+    """Return a lane's state as people say it: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
+    for prefix in STATE_PREFIXES:
+        state = state.removeprefix(prefix)
+    return state.lower().replace("_", " ")
+
+
+def skill_of(lane: StatusReport) -> str:
+    """Return the skill that leads a lane and the step it is in."""
+    if lane.skill is None:
+        return f"step {lane.step}" if lane.step else ""
+    return f"skill {lane.skill}, step {lane.step}" if lane.step else f"skill {lane.skill}"
 
 
 def _budget(lane: StatusReport) -> str:
@@ -92,6 +116,15 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
     return rows
 
 
+def session_line(session: SessionView) -> str:
+    """Return on one line when a session last began or ended, whose it is, and how it stands."""
+    at = session.ended_at or session.started_at
+    return (
+        f"[dim]{at:%H:%M:%S}[/] {session.session_id} {session.agent_id} {_state(session.status)}, "
+        f"epoch {session.epoch}, {session.head_rev} events"
+    )
+
+
 def model_rows(models: Sequence[ModelView]) -> Table:
     """Return one line per language model or text-to-speech provider."""
     rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT")
@@ -106,6 +139,39 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
     for voice in voices:
         rows.add_row(voice.name, voice.tts, voice.voice_id, voice.output_format)
     return rows
+
+
+def operation_rows(operations: Sequence[OperationView]) -> Table:
+    """Return one line per long work."""
+    rows = table("OPERATION", "WHAT", "OF", "STATUS", "BEGAN", "AT")
+    for each in operations:
+        share = f" {each.share:.0%}" if each.status == "running" and each.share is not None else ""
+        rows.add_row(
+            each.operation_id,
+            each.kind,
+            escape(each.subject),
+            f"{_state(each.status)}{share}",
+            ago(each.began_at),
+            escape(_short(each.error or each.step, SHORT_REASON)),
+        )
+    return rows
+
+
+def operation_facts(operation: OperationView) -> Table:
+    """Return all that is known of one long work, a line each."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("operation", operation.operation_id)
+    facts.add_row("what", f"{operation.kind} of {escape(operation.subject)}")
+    share = f", {operation.share:.0%}" if operation.share is not None else ""
+    facts.add_row("status", f"{_state(operation.status)}{share}")
+    facts.add_row("at", escape(operation.step or "-"))
+    if operation.error:
+        facts.add_row("error", f"[red]{escape(operation.error)}[/]")
+    facts.add_row("began", f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
+    ended = operation.ended_at
+    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    return facts
 
 
 def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
@@ -157,10 +223,10 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
     """Return one line per core job."""
     rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
     for job in jobs:
-        name, state = job.lane.removeprefix(CORE), job.state.removeprefix("CORE_").lower()
+        name = job.lane.removeprefix(CORE)
         rows.add_row(
             escape(name),
-            escape(state.replace("_", " ")),
+            escape(state_word(job.state)),
             escape(job.skill or "-"),
             escape(job.step or "-"),
             _budget(job) or "-",
@@ -176,7 +242,7 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
             continue
         branch = trees.add(f"[bold]{agent.agent_id}[/]")
         for lane in agent.lanes:
-            left = f" [dim](left: {_budget(lane)})[/]" if lane.budget_remaining else ""
+            left = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
             job = lane.lane.removeprefix(CORE)
             what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
             branch.add(f"{what}: {doing(lane)}{left}")
@@ -204,9 +270,9 @@ def event_line(event: Event) -> str:
     ).rstrip()
 
 
-def _short(value: object) -> str:
+def _short(value: object, longest: int = LONGEST_VALUE) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _state(word: str) -> str:

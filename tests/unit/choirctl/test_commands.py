@@ -69,6 +69,16 @@ def test_every_command_has_help_an_example_and_data() -> None:
         assert all(getattr(param, "help", "x") for param in command.params), name
 
 
+def test_a_list_of_commands_tells_each_in_a_whole_sentence() -> None:
+    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    assert isinstance(top, TyperGroup)
+    for group in (top, *(c for c in top.commands.values() if isinstance(c, TyperGroup))):
+        # as wide as help is on a terminal of 80 columns, however wide this one is
+        longest = max(len(name) for name in group.commands)
+        for name, command in group.commands.items():
+            assert not command.get_short_help_str(78 - 6 - longest).endswith("..."), name
+
+
 def test_only_the_command_that_is_called_is_loaded() -> None:
     code = "import sys, choirctl.app as a; a.make_app({'version'}); print('httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import StatusReport
 from choirctl.failures import explain
-from choirctl.printing import ago
+from choirctl.printing import ago, print_rows, table
 from choirctl.views import agent_facts, event_line
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -66,13 +66,23 @@ def test_an_agent_is_shown_with_its_jobs_and_what_its_budgets_leave() -> None:
         ),
     )
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(agent_facts(view))
+    console.print(agent_facts(view, "version 3, applied"))
     shown = [line.strip() for line in console.export_text().splitlines()]
-    assert any(line.startswith("lane edge") and "EDGE_IDLE" in line for line in shown)
+    assert any(line.startswith("lane edge") and "idle" in line for line in shown)
     assert any("budget left" in line and "total session tokens 12,345" in line for line in shown)
     assert any(
-        line.startswith("job read") and "CORE_REASONING digest [collect]" in line for line in shown
+        line.startswith("job read") and "reasoning, skill digest, step [collect]" in line
+        for line in shown
     )
+    assert any(line.startswith("settings") and "version 3, applied" in line for line in shown)
+
+
+def test_an_empty_table_says_so_and_puts_nothing_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_rows(table("AGENT"), "No agent is configured.")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "No agent is configured.\n")
 
 
 def test_an_error_in_a_group_keeps_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_common.errors import StartupError
+from choir_common.errors import Conflict, NotFound
 from choir_common.postgres.pool import Database
 from choir_local.home import Home
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
@@ -42,12 +42,12 @@ class Reached:
 async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncIterator[Reached]:
     """Lend the database of a home; `stopped` insists that no stack runs there.
 
-    Raises StartupError when there is none, or it cannot be started.
+    Raises Conflict when a stack runs and must not, StartupError when there is none, or it cannot be started.
     """
     home = Home(settings.home.expanduser().absolute())
     if home.lock_file.exists() and is_held(home):
         if stopped:
-            raise StartupError(
+            raise Conflict(
                 f"Choir runs in {home.root}. Stop it first with `choirctl down`; nothing was changed."
             )
         yield _reached(home, settings)
@@ -72,11 +72,11 @@ async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncItera
 def require_data(settings: LocalSettings) -> None:
     """Refuse a home without an embedded database.
 
-    Raises StartupError.
+    Raises NotFound.
     """
     home = Home(settings.home.expanduser().absolute())
     if read_major(home.data / "postgres") is None:
-        raise StartupError(
+        raise NotFound(
             f"There is no embedded database in {home.root}. Where Postgres runs in a container or "
             "elsewhere, use its own pg_dump and pg_restore there."
         )

@@ -44,7 +44,7 @@ async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: T
     """Make the home hold what `source` holds.
 
     Raises NotFound or BadInput for a file that is no sound backup, Conflict when something would be replaced
-    without `force`, StartupError when a stack runs there or the data cannot be read.
+    without `force` or a stack runs there, StartupError when the data cannot be read.
     """
     if not await asyncio.to_thread(source.is_file):
         raise NotFound(f"There is no file {source}.")
@@ -71,13 +71,13 @@ async def _refuse_to_replace(reached: Reached, directory: Path) -> None:
         if not await DatabaseStore(database).is_empty():
             raise Conflict(
                 f"The database in {reached.home.root} holds sessions or memories. Restore into another "
-                "state directory (--home), or replace them with --force."
+                "state directory (--home), or replace them with --yes."
             )
     config = reached.home.config_file
     arriving = directory / CONFIG
     if config.exists() and arriving.exists() and config.read_bytes() != arriving.read_bytes():
         raise Conflict(
-            f"{config} differs from the one in the backup. With --force it is kept beside it under "
+            f"{config} differs from the one in the backup. With --yes it is kept beside it under "
             "another name and replaced."
         )
 

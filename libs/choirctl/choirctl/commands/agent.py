@@ -9,14 +9,15 @@ from typing import Annotated, TypeVar
 import typer
 
 from choir_common.errors import BadInput, ChoirError
+from choir_common.wire.configuring import ConfigReport
 from choir_common.wire.operator import AgentView, StartAgent, Told
 from choirctl.app import add_group
-from choirctl.arguments import AgentId
+from choirctl.arguments import AgentId, OneJob, chosen
 from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_init import init
-from choirctl.control_api import ControlApi, connect
+from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json
+from choirctl.printing import err, out, print_json, print_rows
 from choirctl.views import agent_facts, agent_rows, doing
 
 T = TypeVar("T")
@@ -52,24 +53,38 @@ def list_agents(
     if as_json:
         print_json(agents)
     else:
-        out().print(agent_rows(agents))
+        print_rows(
+            agent_rows(agents), "No agent is configured; `choirctl agent init NAME` adds one."
+        )
 
 
 def start(
     ctx: typer.Context,
     agent: AgentId,
-    workspace: Annotated[str | None, typer.Option(help="Workspace, by name.")] = None,
-    llm: Annotated[str | None, typer.Option(help="Model, by name.")] = None,
-    voice_profile: Annotated[str | None, typer.Option(help="Voice, by name.")] = None,
-    git_identity: Annotated[str | None, typer.Option(help="Who it is in git, by name.")] = None,
-    notion: Annotated[str | None, typer.Option(help="Notion integration, by name.")] = None,
-    email: Annotated[str | None, typer.Option(help="Mail account, by name.")] = None,
-    dm: Annotated[str | None, typer.Option(help="DM that speaks to it, by name.")] = None,
+    workspace: Annotated[
+        str | None, chosen("--workspace", "Workspace, by name.", "workspaces")
+    ] = None,
+    llm: Annotated[str | None, chosen("--llm", "Model, by name.", "models")] = None,
+    voice_profile: Annotated[
+        str | None, chosen("--voice-profile", "Voice, by name.", "voice_profiles")
+    ] = None,
+    git_identity: Annotated[
+        str | None, chosen("--git-identity", "Who it is in git, by name.", "git_identities")
+    ] = None,
+    notion: Annotated[
+        str | None, chosen("--notion", "Notion integration, by name.", "notion_integrations")
+    ] = None,
+    email: Annotated[
+        str | None, chosen("--email", "Mail account, by name.", "email_accounts")
+    ] = None,
+    dm: Annotated[str | None, chosen("--dm", "DM that speaks to it, by name.", "dms")] = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start an agent; what is left out comes from its defaults in config.json, "" means none.
+    """Start an agent, with its defaults or what you name.
+
+    What is left out comes from config.json; "" means none.
 
     Workspace, git identity, Notion, DM and a mail account that is not shared belong to one agent at a
     time: exits 5 and names the holder when one is taken.
@@ -112,9 +127,10 @@ def restart(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop an agent in good order and start it with the same image and resources.
+    """Stop an agent in good order and start it again.
 
-    What `model set` and `voice set` changed is as it was at its start again.
+    It has the same image and resources as before. What `model set` and `voice set` changed is as it was
+    at its start again.
     """
     view = _ask(
         find_place(ctx, home, url),
@@ -130,12 +146,12 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an agent and its jobs are doing, what it holds, and what its budgets leave."""
-    view = _ask(find_place(ctx, home, url), lambda api: api.agent(agent))
+    """Show what an agent and its jobs do, hold and may spend."""
+    view, settings = _ask(find_place(ctx, home, url), lambda api: _look(api, agent))
     if as_json:
         print_json(view)
     else:
-        out().print(agent_facts(view))
+        out().print(agent_facts(view, settings))
 
 
 def inject(
@@ -146,7 +162,10 @@ def inject(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell an agent something at its next safe point, while it works."""
+    """Tell an agent something while it works.
+
+    It hears it at its next safe point.
+    """
     if not text.strip():
         raise BadInput("There is nothing to tell: TEXT is empty.")
     told = _ask(find_place(ctx, home, url), lambda api: api.inject(agent, text))
@@ -156,14 +175,15 @@ def inject(
 def cancel(
     ctx: typer.Context,
     agent: AgentId,
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Only this core job.", show_default=False)
-    ] = None,
+    job: OneJob = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an agent's turn, or one of its core jobs by name; everything else goes on."""
+    """Cancel an agent's turn, or one of its core jobs.
+
+    Everything else goes on.
+    """
     told = _ask(find_place(ctx, home, url), lambda api: api.cancel(agent, job))
     _tell_note(told, as_json)
 
@@ -173,6 +193,19 @@ def _tell_note(told: Told, as_json: bool) -> None:
         print_json(told)
     else:
         err().print(told.note, markup=False)
+
+
+async def _look(api: ControlApi, agent: str) -> tuple[AgentView, str]:
+    """Return an agent, and how far its settings are."""
+    view = await api.agent(agent)
+    if view.session_id is None:
+        return view, ""
+    report = parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+    part = next((part for part in report.agents if part.name == agent), None)
+    if part is None:
+        return view, ""
+    detail = f": {part.detail}" if part.detail else ""
+    return view, f"version {view.config_version or '-'}, {part.state}{detail}"
 
 
 async def _watch(
@@ -189,6 +222,9 @@ async def _watch(
                     at = "; ".join(doing(lane) for lane in (await api.agent(agent)).lanes)
                     line.update(f"{agent} {does}, {time.monotonic() - began:.0f} s… {at}")
             return await stopping
+        except asyncio.CancelledError:
+            err().print(f"It goes on: `choirctl agent status {agent}` shows how far it is.")
+            raise
         finally:
             stopping.cancel()
 

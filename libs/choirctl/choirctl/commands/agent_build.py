@@ -11,7 +11,7 @@ from choirctl.arguments import AgentId
 from choirctl.control_api import connect
 from choirctl.operations import carry_out, raise_failure
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, table
+from choirctl.printing import err, print_json, print_rows, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -20,9 +20,10 @@ SHORT = 12
 def build(
     ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Build an agent's image from its repositories; the agent itself is not touched.
+    """Build an agent's image from its repositories.
 
-    Nothing is built when no repository has a new commit. `agent update` starts the agent with it.
+    The agent itself is not touched. Nothing is built when no repository has a new commit. `agent
+    update` starts the agent with it.
     """
     _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
 
@@ -30,9 +31,10 @@ def build(
 def update(
     ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Build an agent's image and, if it runs, stop it in good order and start it with that.
+    """Build an agent's image, and restart it with that if it runs.
 
-    An image that does not come up gives way to the one before.
+    It is stopped in good order, and its session goes on. An image that does not come up gives way to
+    the one before.
     """
     _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
 
@@ -40,7 +42,10 @@ def update(
 def update_all(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Update every agent, one after the other; one that fails leaves the others alone."""
+    """Update every agent, one after the other.
+
+    One that fails leaves the others alone; exits 1 then.
+    """
     _carry_out(find_place(ctx, home, url), "/v1/agents/update-all", as_json)
 
 
@@ -53,7 +58,7 @@ def _carry_out(place: Place, path: str, as_json: bool) -> None:
         for one in report.agents:
             for warning in one.warnings:
                 err().print(f"Warning: {warning}", markup=False)
-        out().print(_rows(report))
+        print_rows(_rows(report), "No agent is configured.")
     raise_failure(view)
 
 

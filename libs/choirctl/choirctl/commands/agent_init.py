@@ -40,9 +40,9 @@ def init(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add an agent to config.json with places to fill in, and make its repository if it is a local path.
+    """Add an agent to config.json, with places to fill in.
 
-    Nothing is built or started.
+    Makes its repository, with a first commit, if that is a local path. Nothing is built or started.
     """
     if not is_agent_id(agent):
         raise BadInput(f"{agent!r} is no agent id: lower-case letters, digits and _, at most 41.")

@@ -13,7 +13,7 @@ from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
 from choirctl.control_api import Verdict, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import ago, err, out, print_json, table
+from choirctl.printing import ago, out, print_json, print_rows, table
 
 TEXTS = ("diffstat", "diff")
 WHO_READS = 12  # characters of a digest that people compare
@@ -46,10 +46,8 @@ def list_approvals(
     wanted = [view for view in found if everything or view.status == "pending"]
     if as_json:
         print_json(wanted)
-    elif wanted:
-        out().print(_rows(wanted))
     else:
-        err().print("Nothing waits for a decision.")
+        print_rows(_rows(wanted), "Nothing waits for a decision.")
 
 
 def show(
@@ -96,7 +94,10 @@ def roll_back(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what was approved and applied; later changes that stand on it are refused, not lost."""
+    """Take back what was approved and applied.
+
+    Later changes that stand on it are refused, not lost.
+    """
     view = asyncio.run(_roll_back(find_place(ctx, home, url), approval))
     if as_json:
         print_json(view)

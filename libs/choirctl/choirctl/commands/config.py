@@ -24,7 +24,7 @@ from choir_common.wire.configuring import (
 )
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, table
+from choirctl.printing import err, out, print_json, print_rows, table
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 LOOK_S = 0.2
@@ -66,9 +66,10 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
 
 
 def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Read config.json, fetch and check all repositories, stage it whole; show what would change.
+    """Read config.json and all repositories, and stage them.
 
-    A repository that cannot be fetched is a warning; anything that does not fit, and nothing is staged.
+    Shows what would change. A repository that cannot be fetched is a warning; if anything does not fit,
+    nothing is staged. Nothing is in force before `config apply`.
     """
     place = find_place(ctx, home, url)
     with err().status("Fetching the repositories…"):
@@ -77,7 +78,7 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what is staged against what is in force, and what each change takes."""
+    """Show what is staged and not in force, and what it takes."""
     _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "GET", "/v1/config/diff")), as_json)
 
 
@@ -88,9 +89,10 @@ def apply(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put in force what is staged, and follow it until every running agent has it.
+    """Put in force what is staged.
 
-    Exits 1 when an agent cannot take it, 6 when one has not taken it in time; it is in force all the same.
+    Follows it until every running agent has it. Exits 1 when an agent cannot take it, 6 when one has
+    not taken it in time; it is in force all the same.
     """
     applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
     if as_json:
@@ -104,7 +106,7 @@ def report(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJs
     if as_json:
         print_json(found)
     else:
-        out().print(_rows(found))
+        print_rows(_rows(found))
 
 
 def schema(

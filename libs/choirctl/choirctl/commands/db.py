@@ -1,6 +1,7 @@
 """`choirctl db status|migrate|backup|restore`: the embedded database; next comes `choir_local.database`."""
 
 import asyncio
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -8,13 +9,17 @@ from typing import Annotated
 import typer
 from rich.status import Status
 
+from choir_common.errors import BadInput, Conflict
 from choir_local.database import schemas
 from choir_local.database.backup import back_up
 from choir_local.database.reach import reach, require_data
+from choir_local.database.restore import Restored
 from choir_local.database.restore import restore as put_back
+from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
+from choirctl.background import is_running
 from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err, out, print_json, table
+from choirctl.printing import err, print_json, print_rows, table
 
 
 def register(app: typer.Typer) -> None:
@@ -36,11 +41,14 @@ def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
     rows = table("SCHEMA", "REVISION", "NEWEST", "MISSING")
     for each in found:
         rows.add_row(each.schema, each.revision, each.newest, ", ".join(each.missing) or "-")
-    out().print(rows)
+    print_rows(rows)
 
 
 def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Bring every schema forward to this version, each of them whole or not at all."""
+    """Bring every schema forward to this version.
+
+    Each of them whole or not at all.
+    """
     applied = asyncio.run(_migrate(_settings(ctx, home)))
     if as_json:
         print_json({"applied": applied})
@@ -58,9 +66,9 @@ def backup(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the database and config.json into one file, while Choir works or not.
+    """Write the database and config.json into one file.
 
-    Workspaces are not included: they are files of yours.
+    Choir may work meanwhile, or not. Workspaces are not included: they are files of yours.
     """
     with err().status("backing up…") as line:
         work = back_up(
@@ -82,22 +90,27 @@ def backup(
 def restore(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", "--force", help="Replace what is there, do not ask.")
+    ] = False,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup in the place of the database, whole or not at all, and verify its logs.
+    """Put a backup in the place of the database.
 
-    Choir must not run. What would be lost is refused without --force.
+    Whole or not at all: it is read, brought forward and verified first. Choir must not run. What would be
+    replaced is asked about, and refused where nobody can be asked.
     """
-    with err().status("restoring…") as line:
-        work = put_back(
-            _settings(ctx, home),
-            file.absolute(),
-            force=force,
-            tell=lambda words: _show(line, words),
-        )
-        done = asyncio.run(work)
+    settings = _settings(ctx, home)
+    try:
+        done = _put_back(settings, file, force=yes)
+    except Conflict as found:
+        if yes or not sys.stdin.isatty() or is_running(LocalHome(settings.home)):
+            raise
+        err().print(found.message, markup=False)
+        if not typer.confirm("Replace it with what the backup holds?", err=True):
+            raise BadInput("Nothing was changed.") from None
+        done = _put_back(settings, file, force=True)
     events = sum(chain.events for chain in done.chains)
     if as_json:
         kept = [str(path) for path in done.kept]
@@ -106,6 +119,14 @@ def restore(
     err().print(f"Restored {len(done.chains)} sessions with {events} events; all of them verify.")
     for path in done.kept:
         err().print(f"What was there before is {path}.", markup=False)
+
+
+def _put_back(settings: LocalSettings, file: Path, *, force: bool) -> Restored:
+    with err().status("restoring…") as line:
+        work = put_back(
+            settings, file.absolute(), force=force, tell=lambda words: _show(line, words)
+        )
+        return asyncio.run(work)
 
 
 async def _standings(settings: LocalSettings) -> list[schemas.Standing]:

@@ -10,7 +10,7 @@ from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.health import Finding, Patient, examine
 from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import out, print_json, table
+from choirctl.printing import print_json, print_rows, table
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -43,4 +43,4 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         colour = COLOURS[finding.outcome]
         rows.add_row(f"[{colour}]{finding.outcome}[/]", finding.id, escape(finding.detail))
-    out().print(rows)
+    print_rows(rows)

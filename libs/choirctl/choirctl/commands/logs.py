@@ -20,6 +20,16 @@ SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehea
 SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
 
 
+def sources_there_are(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the logs there are, for the shell to complete."""
+    try:
+        directory = find_place(ctx).home / "logs"
+    except NotFound:
+        return []
+    found = {path.stem for path in directory.glob("*.log")} | _archived(directory)
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(logs)
@@ -28,7 +38,12 @@ def register(app: typer.Typer) -> None:
 def logs(
     ctx: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="An agent's id, choird, or another service.")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="An agent's id, choird, or another service.",
+            autocompletion=sources_there_are,
+        ),
     ],
     lines: Annotated[
         int | None,
@@ -40,7 +55,7 @@ def logs(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a log and go on with every line that is added, until Ctrl+C.
+    """Print a log and go on with what is added, until Ctrl-C.
 
     A log that is archived meanwhile is read to its end, and the new one from its beginning.
     """

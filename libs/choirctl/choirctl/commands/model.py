@@ -10,7 +10,7 @@ from choirctl.app import add_group
 from choirctl.arguments import AgentId, ModelName
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json
+from choirctl.printing import err, out, print_json, print_rows
 from choirctl.views import choice_facts, model_rows
 
 
@@ -28,12 +28,12 @@ def register(app: typer.Typer) -> None:
 def list_models(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the language models and text-to-speech providers of config.json."""
+    """List the language models and text-to-speech providers."""
     models = asyncio.run(_list(find_place(ctx, home, url)))
     if as_json:
         print_json(models)
     else:
-        out().print(model_rows(models))
+        print_rows(model_rows(models), "config.json names no model.")
 
 
 def get(
@@ -59,9 +59,9 @@ def choose(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running agent think with another model from its next call on.
+    """Have a running agent think with another model.
 
-    It lasts until the agent is restarted. Exits 5 when it does not run.
+    It counts from its next call on, and lasts until the agent is restarted. Exits 5 when it does not run.
     """
     if not llm:
         raise BadInput("--llm needs the name of a model; `choirctl model list` has them.")

@@ -20,7 +20,7 @@ from choir_common.wire.configuring import SecretName, SecretsApplied
 from choirctl.commands.config import Wait, follow, settle
 from choirctl.control_api import connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, table
+from choirctl.printing import err, out, print_json, print_rows, table
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """List the names of secrets, and what uses each; never a value."""
+    """List the names of secrets, and who uses each; never a value."""
     found = _names(find_place(ctx, home).home)
     if as_json:
         print_json(found)
@@ -53,7 +53,9 @@ def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False)
             "[green]set[/]" if secret.set else "[red]not set[/]",
             ", ".join(secret.used_by) or "-",
         )
-    out().print(rows)
+    print_rows(
+        rows, f"There are no secrets in {find_place(ctx, home).home}, and config.json names none."
+    )
 
 
 def set_secret(
@@ -62,7 +64,7 @@ def set_secret(
     value: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SECRET]",
+            metavar="SECRET",
             help="The value. Better left out: it is then asked for, or read from standard input.",
             show_default=False,
         ),
@@ -70,7 +72,10 @@ def set_secret(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a secret, from a prompt or standard input; the file is replaced whole."""
+    """Set a secret, from a prompt or standard input.
+
+    The file is replaced whole; `secret apply` hands the value to those who run.
+    """
     _check_name(name)
     if value is not None:
         err().print(
@@ -90,7 +95,10 @@ def set_secret(
 def delete(
     ctx: typer.Context, name: SecretArgument, home: Home = None, as_json: AsJson = False
 ) -> None:
-    """Delete a secret; whoever uses it works without it after `secret apply`."""
+    """Delete a secret.
+
+    Whoever uses it works without it after `secret apply`.
+    """
     place = find_place(ctx, home)
     with changing(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
@@ -110,9 +118,10 @@ def apply(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have Choir read secrets.json again, and follow until every running agent has what it needs.
+    """Have Choir read secrets.json again, and tell who runs.
 
-    Exits 1 when an agent cannot take it, 6 when one has not taken it in time; it is in force all the same.
+    Follows it until every running agent has what it needs. Exits 1 when an agent cannot take it, 6 when
+    one has not taken it in time; it is in force all the same.
     """
     applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
     if as_json:

@@ -1,21 +1,32 @@
 """`choirctl session list|show|events|cores|cancel|compact|verify`; next comes `control_api`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 import typer
 
-from choir_common.errors import ChoirError, Conflict
+from choir_common.errors import (
+    ChoirError,
+    Conflict,
+    DeadlineExceeded,
+    OutcomeUnknown,
+    Unavailable,
+)
 from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
 from choir_common.wire.rpc import StatusReport
 from choirctl.app import add_group
-from choirctl.arguments import OneAgent, SessionId
-from choirctl.control_api import ControlApi, connect
+from choirctl.arguments import JobName, OneAgent, SessionId
+from choirctl.control_api import CUT_S, ControlApi, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_json_line
-from choirctl.views import CORE, event_line, job_rows, session_facts, session_rows
+from choirctl.printing import err, out, print_json, print_json_line, print_rows
+from choirctl.views import CORE, event_line, job_rows, session_facts, session_line, session_rows
+
+LOOK_S = 1.0
+NO_SESSION = "No agent has had a session yet."
 
 
 def register(app: typer.Typer) -> None:
@@ -37,16 +48,26 @@ def list_sessions(
     ctx: typer.Context,
     agent: OneAgent = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what begins, changes and ends.")
+    ] = False,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List sessions, newest first."""
-    found = asyncio.run(_list(find_place(ctx, home, url), agent, limit))
+    """List sessions, newest first.
+
+    With --follow, then a line for each that begins, changes its state or ends, until Ctrl-C.
+    """
+    place = find_place(ctx, home, url)
+    if follow:
+        asyncio.run(_follow_list(place, agent, limit, as_json))
+        return
+    found = asyncio.run(_list(place, agent, limit))
     if as_json:
         print_json(found)
     else:
-        out().print(session_rows(found))
+        print_rows(session_rows(found), NO_SESSION)
 
 
 def events(
@@ -61,9 +82,10 @@ def events(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a session's log, oldest event first: revision, time, lane, type, and what it is about.
+    """Print a session's log, oldest event first.
 
-    With --json, each whole event on a line of its own.
+    A line each: revision, time, lane, type, and what it is about. With --json, each whole event on a
+    line of its own.
     """
     asyncio.run(_events(find_place(ctx, home, url), session, after, follow, as_json))
 
@@ -75,7 +97,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one session: whose it is, how it stands, and where its log ends."""
+    """Show one session: whose it is, and where its log ends."""
     found = asyncio.run(_show(find_place(ctx, home, url), session))
     if as_json:
         print_json(found)
@@ -90,30 +112,29 @@ def cores(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the core jobs of a running session: name, state, step, and what its budgets leave.
+    """List the core jobs of a running session.
 
-    One that has ended stays for a minute. Exits 5 when the session does not run.
+    Name, state, skill, step, and what its budgets leave. One that has ended stays for a minute. Exits 5
+    when the session does not run.
     """
     jobs = asyncio.run(_cores(find_place(ctx, home, url), session))
     if as_json:
         print_json(jobs)
-    elif jobs:
-        out().print(job_rows(jobs))
     else:
-        err().print("No jobs.")
+        print_rows(job_rows(jobs), "No jobs.")
 
 
 def cancel(
     ctx: typer.Context,
     session: SessionId,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The core job's name.")],
+    job: JobName,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a core job of a running session, by name; everything else goes on.
+    """Cancel a core job of a running session, by name.
 
-    Exits 5 when the session does not run.
+    Everything else goes on. Exits 5 when the session does not run.
     """
     told = asyncio.run(_cancel(find_place(ctx, home, url), session, job))
     if as_json:
@@ -129,9 +150,9 @@ def verify(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a session's stored log is what was written: every hash, every link.
+    """Check that a session's stored log is what was written.
 
-    Exits 1 when it is not.
+    Every hash and every link is looked at. Exits 1 when it is not.
     """
     found = asyncio.run(_verify(find_place(ctx, home, url), session))
     if as_json:
@@ -157,7 +178,7 @@ def compact(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running session sum up the older part of its working memory.
+    """Have a running session sum up its older working memory.
 
     The log keeps every event; only what the model is shown gets shorter. Exits 5 when it does not run.
     """
@@ -205,18 +226,57 @@ async def _list(place: Place, agent: str | None, limit: int) -> list[SessionView
         return await api.sessions(agent, limit)
 
 
+async def _follow_list(place: Place, agent: str | None, limit: int, as_json: bool) -> None:
+    async with connect(place) as api:
+        found = await api.sessions(agent, limit)
+        if as_json:
+            for view in reversed(found):
+                print_json_line(view)
+        else:
+            print_rows(session_rows(found), NO_SESSION)
+        async with contextlib.aclosing(_changes(api, found, agent, limit)) as news:
+            async for view in news:
+                if as_json:
+                    print_json_line(view)
+                else:
+                    out().print(session_line(view), highlight=False)
+
+
+async def _changes(
+    api: ControlApi, found: list[SessionView], agent: str | None, limit: int
+) -> AsyncGenerator[SessionView]:
+    """Yield each session that begins, changes its state or ends; a restart of choird is waited out."""
+    known = {view.session_id: (view.status, view.epoch) for view in found}
+    answered_at = time.monotonic()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            found = await api.sessions(agent, limit)
+        except (Unavailable, OutcomeUnknown, DeadlineExceeded):
+            if time.monotonic() - answered_at > CUT_S:
+                raise
+            continue
+        answered_at = time.monotonic()
+        for view in reversed(found):
+            if known.get(view.session_id) != (view.status, view.epoch):
+                known[view.session_id] = (view.status, view.epoch)
+                yield view
+
+
 async def _events(place: Place, session: str, after: int, follow: bool, as_json: bool) -> None:
     console = out()
     async with connect(place) as api:
         news = api.follow_events(session, after) if follow else _stored(api, session, after)
-        async for event in news:
-            if as_json:
-                print_json_line(event)
-            else:
-                console.print(event_line(event), highlight=False)
+        # closed here, in order: a reader that goes away leaves a stream open
+        async with contextlib.aclosing(news):
+            async for event in news:
+                if as_json:
+                    print_json_line(event)
+                else:
+                    console.print(event_line(event), highlight=False)
 
 
-async def _stored(api: ControlApi, session: str, after: int) -> AsyncIterator[Event]:
+async def _stored(api: ControlApi, session: str, after: int) -> AsyncGenerator[Event]:
     """Yield the events there are, page by page."""
     while True:
         page = await api.events(session, after)

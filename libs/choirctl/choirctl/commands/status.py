@@ -1,15 +1,20 @@
 """`choirctl status`: control's own view of the system; next comes `control_api`."""
 
 import asyncio
+import contextlib
 
 import typer
+from rich.markup import escape
 
-from choir_common.errors import Unavailable
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import SystemStatus
-from choirctl.control_api import connect
+from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import out, print_json, table
+from choirctl.printing import out, print_json, print_rows, table
 from choirctl.views import agent_rows, work_tree
+
+LOOKED_AT = 20
 
 
 def register(app: typer.Typer) -> None:
@@ -20,24 +25,46 @@ def register(app: typer.Typer) -> None:
 def status(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show whether Choir works, and each part of it.
 
-    Below: every agent, what it and its jobs are at, and what their budgets leave.
+    Below: every agent, what it and its jobs are at, what their budgets leave, and what waits for you.
     Exits 6 when it does not run, or a part of it is down.
     """
-    found = asyncio.run(_read(find_place(ctx, home, url)))
+    found, waits = asyncio.run(_read(find_place(ctx, home, url), as_json))
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _show(found, waits)
     if not found.ready:
         raise typer.Exit(Unavailable.exit_code)
 
 
-async def _read(place: Place) -> SystemStatus:
+async def _read(place: Place, quiet: bool) -> tuple[SystemStatus, list[str]]:
     async with connect(place) as api:
-        return await api.status()
+        found = await api.status()
+        return found, [] if quiet else await _waiting(api)
 
 
-def _show(found: SystemStatus) -> None:
+async def _waiting(api: ControlApi) -> list[str]:
+    """Return a line for each thing that goes on, or waits for the operator."""
+    lines: list[str] = []
+    # where the database is down nothing is known of it, and that is said above
+    with contextlib.suppress(ChoirError):
+        pending = sum(view.status == "pending" for view in await api.approvals())
+        if pending:
+            noun = "request waits" if pending == 1 else "requests wait"
+            lines.append(f"{pending} {noun} for your decision: `choirctl approval list`.")
+        for work in await api.operations(LOOKED_AT):
+            if work.status == "running":
+                share = "" if work.share is None else f" ({work.share:.0%})"
+                lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
+        view = parse(await api.send("GET", "/v1/config"), ConfigView)
+        if view.staged:
+            lines.append("A configuration is staged and not in force: `choirctl config diff`.")
+        if view.note:
+            lines.append(f"config.json is not in force: {view.note}")
+    return lines
+
+
+def _show(found: SystemStatus, waits: list[str]) -> None:
     console = out()
     word = "[green]ready[/]" if found.ready else "[red]not ready[/]"
     console.print(f"Choir {found.version} is {word}. State: {found.home}. Model: {found.model}.")
@@ -47,8 +74,12 @@ def _show(found: SystemStatus) -> None:
     console.print(parts)
     if found.agents:
         console.print()
-        console.print(agent_rows(found.agents))
+        print_rows(agent_rows(found.agents))
     at_work = work_tree(found.agents)
     if at_work is not None:
         console.print()
-        console.print(at_work)
+        console.print(at_work, soft_wrap=False)
+    if waits:
+        console.print()
+    for line in waits:
+        console.print(f"[yellow]![/] {escape(line)}", highlight=False)

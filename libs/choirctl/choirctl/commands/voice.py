@@ -10,7 +10,7 @@ from choirctl.app import add_group
 from choirctl.arguments import AgentId, VoiceName
 from choirctl.control_api import connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json
+from choirctl.printing import err, out, print_json, print_rows
 from choirctl.views import choice_facts, voice_rows
 
 
@@ -33,7 +33,7 @@ def list_voices(
     if as_json:
         print_json(voices)
     else:
-        out().print(voice_rows(voices))
+        print_rows(voice_rows(voices), "config.json names no voice.")
 
 
 def get(
@@ -59,9 +59,10 @@ def choose(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running agent speak with another voice from the next time on.
+    """Have a running agent speak with another voice.
 
-    It lasts until the agent is restarted. Exits 5 when it does not run.
+    It counts from the next time it speaks, and lasts until the agent is restarted. Exits 5 when it does
+    not run.
     """
     if not voice:
         raise BadInput("VOICE is empty; `choirctl voice list` has the names.")

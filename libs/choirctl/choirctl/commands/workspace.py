@@ -10,13 +10,12 @@ import typer
 from choir_common.errors import BadInput, NotFound
 from choir_common.wire.operations import OperationView
 from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choirctl.arguments import WorkspaceName
 from choirctl.control_api import connect
 from choirctl.operations import carry_out, raise_failure
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json
+from choirctl.printing import err, print_json, print_rows
 from choirctl.views import workspace_rows
-
-WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The workspace, by name.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -30,12 +29,12 @@ def register(app: typer.Typer) -> None:
 def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the workspaces: their path, who holds each now, and how much it holds."""
+    """List the workspaces: where, held by whom, and how full."""
     found = asyncio.run(_list(find_place(ctx, home, url)))
     if as_json:
         print_json(found)
     else:
-        out().print(workspace_rows(found))
+        print_rows(workspace_rows(found), "No workspace is configured.")
 
 
 def reset(
@@ -49,10 +48,10 @@ def reset(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete everything in a workspace, for good; the agent that holds it is stopped first.
+    """Delete everything in a workspace, for good.
 
-    Asks for the workspace's name as confirmation. Exits 5 for a directory that is never emptied; what goes on
-    is carried through even if you leave.
+    The agent that holds it is stopped first. Asks for the workspace's name as confirmation. Exits 5 for
+    a directory that is never emptied; what goes on is carried through even if you leave.
     """
     place = find_place(ctx, home, url)
     if not yes:

@@ -189,11 +189,12 @@ ADMIN = (
         route="POST /v1/agents/update-all",
     ),
     Row(
-        "Show how far a build or an update is, or how it ended.",
+        "Show how far a long work is, or how it ended.",
         Scope.ADMIN,
         "/operation",
         (Argument("id"),),
         Ask(works.show_operation),
+        choirctl="operation show",
         route="GET /v1/operations/{operation_id}",
     ),
     Row(
@@ -275,7 +276,7 @@ OPERATORS = (
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
-    _for_operators("List builds and updates, newest first.", None, "GET /v1/operations"),
+    _for_operators("List long works, newest first.", "operation list", "GET /v1/operations"),
     _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
     _for_operators("Show the configuration in force.", "config show", "GET /v1/config"),
     _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),

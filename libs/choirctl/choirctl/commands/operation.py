@@ -1,0 +1,73 @@
+"""`choirctl operation list|show`: work that goes on in choird; next comes `operations`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from choir_common.wire.operations import OperationView
+from choirctl.app import add_group
+from choirctl.arguments import OperationId
+from choirctl.control_api import connect
+from choirctl.operations import raise_failure, watch
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import out, print_json, print_rows
+from choirctl.views import operation_facts, operation_rows
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "operation", ("list", list_operations), ("show", show))
+
+
+def list_operations(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many, newest first.")] = 20,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List builds, updates and resets, newest first."""
+    found = asyncio.run(_list(find_place(ctx, home, url), limit))
+    if as_json:
+        print_json(found)
+    else:
+        print_rows(operation_rows(found), "Nothing has been built, updated or reset yet.")
+
+
+def show(
+    ctx: typer.Context,
+    operation: OperationId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show it as it goes on, until it ends.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a work is, or how it ended.
+
+    With --follow, exits as the command that began it would have.
+    """
+    view = asyncio.run(_show(find_place(ctx, home, url), operation, follow, quiet=as_json))
+    if as_json:
+        print_json(view)
+    else:
+        out().print(operation_facts(view))
+        if view.result:
+            out().print_json(data=view.result)
+    if follow:
+        raise_failure(view)
+
+
+async def _list(place: Place, limit: int) -> list[OperationView]:
+    async with connect(place) as api:
+        return await api.operations(limit)
+
+
+async def _show(place: Place, operation: str, follow: bool, quiet: bool) -> OperationView:
+    async with connect(place) as api:
+        view = await api.operation(operation)
+        if follow and view.status == "running":
+            return await watch(api, place, operation, quiet)
+        return view
