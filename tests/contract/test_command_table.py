@@ -1,8 +1,10 @@
 """One table says what there is to command: held against the routes, choirctl, and the tests themselves.
 
-A route or a command without a test that uses it against a running system fails here.
+A route or a command without a test that uses it against a running system fails here; of choirctl only what a
+test sees succeed counts.
 """
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from choir_control.commands.table import TABLE
 from choir_control.settings import ControlSecrets, ControlSettings
 from choirctl.app import COMMANDS, make_app
 from tests.service.control.hand_runtime import HandRuntime
-from tests.support.tried import Tried, read_tests
+from tests.support.tried import SHELL, Tried, commands_of, read_tests
 
 # commands of the machine choirctl runs on: no choird is asked, or there is none yet
 LOCAL = {
@@ -107,6 +109,23 @@ def test_every_typed_command_is_tried_in_a_conversation(tried: Tried) -> None:
 def test_what_no_test_names_is_found_untried(tried: Tried) -> None:
     assert not tried.route("GET", "/v1/agents/{agent_id}/" + "nothing")
     assert not tried.command("agent " + "dance")
+
+
+@pytest.mark.parametrize(
+    ("source", "counts"),
+    [
+        ('def test_x(s):\n s.succeeds("agent", "list")', True),
+        ('def test_x(s):\n s.data(*("agent", "list"), name)', True),
+        ('def test_x(s):\n s.fails(3, "agent", "list")', False),
+        ('def test_x(s):\n words = ("agent", "list")', False),
+        ('def test_x(s):\n s.succeeds(name, "agent", "list")', False),
+        ('def never_called(s):\n s.succeeds("agent", "list")', False),
+    ],
+)
+def test_only_a_command_that_a_test_sees_succeed_counts(source: str, counts: bool) -> None:
+    through = f"from {SHELL} import Shell\n"
+    assert (("agent", "list") in commands_of(ast.parse(through + source))) is counts
+    assert not [*commands_of(ast.parse(source))], "by something else than the shell"
 
 
 def test_the_table_is_written_where_its_readers_are_told() -> None:

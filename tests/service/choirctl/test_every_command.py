@@ -1,0 +1,235 @@
+"""Every command of choirctl, given once as it is meant, by the real program to a real stack of two agents.
+
+What each refuses is in the modules beside this one.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from choir_common.wire.config_schema import config_reference
+from tests.support.shell import Shell
+from tests.support.stack import Stack, running_stack
+
+NOWHERE = "http://127.0.0.1:9/v1"
+CHANGES: dict[str, Any] = {
+    "models": {"quick": {"model": "quick", "endpoint": NOWHERE}},
+    "tts": {"eleven": {"model_id": "m", "endpoint": NOWHERE, "secret": "voice-key"}},
+    "voice_profiles": {"calm": {"tts": "eleven", "voice_id": "v"}},
+}
+PATIENCE_S = 60.0
+
+
+def prepare(home: Path) -> None:
+    """Add to a fresh home what the commands are about: a second agent, with a repository of its own."""
+    file = home / "config.json"
+    config = json.loads(file.read_text())
+    config["workspaces"]["spare"] = {"path": str(home / "workspaces/spare")}
+    config["dms"]["second"] = {"gateway": "console", "user_id": "second"}
+    file.write_text(json.dumps({**config, **CHANGES}))
+    Shell(home).succeeds(*init_helper(home))
+
+
+def init_helper(home: Path) -> tuple[str, ...]:
+    """Return the words that make the agent `helper` and its repository."""
+    repository = str(home / "helper.git")
+    names = ("--workspace", "spare", "--llm", "quick", "--dm", "second")
+    return ("agent", "init", "helper", "--repo", repository, *names)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack(prepare=prepare) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shell(stack: Stack) -> Shell:
+    return Shell(stack.home, stack.env)
+
+
+def session_of(shell: Shell, agent: str = "main") -> str:
+    return str(shell.data("session", "list", agent)[0]["session_id"])
+
+
+def until_approval(shell: Shell, approval: str, state: str) -> dict[str, Any]:
+    """Return a request once it has come to a state."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found: dict[str, Any] = shell.data("approval", "show", approval)
+        if found["state"] == state:
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+
+
+def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> None:
+    assert shell.data("version")["version"]
+    assert shell.data("doctor")["ok"]
+    status = shell.data("status")
+    assert status["ready"] and {a["agent_id"] for a in status["agents"]} == {"main", "helper"}
+    assert "AT WORK" in shell.succeeds("status")
+
+
+def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -> None:
+    home = stack.home / "n"  # a path in which sockets fit
+    shell = Shell(home)
+    assert str(home / "config.json") in shell.data("init")["made"]
+    assert shell.succeeds("init") == "", "made once"
+    made = shell.data("agent", "init", "helper", "--repo", str(tmp_path / "helper.git"))
+    assert made["fill_in"] == ["workspace", "llm", "dm"]
+    assert (tmp_path / "helper.git/refs/heads/main").is_file()
+
+
+def test_somebody_is_talked_to(shell: Shell) -> None:
+    assert "rehearsal" in shell.succeeds("chat", "-m", "hello")
+    assert shell.succeeds("chat", given="hello again").strip()
+
+
+def test_an_agent_is_listed_shown_told_and_cancelled(shell: Shell) -> None:
+    assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
+        "main": "running",
+        "helper": "stopped",
+    }
+    shown = shell.succeeds("agent", "status", "main")
+    for fact in ("session", "lane edge", "workspace", "budget left", "up", "settings", "heartbeat"):
+        assert any(line.lstrip().startswith(fact) for line in shown.splitlines()), fact
+    assert "applied" in shown
+    assert shell.data("agent", "inject", "main", "be brief")["agent_id"] == "main"
+    assert shell.data("agent", "cancel", "main")["agent_id"] == "main"
+
+
+def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: Shell) -> None:
+    built = shell.data("agent", "build", "helper")
+    (outcome,) = built["result"]["agents"]
+    assert outcome["outcome"] == "built" and outcome["agent_repo_commit"]
+    begun = shell.data("agent", "start", "helper", "--llm", "default")
+    assert begun["bindings"]["llm"] == "default"
+    assert "helper" in shell.succeeds("agent", "update", "helper")
+    everyone = {
+        one["agent_id"]: one for one in shell.data("agent", "update-all")["result"]["agents"]
+    }
+    assert everyone["helper"]["outcome"] == "skipped" and set(everyone) == {"main", "helper"}
+    again = shell.data("agent", "restart", "helper")
+    assert again["bindings"] == begun["bindings"] and again["session_id"] != begun["session_id"]
+    assert shell.data("agent", "stop", "helper")["state"] == "stopped"
+    listed = shell.data("operation", "list")
+    kinds = [view["kind"] for view in listed]
+    assert kinds[:3] == ["agent update-all", "agent update", "agent build"]
+    last = listed[-1]["operation_id"]
+    assert shell.data("operation", "show", last)["result"] == built["result"]
+    assert "succeeded" in shell.succeeds("operation", "show", last, "--follow")
+
+
+def test_a_model_and_a_voice_are_listed_shown_and_chosen(shell: Shell) -> None:
+    assert {"default", "quick", "eleven"} == {view["name"] for view in shell.data("model", "list")}
+    assert shell.data("model", "set", "main", "--llm", "quick")["llm"] == "quick"
+    assert "quick" in shell.succeeds("model", "get", "main")
+    assert shell.data("model", "set", "main", "--llm", "default")["llm"] == "default"
+    assert [view["name"] for view in shell.data("voice", "list")] == ["calm"]
+    assert shell.data("voice", "set", "main", "calm")["voice_profile"] == "calm"
+    assert "calm" in shell.succeeds("voice", "get", "main")
+
+
+def test_a_session_is_listed_shown_read_verified_and_summed_up(shell: Shell) -> None:
+    session = session_of(shell)
+    assert session in shell.succeeds("session", "list")
+    assert shell.data("session", "show", session)["agent_id"] == "main"
+    events = [
+        json.loads(line)
+        for line in shell.succeeds("session", "events", session, "--json").splitlines()
+    ]
+    assert [event["rev"] for event in events] == list(range(1, len(events) + 1))
+    assert shell.data("session", "verify", session)["ok"]
+    assert shell.data("session", "compact", session)["session_id"] == session
+
+
+def test_a_core_job_is_listed_and_cancelled(shell: Shell) -> None:
+    session = session_of(shell)
+    shell.succeeds("chat", "-m", "#spawn slow: #delay=30000")
+    deadline = time.monotonic() + PATIENCE_S
+    while not (jobs := shell.data("session", "cores", session)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert jobs[0]["lane"] == "core:slow"
+    assert "slow" in shell.succeeds("session", "cores", session)
+    assert shell.data("session", "cancel", session, "slow")["session_id"] == session
+
+
+def test_a_workspace_is_listed_and_emptied(stack: Stack, shell: Shell) -> None:
+    file = stack.home / "workspaces/spare/notes.txt"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("x")
+    assert {view["name"] for view in shell.data("workspace", "list")} == {"main", "spare"}
+    assert shell.data("workspace", "reset", "spare", "--yes")["result"]["removed"] >= 1
+    assert not file.exists()
+
+
+def test_a_request_is_listed_shown_approved_rolled_back_and_rejected(shell: Shell) -> None:
+    for window in (81, 82):
+        asked = json.dumps({"patch": {"event_window": window}, "reason": "to remember more"})
+        shell.succeeds("chat", "-m", f"/tool choir.propose.config_change {asked}")
+    waiting = {a["payload"]["patch"]["event_window"]: a for a in shell.data("approval", "list")}
+    first, second = (waiting[window]["approval_id"] for window in (81, 82))
+    assert first in shell.succeeds("approval", "list")
+    assert "event_window" in shell.succeeds("approval", "show", first)
+    assert "2 requests wait" in shell.succeeds("status")
+    assert "approved" in shell.succeeds("approval", "approve", first)
+    until_approval(shell, first, "applied")
+    assert shell.data("approval", "rollback", first)["state"] in ("reverting", "rolled_back")
+    until_approval(shell, first, "rolled_back")
+    assert shell.data("approval", "reject", second)["status"] == "rejected"
+
+
+def test_the_configuration_is_shown_loaded_compared_and_applied(stack: Stack, shell: Shell) -> None:
+    assert shell.data("config", "show")["config"]["voice_profiles"]
+    file = stack.home / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "event_window": 66}))
+    assert "event_window" in shell.succeeds("config", "load")
+    assert "staged" in shell.succeeds("status")
+    assert [c["path"] for c in shell.data("config", "diff")["changes"]] == ["event_window"]
+    assert shell.data("config", "apply")["changes"]
+    assert "main" in shell.succeeds("config", "report")
+    assert shell.succeeds("config", "schema", "--markdown") == config_reference()
+
+
+def test_a_secret_is_set_listed_handed_on_and_deleted(shell: Shell) -> None:
+    shell.succeeds("secret", "set", "voice-key", given="a-value-nobody-sees\n")
+    listed = {row["name"]: row for row in shell.data("secret", "list")}
+    assert listed["voice-key"]["set"] and listed["voice-key"]["used_by"]
+    assert shell.data("secret", "apply")["added"] == ["voice-key"]
+    shell.succeeds("secret", "delete", "voice-key")
+    assert "not set" in shell.succeeds("secret", "list")
+
+
+def test_a_log_is_read(shell: Shell) -> None:
+    lines = shell.succeeds("logs", "main", "--no-follow", "--json").splitlines()
+    assert lines and all(json.loads(line)["message"] for line in lines)
+    assert len(shell.succeeds("logs", "choird", "--no-follow", "--lines", "2").splitlines()) == 2
+
+
+def test_the_database_is_looked_at_migrated_backed_up_and_restored_elsewhere(
+    stack: Stack, shell: Shell
+) -> None:
+    assert all(not each["missing"] for each in shell.data("db", "status")["schemas"])
+    assert not any(shell.data("db", "migrate")["applied"].values())
+    backup = str(stack.home / "all.backup")
+    assert "database.dump" in shell.data("db", "backup", backup)["parts"]
+    other = Shell(stack.home / "o", stack.env)
+    assert other.data("db", "restore", backup)["sessions"] >= 1
+    assert "choir_control" in other.succeeds("db", "status")
+
+
+def test_a_choir_with_https_shows_what_its_clients_trust_and_goes_down() -> None:
+    with running_stack(env={"CHOIR_TLS": "on"}) as stack:
+        shell = Shell(stack.home, stack.env)
+        shown = shell.data("tls")
+        assert Path(shown["authority"]).is_file() and shown["sha256"] in shell.succeeds("tls")
+        assert "ready" in shell.succeeds("status", "--url", f"https://127.0.0.1:{stack.http_port}")
+        assert shell.data("up", "--detach")["phase"] == "ready"
+        assert shell.data("down")["stopped"]
+        shell.fails(6, "status")

@@ -1,0 +1,51 @@
+"""Type commands of choirctl against a running stack, as a person or a script does.
+
+Only `succeeds` and `data` count as a proof that a command works (`tests/support/tried.py`): both insist on
+exit code 0. Used by tests/service/choirctl.
+"""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.stack import CHOIRCTL
+
+WITHIN_S = 180
+
+
+@dataclass
+class Shell:
+    """A shell whose CHOIR_HOME is a stack's."""
+
+    home: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def succeeds(self, *words: str, given: str = "") -> str:
+        """Run a command that must exit 0; return its standard output."""
+        done = self._run(words, given)
+        assert done.returncode == 0, f"choirctl {' '.join(words)}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def data(self, *words: str) -> Any:
+        """Run a command that must exit 0 with --json; return what it printed."""
+        return json.loads(self.succeeds(*words, "--json"))
+
+    def fails(self, exit_code: int, *words: str, given: str = "") -> str:
+        """Run a command that must exit so, with nothing on standard output; return its paragraph."""
+        done = self._run(words, given)
+        assert done.returncode == exit_code, f"choirctl {' '.join(words)}: {done.stderr}"
+        assert done.stdout == "" and "Traceback" not in done.stderr
+        return " ".join(done.stderr.split())
+
+    def _run(self, words: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [CHOIRCTL, *words],
+            env={**os.environ, **self.env, "CHOIR_HOME": str(self.home)},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+        )
