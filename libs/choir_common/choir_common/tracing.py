@@ -108,6 +108,9 @@ def _span(
     name: str, kind: SpanKind, attributes: Attributes, headers: Mapping[str, str] | None
 ) -> Iterator[Span]:
     parent = TraceContextTextMapPropagator().extract(headers) if headers else None
+    if parent is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        yield trace.INVALID_SPAN  # nobody collects, and there is nothing to pass on
+        return
     with trace.get_tracer("choir").start_as_current_span(
         name,
         context=parent,

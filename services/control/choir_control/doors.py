@@ -22,8 +22,9 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission, MetricsAdmission
 from choir_control.operator.console import console_routes
-from choir_control.rpc.limits import Limits
-from choir_control.rpc.routes import MAX_BODY_BYTES, rpc_routes
+from choir_control.rpc.door import RpcDoor
+from choir_control.rpc.limits import VITAL, Limits
+from choir_control.rpc.routes import rpc_routes
 from choir_control.rpc.verbs import Verbs
 from choir_control.signals.follow import Followers
 
@@ -45,11 +46,15 @@ def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastA
         "choird for agents",
         version,
         readiness,
-        max_body_bytes=MAX_BODY_BYTES,
+        max_body_bytes=VITAL.max_body,
         metrics=door.metrics,
         own_metrics=False,  # an agent has no business with the figures of others
     )
-    app.include_router(rpc_routes(door.guard, door.verbs, door.limits))
+    verbs = door.verbs.table()
+    app.include_router(rpc_routes(verbs))
+    app.add_middleware(
+        RpcDoor, guard=door.guard, table=verbs, limits=door.limits, metrics=door.metrics
+    )
     app.include_router(event_routes(door.guard, door.followers, door.limits))
     return app
 

@@ -17,6 +17,8 @@ from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+# what a statement raises when the server runs but does not take what it is told
+Refused: TypeAlias = asyncpg.PostgresError
 
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0

@@ -11,6 +11,7 @@ from choir_common.eventlog.chain import Head
 from choir_common.wire.events import GENESIS
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest
+from choir_control.eventlog.group import GroupedAppends
 from choir_control.eventlog.intake import Batch, read_heartbeat, rest_of
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
@@ -30,6 +31,7 @@ class Appender:
         self, store: EventStore, offer: Offer, rescan: Rescan, meter: Meter | None = None
     ) -> None:
         self._store = store
+        self._group = GroupedAppends(store)
         self._offer = offer
         self._rescan = rescan
         self._meter = meter
@@ -71,9 +73,11 @@ class Appender:
         raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")
 
     async def _store_batch(self, lease: Lease, batch: Batch) -> bool:
-        if not batch.events:
-            return await self._store.touch(lease, batch.base)
-        said = await self._store.append(lease, batch)
+        said: Sequence[OutboundMessage] | None
+        if batch.tells_only_of_work:
+            said = () if await self._group.append(lease, batch) else None
+        else:
+            said = await self._store.append(lease, batch)
         if said is None:
             return False
         if self._meter is not None:

@@ -1,9 +1,10 @@
 """Append to and read `session_events`. One statement appends: one round trip, all or nothing.
 
-Called by `append` and by the readers of logs. The statement compares the session's head, epoch and
+Called by `append`, `group` and the readers of logs. The statement compares the session's head, epoch and
 token and sets the head; everything else in it hangs on that row having matched.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -62,32 +63,30 @@ SELECT head.agent_id, head.dm, head.gateway, said.outbox_id, said.rev
 FROM head LEFT JOIN said ON true ORDER BY said.rev
 """
 
-# Most heartbeats tell of work only. This is the statement above without what then has nothing to do: it
-# costs Postgres half.
+# Most heartbeats tell of work only, or of nothing. This is the statement above without what then has nothing
+# to do, for as many sessions as ask at once: each row is compared by itself, and stands or falls by itself.
 _APPEND_WORK = """
 WITH head AS (
-    UPDATE choir_control.sessions SET
-        head_rev = $6, head_hash = $7, last_heartbeat_at = clock_timestamp(),
-        resumes = CASE WHEN $8 THEN 0 ELSE resumes END
-    WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3
-      AND head_rev = $4 AND head_hash = $5
-      AND status IN ('starting', 'active', 'stopping')
-    RETURNING session_id
+    UPDATE choir_control.sessions AS s SET
+        head_rev = a.new_rev, head_hash = a.new_hash, last_heartbeat_at = clock_timestamp(),
+        resumes = CASE WHEN a.completes THEN 0 ELSE s.resumes END
+    FROM unnest($1::text[], $2::integer[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[],
+                $7::text[], $8::boolean[])
+        AS a(session_id, epoch, token, base_rev, base_hash, new_rev, new_hash, completes)
+    WHERE s.session_id = a.session_id AND s.epoch = a.epoch AND s.token_sha256 = a.token
+      AND s.head_rev = a.base_rev AND s.head_hash = a.base_hash
+      AND s.status IN ('starting', 'active', 'stopping')
+    RETURNING s.session_id
 ), stored AS (
     INSERT INTO choir_control.session_events
         (session_id, rev, lane, type, payload, at, hash_prev, hash)
-    SELECT head.session_id, e.*
-    FROM head, unnest($9::bigint[], $10::text[], $11::text[], $12::json[], $13::text[],
-                      $14::text[], $15::text[]) AS e
+    SELECT e.*
+    FROM unnest($9::text[], $10::bigint[], $11::text[], $12::text[], $13::json[], $14::text[],
+                $15::text[], $16::text[])
+        AS e(session_id, rev, lane, type, payload, at, hash_prev, hash)
+    JOIN head USING (session_id)
 )
-SELECT NULL::bigint AS outbox_id FROM head
-"""
-
-_TOUCH = """
-UPDATE choir_control.sessions SET last_heartbeat_at = clock_timestamp()
-WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3 AND head_rev = $4 AND head_hash = $5
-  AND status IN ('starting', 'active', 'stopping')
-RETURNING true
+SELECT session_id FROM head
 """
 
 
@@ -107,10 +106,7 @@ class EventStore:
 
     async def append(self, lease: Lease, batch: Batch) -> list[OutboundMessage] | None:
         """Store a batch after its base; return the outbox rows made, none if the base is not the head."""
-        if batch.tells_only_of_work:
-            rows = await self._database.fetch(_APPEND_WORK, *_core(lease, batch))
-        else:
-            rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
+        rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
         if not rows:
             return None
         said = {w.rev: w for w in batch.words}
@@ -131,12 +127,13 @@ class EventStore:
             if row["outbox_id"] is not None
         ]
 
-    async def touch(self, lease: Lease, head: Head) -> bool:
-        """Note a sign of life; False when `head` is not the durable one or the lease is over."""
-        found = await self._database.fetchval(
-            _TOUCH, lease.session_id, lease.epoch, lease.digest, head.rev, head.hash
-        )
-        return bool(found)
+    async def append_work(self, asks: Sequence[tuple[Lease, Batch]]) -> set[str]:
+        """Store batches that tell only of work, one a session; return the sessions whose base was the head.
+
+        Raises Refused when Postgres takes one of them for none of its types: then none is stored.
+        """
+        rows = await self._database.fetch(_APPEND_WORK, *_heads(asks), *_events(asks))
+        return {row["session_id"] for row in rows}
 
     async def durable(self, lease: Lease) -> Durable:
         """Return where the session stands now, and note the sign of life."""
@@ -210,6 +207,35 @@ def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:
         [e.lane for e in events],
         [e.type for e in events],
         list(batch.payloads),
+        [e.at for e in events],
+        [e.hash_prev for e in events],
+        [e.hash for e in events],
+    )
+
+
+def _heads(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
+    """Return $1 to $8: which heads are to be moved from where to where."""
+    return (
+        [lease.session_id for lease, _ in asks],
+        [lease.epoch for lease, _ in asks],
+        [lease.digest for lease, _ in asks],
+        [batch.base.rev for _, batch in asks],
+        [batch.base.hash for _, batch in asks],
+        [batch.head.rev for _, batch in asks],
+        [batch.head.hash for _, batch in asks],
+        [batch.completes_turn for _, batch in asks],
+    )
+
+
+def _events(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
+    """Return $9 to $16: all events, one after the other."""
+    events = [event for _, batch in asks for event in batch.events]
+    return (
+        [e.session_id for e in events],
+        [e.rev for e in events],
+        [e.lane for e in events],
+        [e.type for e in events],
+        [payload for _, batch in asks for payload in batch.payloads],
         [e.at for e in events],
         [e.hash_prev for e in events],
         [e.hash for e in events],

@@ -6,7 +6,7 @@ from fastapi.responses import StreamingResponse
 from choir_common.errors import BadInput
 from choir_common.http.sse import stream
 from choir_control.leases.guard import LeaseGuard
-from choir_control.rpc.caller import caller_of
+from choir_control.rpc.caller import caller_of, headers_of
 from choir_control.rpc.limits import STREAMS, Limits
 from choir_control.signals.follow import Followers
 
@@ -20,7 +20,7 @@ def event_routes(guard: LeaseGuard, followers: Followers, limits: Limits) -> API
     @router.get("/events", response_class=StreamingResponse)
     async def events(request: Request) -> StreamingResponse:
         """Stream what is not done after `Last-Event-ID`, then news, until the epoch is over."""
-        lease = await caller_of(request, guard)
+        lease = await caller_of(headers_of(request.scope), guard)
         with limits.admitted(lease.session_id, STREAMS):
             return stream(followers.follow(lease, _last_event_id(request)))
 

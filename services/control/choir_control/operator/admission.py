@@ -12,7 +12,7 @@ from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.peer import UNIX_PEER
-from choir_control.rpc.caller import bearer_of
+from choir_control.rpc.caller import bearer_of, headers_of
 
 
 class Admission:
@@ -34,7 +34,9 @@ class Admission:
             raise Unauthorized(
                 "The operator API is open on the Unix socket only: there is no operator token."
             )
-        if not hmac.compare_digest(bearer_of(request).encode(), self._token.encode()):
+        if not hmac.compare_digest(
+            bearer_of(headers_of(request.scope)).encode(), self._token.encode()
+        ):
             raise Unauthorized("The operator token is not the right one.")
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import ValidationError
 
-from choir_common.errors import BadInput, TooLarge
+from choir_common.errors import BadInput
 from choir_common.wire.model import Wire
 
 M = TypeVar("M", bound=Wire)
@@ -15,22 +15,6 @@ SHOWN = 5
 async def read_body(request: Request, shape: type[M]) -> M:
     """Return the body as `shape`; raises BadInput naming the fields that do not fit."""
     return parse_body(await request.body(), shape)
-
-
-async def read_within(request: Request, max_bytes: int) -> bytes:
-    """Return the body; raises TooLarge once it is larger than `max_bytes`."""
-    claimed = request.headers.get("content-length", "0")
-    pieces, size = [], int(claimed) if claimed.isdecimal() else 0
-    if size <= max_bytes:
-        size = 0
-        async for piece in request.stream():
-            pieces.append(piece)
-            size += len(piece)
-            if size > max_bytes:
-                break
-    if size > max_bytes:
-        raise TooLarge(f"A body for {request.url.path} takes at most {max_bytes} bytes.")
-    return b"".join(pieces)
 
 
 def parse_body(body: bytes, shape: type[M]) -> M:

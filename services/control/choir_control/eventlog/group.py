@@ -1,0 +1,94 @@
+"""Store what many sessions send at once in one statement (group commit).
+
+Called by `append`; `store` comes next. Nobody waits for company: who finds a writer free goes at once, alone.
+What arrives while all write goes together with the next, so the busier choird is, the less a heartbeat costs.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from choir_common.errors import OutcomeUnknown
+from choir_common.postgres.pool import Refused
+from choir_control.eventlog.intake import Batch
+from choir_control.eventlog.store import EventStore
+from choir_control.leases.store import Lease
+
+# the next statement is made while the one before is with Postgres
+WRITERS = 2
+# what a statement may hold: it is to take milliseconds, or the others wait for one who tells much
+MOST_SESSIONS = 100
+MOST_EVENTS = 250
+
+# the sessions that were stored; None: Postgres refused the statement, so each is to try alone
+Stored = set[str] | None
+Told = asyncio.Future[Stored]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Batches of different sessions that share a statement, and those who wait beside the one who writes."""
+
+    asks: dict[str, tuple[Lease, Batch]] = field(default_factory=dict)
+    joined: list[Told] = field(default_factory=list)
+    events: int = 0
+
+    def takes(self, session_id: str, events: int) -> bool:
+        """Tell whether there is room; two batches of one session never share a statement."""
+        room = len(self.asks) < MOST_SESSIONS and self.events + events <= MOST_EVENTS
+        return room and session_id not in self.asks
+
+    def add(self, lease: Lease, batch: Batch) -> None:
+        self.asks[lease.session_id] = lease, batch
+        self.events += len(batch.events)
+
+    def tell(self, how: Callable[[Told], None]) -> None:
+        for told in self.joined:
+            if not told.done():
+                how(told)
+
+
+class GroupedAppends:
+    """Appends of work, gathered while they have to wait anyway."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._writers = asyncio.Semaphore(WRITERS)
+        self._gathering: _Group | None = None
+
+    async def append(self, lease: Lease, batch: Batch) -> bool:
+        """Store a batch that tells only of work; False when its base is not the head of the log."""
+        group = self._gathering
+        if group is not None and group.takes(lease.session_id, len(batch.events)):
+            group.add(lease, batch)
+            told: Told = asyncio.get_running_loop().create_future()
+            group.joined.append(told)
+            stored = await told
+        else:
+            group = self._gathering = _Group()
+            group.add(lease, batch)
+            stored = await self._lead(group)
+        if stored is None:
+            stored = await self._store.append_work([(lease, batch)])
+        return lease.session_id in stored
+
+    async def _lead(self, group: _Group) -> Stored:
+        """Store a group as soon as a writer is free, and tell those who joined it."""
+        try:
+            async with self._writers:
+                self._close(group)
+                stored: Stored = await self._store.append_work(list(group.asks.values()))
+        except Refused:
+            stored = None
+        except BaseException as error:
+            self._close(group)
+            # who leads may be cut off; that is no reason for the others to be
+            why = error if isinstance(error, Exception) else OutcomeUnknown()
+            group.tell(lambda told: told.set_exception(why))
+            raise
+        group.tell(lambda told: told.set_result(stored))
+        return stored
+
+    def _close(self, group: _Group) -> None:
+        if self._gathering is group:
+            self._gathering = None

@@ -1,0 +1,108 @@
+"""Answer `POST /rpc/<verb>`: the eight verbs, from the bytes of a request to the bytes of its answer.
+
+Stands before the app that `doors` makes, which answers everything else and describes the verbs (`routes`).
+Heartbeats are most of what choird does, so they pass none of the framework's layers; `verbs` come next.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from choir_common.errors import BadInput, ChoirError, Fenced, NotFound, TooLarge, TooSlow
+from choir_common.http.problems import problem_response
+from choir_common.http.service_app import BODY_WITHIN_S, Counting
+from choir_common.metrics import Metrics
+from choir_control.leases.guard import LeaseGuard
+from choir_control.rpc.body import parse_body
+from choir_control.rpc.caller import caller_of, headers_of
+from choir_control.rpc.limits import CLASSES, Limits
+from choir_control.rpc.verbs import Verb
+
+PREFIX = "/rpc/"
+TEMPLATE = "/rpc/{verb}"
+
+
+class RpcDoor:
+    """The agents' door, before the app for everything else."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        guard: LeaseGuard,
+        table: dict[str, Verb],
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        self._app = app
+        self._guard = guard
+        self._table = table
+        self._limits = limits
+        self._counted = Counting(self._call, metrics)
+        self._route = Route(TEMPLATE, self._call, methods=["POST"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a verb, or let the app answer."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif not scope["path"].startswith(PREFIX):
+            await self._app(scope, receive, send)
+        else:
+            scope["route"] = self._route  # its name in the figures
+            await self._counted(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except ChoirError as error:
+            await problem_response(error)(scope, receive, send)
+            return
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the answer; raises ChoirError."""
+        headers = headers_of(scope)
+        lease = await caller_of(headers, self._guard)
+        verb = scope["path"][len(PREFIX) :]
+        entry = self._table.get(verb)
+        if entry is None:
+            raise NotFound(f"There is no verb {verb[:40]!r}; there are {', '.join(self._table)}.")
+        allowance = CLASSES[verb]
+        with self._limits.admitted(lease.session_id, allowance):
+            body = await _read(verb, headers, receive, allowance.max_body)
+            self._limits.weigh(lease.session_id, len(body))
+            # it may have ended while its body came
+            if not await self._guard.is_current(lease):
+                raise Fenced("This session ended while it asked.")
+            answer = await entry.answer(lease, parse_body(body, entry.takes))
+        return answer.model_dump_json().encode()
+
+
+async def _read(
+    verb: str, headers: Mapping[bytes, bytes], receive: Receive, max_bytes: int
+) -> bytes:
+    """Return the body; raises TooLarge as soon as it is, TooSlow after `BODY_WITHIN_S`."""
+    claimed = headers.get(b"content-length", b"0")
+    size = int(claimed) if claimed.isdigit() else 0
+    pieces: list[bytes] = []
+    more = size <= max_bytes
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise BadInput("The connection ended before the body did.")
+                pieces.append(message.get("body", b""))
+                size = sum(map(len, pieces))
+                more = message.get("more_body", False) and size <= max_bytes
+    except TimeoutError:
+        raise TooSlow(f"The body did not arrive within {BODY_WITHIN_S:g} s.") from None
+    if size > max_bytes:
+        raise TooLarge(f"A body for {verb} takes at most {max_bytes} bytes.")
+    return b"".join(pieces)
