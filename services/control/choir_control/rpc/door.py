@@ -44,9 +44,11 @@ class RpcDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a verb, or let the app answer."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-        elif not scope["path"].startswith(PREFIX):
+        if (
+            scope["type"] != "http"
+            or scope["method"] != "POST"
+            or not scope["path"].startswith(PREFIX)
+        ):
             await self._app(scope, receive, send)
         else:
             scope["route"] = self._route  # its name in the figures
