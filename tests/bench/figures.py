@@ -119,6 +119,8 @@ class HeartbeatFigures:
     """The timetable under which the latencies were taken, from when each was due."""
     p50_ms: float
     p99_ms: float
+    refused: int
+    """Heartbeats choird was too busy for; each was sent again within the figures above."""
     control_cpu_ms: float
     """Of choird alone, for one heartbeat."""
     round_trips: float

@@ -48,6 +48,8 @@ class Samples:
     floor_http: list[float] = field(default_factory=list)
     paced_s: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
+    refused: int = 0
+    """Answers `not now`: each was sent again, and costs the figure it belongs to."""
 
 
 def _prepare(crowd: Crowd, each: int) -> list[tuple[Member, list[bytes]]]:
@@ -55,25 +57,26 @@ def _prepare(crowd: Crowd, each: int) -> list[tuple[Member, list[bytes]]]:
     return [(member, [member.beat([work(n)]) for n in range(each)]) for member in crowd.members]
 
 
-async def _send_all(member: Member, requests: list[bytes]) -> None:
-    for request in requests:
-        await _send(member, request)
+async def _send_all(member: Member, requests: list[bytes]) -> int:
+    return sum([await _send(member, request) for request in requests])
 
 
-async def _send(member: Member, request: bytes) -> None:
-    """Send until it is durable, as agents do: on a busy machine choird may say `not now`."""
+async def _send(member: Member, request: bytes) -> int:
+    """Send until it is durable, as agents do; return how often choird said `not now`, as it may when busy."""
     assert member.line is not None
-    for _ in range(ATTEMPTS):
+    for refused in range(ATTEMPTS):
         status, body = await member.line.send(request)
         if status != UNAVAILABLE:
-            break
-    assert status == 200, (status, body)
+            assert status == 200, (status, body)
+            return refused
+    raise AssertionError(f"not durable after {ATTEMPTS} attempts")
 
 
 async def _capacity(crowd: Crowd, samples: Samples) -> None:
     prepared = _prepare(crowd, BEATS_EACH)
     cpu, start = crowd.cpu_s, time.perf_counter()
-    await asyncio.gather(*(_send_all(member, requests) for member, requests in prepared))
+    refused = await asyncio.gather(*(_send_all(member, each) for member, each in prepared))
+    samples.refused += sum(refused)
     seconds, count = time.perf_counter() - start, AGENTS * BEATS_EACH
     samples.capacity.append(count / seconds)
     samples.cpu_ms.append((crowd.cpu_s - cpu) / count * 1000)
@@ -88,7 +91,7 @@ async def _paced(crowd: Crowd, samples: Samples) -> None:
         for turn, request in enumerate(requests):
             due = begin + (turn * AGENTS + number) / PACE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            await _send(member, request)
+            samples.refused += await _send(member, request)
             samples.paced_s.append(time.perf_counter() - due)
 
     await asyncio.gather(*(keep_pace(n, m, r) for n, (m, r) in enumerate(prepared)))
@@ -187,6 +190,7 @@ async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
         paced_per_s=PACE,
         p50_ms=round(percentile(paced, 0.5) * 1000, 1),
         p99_ms=round(percentile(paced, 0.99) * 1000, 1),
+        refused=samples.refused,
         control_cpu_ms=round(statistics.median(samples.cpu_ms), 3),
         round_trips=round(trips, 2),
         control_rss_mb=round(rss, 1),

@@ -2,8 +2,8 @@
 
 Sixteen agents write without a pause, each sending what it has no acknowledgement for again under the same
 revisions. The ledger is what control acknowledged: all of it is in the log afterwards, once, and chained.
-How long Postgres itself takes to start is the machine's affair: what counts every time is how soon control
-writes again when it is back, and once at least the whole outage.
+Of every outage all counts but the time of Postgres' own recovery, which is the machine's affair (a disk that
+others keep busy makes it seconds); of the best one the whole does.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field
 
 import asyncpg
-import psutil
 
 from choir_agent.control.backoff import Backoff
 from choir_common.http.transport import make_client
@@ -29,12 +28,13 @@ WRITING_AGAIN_WITHIN_S = 5.0
 
 @dataclass
 class Ledger:
-    """What was acknowledged, by session; and when the newest acknowledgement came."""
+    """What was acknowledged, by session."""
 
     acked: dict[str, tuple[int, str]] = field(default_factory=dict)
     count: int = 0
     unknown: int = 0
     newest: float = 0.0
+    """When the newest heartbeat that was acknowledged had been sent."""
 
 
 async def write(member: Member, ledger: Ledger, stop: asyncio.Event) -> None:
@@ -45,6 +45,7 @@ async def write(member: Member, ledger: Ledger, stop: asyncio.Event) -> None:
         number += 1
         request = member.beat([work(number), work(number)])
         while True:
+            sent = time.monotonic()
             status, body = await member.line.send(request)
             if status == 200:
                 break
@@ -55,30 +56,28 @@ async def write(member: Member, ledger: Ledger, stop: asyncio.Event) -> None:
         backoff.reset()
         ledger.acked[member.session_id] = (member.head.rev, member.head.hash)
         ledger.count += 1
-        ledger.newest = time.monotonic()
+        ledger.newest = max(ledger.newest, sent)
 
 
 async def kill(postgres: EmbeddedPostgres) -> None:
-    """End the server and all its workers at one instant, as a power cut would."""
+    """End the server and all its workers at one instant, as a power cut would; `start` waits for the last."""
     assert postgres.pid is not None
-    family = [psutil.Process(postgres.pid), *psutil.Process(postgres.pid).children(recursive=True)]
     os.killpg(os.getpgid(postgres.pid), signal.SIGKILL)
     await postgres.wait()
-    await asyncio.to_thread(psutil.wait_procs, family, 10)
     await postgres.stop()
 
 
 async def outage(postgres: EmbeddedPostgres, ledger: Ledger) -> tuple[float, float]:
-    """Kill and start again; return the seconds until control wrote again, in all and since the start."""
+    """Kill and start again; return the seconds until control wrote again, and Postgres' own share of them."""
     began = time.monotonic()
     await kill(postgres)
     gone = time.monotonic()
     await postgres.start()
-    back = time.monotonic()
+    starting = time.monotonic() - gone
     async with asyncio.timeout(30):
         while ledger.newest < gone:
             await asyncio.sleep(0.01)
-    return ledger.newest - began, max(0.0, ledger.newest - back)
+    return time.monotonic() - began, starting
 
 
 async def test_nothing_acknowledged_is_lost_when_postgres_is_killed_under_load() -> None:
@@ -94,11 +93,12 @@ async def test_nothing_acknowledged_is_lost_when_postgres_is_killed_under_load()
                 await asyncio.sleep(LOAD_S)
                 stop.set()
             await compare(crowd, postgres, ledger)
-    print(f"{ledger.count} acknowledged, {ledger.unknown} refused, outages {outages}")
+    took = ", ".join(f"{whole:.2f} s ({starting:.2f} s its own)" for whole, starting in outages)
+    print(f"{ledger.count} acknowledged, {ledger.unknown} refused, writing again after {took}")
     assert len(ledger.acked) == WRITERS
     assert ledger.unknown > 0, "no kill hit a heartbeat: this proved nothing"
     assert min(whole for whole, _ in outages) <= WRITING_AGAIN_WITHIN_S
-    assert max(ours for _, ours in outages) <= WRITING_AGAIN_WITHIN_S
+    assert max(whole - starting for whole, starting in outages) <= WRITING_AGAIN_WITHIN_S
 
 
 async def compare(crowd: Crowd, postgres: EmbeddedPostgres, ledger: Ledger) -> None:
