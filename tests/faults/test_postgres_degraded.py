@@ -172,8 +172,6 @@ async def set_read_only(dsn: str, value: str) -> None:
     await held.close()
 
 
-# nats-py leaves the stream of a connection to the collector now and then
-@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
     async with choird_behind_a_proxy() as (world, proxy, _):
         agent = await begin(world)

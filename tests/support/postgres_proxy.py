@@ -79,10 +79,11 @@ async def _join(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        # first of all: the test may end while the tasks do
+        server_writer.transport.abort()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        server_writer.transport.abort()
 
 
 async def _forward(
