@@ -10,11 +10,11 @@ import pytest
 
 from choir_common.bus.client import Bus
 from choir_common.http.peer import HEAD_WITHIN_S, MAX_HEAD
-from choir_common.http.service_app import BODY_WITHIN_S
 from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import VERBS
 from choir_control.rpc.limits import CLASSES
 from choir_local.nats import EmbeddedNats
+from tests.security.doors.raw import Raw
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world
 from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
@@ -55,40 +55,6 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
-class Raw:
-    """A connection without an HTTP library in between."""
-
-    def __init__(self, world: World) -> None:
-        self._port = world.settings.http_port
-
-    async def __aenter__(self) -> "Raw":
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.writer.close()
-
-    async def status(self, within: float = 10) -> int:
-        async with asyncio.timeout(within):
-            return int((await self.reader.readline()).split()[1])
-
-    async def drip(self, piece: bytes, every_s: float) -> int:
-        """Send `piece` again and again until an answer is there; return its status."""
-
-        async def send() -> None:
-            while True:
-                self.writer.write(piece)
-                await self.writer.drain()
-                await asyncio.sleep(every_s)
-
-        sending = asyncio.create_task(send())
-        try:
-            return await self.status(BODY_WITHIN_S + 10)
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-
-
 def head_of(agent: AgentHand, *more: str) -> bytes:
     lines = ["POST /rpc/HEARTBEAT HTTP/1.1", "Host: choir"]
     lines += [f"{name}: {value}" for name, value in agent.headers.items()]
@@ -99,16 +65,16 @@ async def test_slow_heads_and_slow_bodies_are_answered_408_while_others_are_serv
     world: World, agent: AgentHand
 ) -> None:
     async def slow_head() -> int:
-        async with Raw(world) as raw:
+        async with Raw(world.settings.http_port) as raw:
             raw.writer.write(b"POST /rpc/HEARTBEAT HTTP/1.1\r\nHost: choir\r\n")
             return await raw.drip(b"X-A: b\r\n", 0.2)
 
     async def silent() -> int:
-        async with Raw(world) as raw:
+        async with Raw(world.settings.http_port) as raw:
             return await raw.status(HEAD_WITHIN_S + 5)
 
     async def slow_body() -> int:
-        async with Raw(world) as raw:
+        async with Raw(world.settings.http_port) as raw:
             raw.writer.write(head_of(agent, "Content-Length: 100000"))
             return await raw.drip(b"x", 0.2)
 
@@ -127,12 +93,12 @@ async def test_endless_heads_are_answered_431_and_cost_no_memory(world: World) -
     before = resident()
     for piece in (b"x" * 65_536, b"X-A: " + b"b" * 1_000 + b"\r\n"):
         for start in (b"GET /livez HTTP/1.1\r\nX-B: ", b"GET /", b"GET /livez HTTP/1.1\r\n"):
-            async with Raw(world) as raw:
+            async with Raw(world.settings.http_port) as raw:
                 raw.writer.write(start)
                 # the answer may be overtaken by our own sending
                 with contextlib.suppress(ConnectionError):
                     assert await raw.drip(piece, 0.001) in (400, 431)
-    async with Raw(world) as raw:
+    async with Raw(world.settings.http_port) as raw:
         raw.writer.write(b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD + 1) + b"\r\n\r\n")
         assert await raw.status() == 431
     assert resident() - before <= 10 * MIB
@@ -144,7 +110,7 @@ async def test_what_is_no_http_is_a_problem_document(world: World) -> None:
         b"HELO choir\r\n\r\n",
         b"\0" * 50,
     ):
-        async with Raw(world) as raw:
+        async with Raw(world.settings.http_port) as raw:
             raw.writer.write(nonsense)
             answer = await asyncio.wait_for(raw.reader.read(), 5)
             assert answer.startswith(b"HTTP/1.1 400") and b'"code":"bad_input"' in answer
@@ -156,25 +122,8 @@ async def test_endless_bodies_are_answered_413_then_cut_off_and_cost_no_memory(
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
 
     async def endless() -> int:
-        async with Raw(world) as raw:
-            raw.writer.write(head_of(agent, "Transfer-Encoding: chunked"))
-            status = 0
-
-            async def listen() -> None:
-                nonlocal status
-                status = await raw.status(60)
-
-            listening = asyncio.create_task(listen())
-            try:
-                async with asyncio.timeout(30):
-                    while True:
-                        raw.writer.write(chunk)
-                        await raw.writer.drain()
-                        await asyncio.sleep(0.02)
-            except ConnectionError:
-                pass
-            await listening
-            return status
+        async with Raw(world.settings.http_port) as raw:
+            return await raw.pour(head_of(agent, "Transfer-Encoding: chunked"), chunk)
 
     await endless()  # what a first time allocates for good
     before = resident()
