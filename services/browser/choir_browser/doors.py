@@ -58,7 +58,7 @@ def _readiness(
     async def check() -> Sequence[PartStatus]:
         detail = "" if bus.connected else "NATS is not reachable; it is being reconnected."
         return (
-            PartStatus(name="bus", ok=bus.connected, detail=detail),
+            PartStatus(name="nats", ok=bus.connected, detail=detail),
             # Not there is no failure of this worker: it says so to whoever browses.
             PartStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
         )

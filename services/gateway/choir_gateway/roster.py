@@ -46,6 +46,7 @@ class Roster:
         self._bots: dict[str, Bot] = {}
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._missing: dict[str, str] = {}
+        self._away = ""
         self._changed = asyncio.Event()
 
     async def run(self, bus: Bus) -> None:
@@ -97,17 +98,18 @@ class Roster:
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[PartStatus]:
-        """Return how each channel stands.
+        """Return whether control is there, who takes everybody's words, and how each channel stands.
 
         A bot in trouble is told, and does not make the gateway unready: the console and the other bots
         work, and a stack must start where Telegram cannot be reached.
         """
         if self._table is None:
             return (PartStatus(name="channels", ok=False, detail="Control has not told them yet."),)
+        control = PartStatus(name="control", ok=not self._away, detail=self._away)
         missing = [
             PartStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
         ]
-        return (*missing, *(bot.state() for bot in self._bots.values()))
+        return (control, *missing, *(bot.state() for bot in self._bots.values()))
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
@@ -127,7 +129,9 @@ class Roster:
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", reason=error.message)
+            self._away = f"No words are taken until control answers: {error.message}"
             return RETRY_S if self._table is None else READ_AGAIN_S
+        self._away = ""
         if table != self._table or self._tokens_are_new():
             await self._apply(table, tasks)
         return READ_AGAIN_S

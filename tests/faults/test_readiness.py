@@ -1,0 +1,84 @@
+"""GUARANTEES 11: while a dependency hangs, whoever needs it says so on /readyz, and lives.
+
+A stopped process (SIGSTOP) keeps its sockets open and answers nothing: harder to notice than one that is
+gone, and the supervisor does not start it again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+import psutil
+import pytest
+
+from choir_common.http.transport import make_client
+from tests.support.stack import Stack, running_stack
+
+SERVICES = ("choird", "memory", "gateway", "browser")
+NOTICED_WITHIN_S = 60
+DEPENDENCIES = [
+    ("postgres", {"choird": "postgres", "memory": "postgres"}),
+    ("nats", {"choird": "nats", "memory": "nats", "gateway": "nats", "browser": "nats"}),
+    ("control", {"gateway": "control"}),
+]
+"""What is stopped, and which service names which part."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as stack:
+        yield stack
+
+
+@contextlib.contextmanager
+def hanging(stack: Stack, name: str) -> Iterator[None]:
+    """Stop a child of the supervisor, with all it started, and let them go on."""
+    parent = psutil.Process(stack.pid(name))
+    # the parent first: it starts no further one then; each backend of Postgres is a session of its own
+    parent.suspend()
+    family = [*parent.children(recursive=True), parent]
+    for process in family:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+@contextlib.asynccontextmanager
+async def asking(stack: Stack, service: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with make_client(f"unix://{stack.home}/socks/{service}.sock") as client:
+        yield client
+
+
+async def reasons(stack: Stack, service: str) -> dict[str, str]:
+    """Return the parts a service misses, each with its reason; its status says the same."""
+    async with asking(stack, service) as client:
+        answer = await client.get("/readyz", timeout=10)
+    missing = {part["name"]: part["detail"] for part in answer.json()["parts"] if not part["ok"]}
+    assert answer.status_code == (503 if missing else 200)
+    return missing
+
+
+@pytest.mark.parametrize(("stopped", "told"), DEPENDENCIES)
+async def test_who_needs_what_hangs_says_so_and_lives(
+    stack: Stack, stopped: str, told: dict[str, str]
+) -> None:
+    answering = [name for name in SERVICES if name != "choird" or stopped != "control"]
+    with hanging(stack, stopped):
+        async with asyncio.timeout(NOTICED_WITHIN_S):
+            for service, part in told.items():
+                while not (await reasons(stack, service)).get(part):
+                    await asyncio.sleep(0.2)
+        for service in answering:
+            async with asking(stack, service) as client:
+                assert (await client.get("/livez")).status_code == 200
+            if service not in told:
+                assert await reasons(stack, service) == {}
+    async with asyncio.timeout(NOTICED_WITHIN_S):
+        for service in SERVICES:
+            while await reasons(stack, service):
+                await asyncio.sleep(0.2)
