@@ -3,15 +3,14 @@
 Called by `launch`, `running` and `supervisor`; the lines are `choir_common.logs`' affair.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
+from choir_common.logs.limits import LogLimits
 from choir_common.logs.pump import Clean, LineWriter, Pump
 
 SETTLED_S = 1.0
-MOST_LINES = 100_000  # as in config.json, when that cannot be read
 
 
 class ChildLog:
@@ -21,11 +20,11 @@ class ChildLog:
         self,
         path: Path,
         clean: Clean = str,
-        most_lines: Callable[[], int] = lambda: MOST_LINES,
+        limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
-        """Describe `<source>.log`; `clean` is the redactor, `most_lines` what fits in one file."""
+        """Describe `<source>.log`; `clean` is the redactor, `limits` how much of it is kept."""
         self.path = path
-        self._file = LogFile(path.parent, path.stem, most_lines)
+        self._file = LogFile(path.parent, path.stem, limits)
         self._clean = clean
         self._pump: Pump | None = None
 
@@ -50,24 +49,3 @@ class ChildLog:
         if self._pump is not None:
             self._pump.close()
         self._file.close()
-
-
-class Threshold:
-    """`log_archive_threshold_lines` of a config.json, read again when the file has changed."""
-
-    def __init__(self, config_file: Path) -> None:
-        self._file = config_file
-        self._read_at = -1
-        self._lines = MOST_LINES
-
-    def __call__(self) -> int:
-        """Return the number in force; control says what is wrong with the file."""
-        try:
-            changed = self._file.stat().st_mtime_ns
-            if changed != self._read_at:
-                self._read_at = changed
-                found = json.loads(self._file.read_bytes())["log_archive_threshold_lines"]
-                self._lines = found if isinstance(found, int) and found > 0 else MOST_LINES
-        except (OSError, ValueError, TypeError, KeyError):
-            self._lines = MOST_LINES if self._read_at == -1 else self._lines
-        return self._lines

@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.logs.limits import FileLimits
 from choir_common.redactor import Redactor
-from choir_local.child_log import Threshold
 from choir_local.home import Home
 from choir_local.model_choice import choose_model
 from choir_local.nats import EmbeddedNats
@@ -114,7 +114,7 @@ class Stack:
             self.home.logs,
             self._children_changed,
             redactor.clean,
-            Threshold(self.home.config_file),
+            FileLimits(self.home.config_file),
         )
 
     async def _make_parts(self, rehearsal: socket.socket) -> Parts:

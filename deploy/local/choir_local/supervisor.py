@@ -19,8 +19,9 @@ from typing import TypeVar
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.logs.limits import LogLimits
 from choir_common.logs.pump import Clean
-from choir_local.child_log import MOST_LINES, ChildLog
+from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
 from choir_local.running import Ready, await_ready, end
 from choir_local.stack_state import ChildState, Phase
@@ -61,7 +62,7 @@ class Supervisor:
         logs: Path,
         report: Callable[[dict[str, ChildState]], None],
         clean: Clean = str,
-        most_lines: Callable[[], int] = lambda: MOST_LINES,
+        limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
         """`report` is called with all states whenever one changes; the rest is for the logs."""
         self._stop = asyncio.Event()
@@ -71,7 +72,7 @@ class Supervisor:
         self._keepers = {
             child.name: _Keeper(
                 child,
-                ChildLog(logs / f"{child.source or child.name}.log", clean, most_lines),
+                ChildLog(logs / f"{child.source or child.name}.log", clean, limits),
                 self,
             )
             for child in children

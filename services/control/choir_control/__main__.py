@@ -13,6 +13,7 @@ import uvloop
 from choir_common.errors import StartupError
 from choir_common.http.listen import stop_on_signals
 from choir_common.logs.file import LogFile
+from choir_common.logs.limits import FileLimits
 from choir_common.telemetry import Redactor, configure_logging
 from choir_common.tracing import exporting
 from choir_control.app import Control
@@ -41,7 +42,7 @@ def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:
     """Return what writes choird.log where no supervisor does (spec 6.3)."""
     if not settings.keep_log:
         return None
-    return LogFile(settings.home / "logs", "choird", lambda: settings.log_lines).write
+    return LogFile(settings.home / "logs", "choird", FileLimits(settings.config_file)).write
 
 
 async def _serve(settings: ControlSettings, secrets: ControlSecrets, redactor: Redactor) -> None:

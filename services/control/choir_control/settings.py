@@ -54,8 +54,6 @@ class ControlSettings(ServiceSettings):
     resumed. A turn's fifteen and a summary's thirty are what people still wait for."""
     keep_log: bool = False
     """Write choird.log below the state directory, too: where no supervisor reads standard error."""
-    log_lines: int = Field(default=100_000, ge=1_000)
-    """Lines of that file before it goes to the archive (spec 22.2)."""
     gateway_endpoint: str = ""
     """Where the console is served; empty means the embedded stack's own socket."""
     default_model: Json[ModelConfig] | None = None

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,15 +16,13 @@ import pytest
 
 from choir_common.logs import follow as reading
 from choir_common.logs.file import LogFile
+from choir_common.logs.limits import FileLimits, LogLimits
 from choir_common.logs.line import LONGEST, shape
 from choir_common.logs.pump import Allowance, LineWriter, Pump
 from choir_common.redactor import MASK, Redactor
+from choir_common.wire.config import Config
 
 CANARY = "sk-canary-0123456789"
-
-
-def never() -> None:
-    return None
 
 
 def everything(logs: Path, source: str) -> list[str]:
@@ -54,7 +53,7 @@ def test_nobody_can_write_under_anothers_name() -> None:
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "main", never)
+    file = LogFile(tmp_path, "main")
     writer = LineWriter(file, "main", str)
     for _ in range(4):
         writer.feed(b"x" * LONGEST)
@@ -63,7 +62,7 @@ def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: 100)
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(100))
     writer = LineWriter(file, "choird", str)
     for number in range(1_050):
         writer.feed(f"line {number}\n".encode())
@@ -75,9 +74,63 @@ def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Pa
         assert kept.stat().st_mode & 0o777 == 0o600
 
 
+def archived(logs: Path, source: str, days_old: dict[str, int], size: int = 1) -> Path:
+    """Make archived logs, each so many days old; return their directory."""
+    archive = logs / "archive" / source
+    archive.mkdir(parents=True)
+    for name, days in days_old.items():
+        path = archive / f"{name}.log.gz"
+        path.write_bytes(b"x" * size)
+        then = time.time() - days * 86_400
+        os.utime(path, (then, then))
+    return archive
+
+
+def left_in(archive: Path) -> list[str]:
+    return sorted(path.name.partition(".")[0] for path in archive.iterdir())
+
+
+def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_path: Path) -> None:
+    gone = archived(tmp_path, "gone", {"a": 40, "b": 20, "c": 5})
+    never_again = archived(tmp_path, "never_again", {"a": 400, "b": 300})
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(log_archive_keep_days=30))
+    file.write(shape(b"new", "choird", None))
+    file.close()
+    assert left_in(gone) == ["b", "c"]
+    assert left_in(never_again) == ["b"], "the newest of a source stays"
+
+
+def test_of_too_much_the_oldest_is_deleted_while_it_is_written(tmp_path: Path) -> None:
+    archive = archived(tmp_path, "choird", {"a": 3, "b": 2, "c": 1}, size=400_000)
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(2, log_archive_keep_mb=1))
+    file.write(shape(b"one", "choird", None) + shape(b"two", "choird", None))
+    file.close()
+    names = left_in(archive)
+    assert names[1:] == ["b", "c"] and len(names) == 3, "the third is the one just put away"
+
+
+def test_the_limits_are_those_of_config_json_as_it_stands_now(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    limits = FileLimits(path)
+    assert limits() == LogLimits()
+    given = {"log_archive_threshold_lines": 1_000, "log_archive_keep_mb": 7, "agents": {}}
+    path.write_text(json.dumps(given))
+    assert limits() == LogLimits(1_000, log_archive_keep_mb=7)
+    path.write_text('{"log_archive_keep_mb": "many", "log_archive_keep_days": 0')
+    os.utime(path, (1, 1))
+    assert limits() == LogLimits(1_000, log_archive_keep_mb=7), "half a file changes nothing"
+    path.write_text('{"log_archive_keep_mb": "many", "log_archive_keep_days": 0}')
+    os.utime(path, (2, 2))
+    assert limits() == LogLimits(), "what does not fit is the default"
+    assert Config.model_fields.keys() >= given.keys()
+    for name in ("threshold_lines", "keep_days", "keep_mb"):
+        field = f"log_archive_{name}"
+        assert Config.model_fields[field].default == getattr(LogLimits(), field)
+
+
 def test_the_lines_of_an_earlier_process_count(tmp_path: Path) -> None:
     for part in range(4):
-        file = LogFile(tmp_path, "choird", lambda: 100)
+        file = LogFile(tmp_path, "choird", lambda: LogLimits(100))
         for number in range(30):
             file.write(shape(f"{part} {number}".encode(), "choird", None))
         file.close()
@@ -90,7 +143,7 @@ def test_what_a_crash_left_uncompressed_is_compressed_later(tmp_path: Path) -> N
     archive.mkdir(parents=True)
     (archive / "20260101T000000.000000Z.log").write_bytes(shape(b"old", "main", None))
     (archive / ".20260101T000000.000000Z.log.gz.partial").write_bytes(b"half")
-    file = LogFile(tmp_path, "main", never)
+    file = LogFile(tmp_path, "main")
     file.write(shape(b"new", "main", None))
     file.close()
     assert everything(tmp_path, "main") == ["old", "new"]
@@ -100,7 +153,7 @@ def test_what_a_crash_left_uncompressed_is_compressed_later(tmp_path: Path) -> N
 async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Path) -> None:
     redactor = Redactor()
     redactor.learn([CANARY])
-    file = LogFile(tmp_path, "main", never)
+    file = LogFile(tmp_path, "main")
     pump, write_end = await Pump.open(LineWriter(file, "main", redactor.clean, "ses_1"))
     code = f"import sys; print('key {CANARY}'); print({{'a': 1}}, end='', file=sys.stderr)"
     child = await asyncio.create_subprocess_exec(
@@ -120,7 +173,7 @@ def test_a_flood_is_read_no_faster_than_allowed() -> None:
 
 
 def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: 50)
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(50))
     file.write(shape(b"before", "choird", None))
     expected = ["before", *(f"line {number}" for number in range(400))]
 
@@ -140,8 +193,35 @@ def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> 
     assert seen == expected
 
 
+def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
+    file = LogFile(tmp_path / "logs", "main", lambda: LogLimits(3))
+    file.write(shape(b"m0", "main", None))
+    following = subprocess.Popen(
+        [Path(sys.executable).parent / "choirctl", "logs", "main", "--json"],
+        env={**os.environ, "CHOIR_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert following.stdout is not None
+    try:
+        seen = [json.loads(following.stdout.readline())["message"]]
+        for number in range(1, 8):
+            file.write(shape(f"m{number}".encode(), "main", None))
+            seen.append(json.loads(following.stdout.readline())["message"])
+        file.archive()  # as when a session ends; the next one begins a new file
+        file.write(shape(b"another session", "main", None))
+        seen.append(json.loads(following.stdout.readline())["message"])
+    finally:
+        following.send_signal(signal.SIGINT)
+        following.stdout.close()
+        assert following.wait(30) == 0
+        file.close()
+    assert seen == [*(f"m{number}" for number in range(8)), "another session"]
+    assert len(list((tmp_path / "logs" / "archive" / "main").glob("*.gz"))) == 3
+
+
 def test_choirctl_prints_a_log_and_refuses_an_unknown_one(tmp_path: Path) -> None:
-    file = LogFile(tmp_path / "logs", "choird", never)
+    file = LogFile(tmp_path / "logs", "choird")
     for number in range(5):
         file.write(shape(b'{"message": "m%d", "n": 1}' % number, "choird", None))
     file.close()

@@ -183,6 +183,22 @@ async def test_the_log_of_an_ended_session_is_put_away_with_its_last_words() -> 
         assert line["message"] == "last words"
 
 
+async def test_a_long_session_is_put_away_in_parts_as_config_json_says() -> None:
+    code = "[print('line', n, file=sys.stderr, flush=True) for n in range(7)]; report(1)"
+    async with confining(code) as place:
+        (place.home / "config.json").write_text('{"log_archive_threshold_lines": 3}')
+        await place.runtime.start(place.spec())
+        await place.next_exit()
+        await place.runtime.close()
+        kept = list((place.home / "logs" / "archive" / "main").iterdir())
+        # a pipe's chunk is never torn apart: all seven may have come at once
+        lines = [line for path in kept for line in gzip.decompress(path.read_bytes()).splitlines()]
+        assert len(lines) >= 3
+        current = place.home / "logs" / "main.log"
+        rest = current.read_bytes().splitlines() if current.exists() else []
+        assert len(lines) + len(rest) == 7
+
+
 def control_with_an_agent(home: Path, code: str) -> subprocess.Popen[str]:
     """Start a stand-in for control in a process of its own, with one agent that runs `code`."""
     script = f"""

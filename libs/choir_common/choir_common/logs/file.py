@@ -14,6 +14,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from choir_common.logs.limits import LogLimits
+from choir_common.logs.prune import prune
+
 BLOCK = 1 << 20  # bytes read at a time when lines are counted
 JOIN_S = 10.0
 
@@ -21,14 +24,13 @@ JOIN_S = 10.0
 class LogFile:
     """One source's log; any thread may write to it."""
 
-    def __init__(self, logs: Path, source: str, most_lines: Callable[[], int | None]) -> None:
-        """Describe a log in the directory `logs`.
-
-        `most_lines` is asked now and then; a file with more goes to the archive (None: never).
-        """
+    def __init__(
+        self, logs: Path, source: str, limits: Callable[[], LogLimits] = LogLimits
+    ) -> None:
+        """Describe a log in the directory `logs`; `limits` is asked at every write."""
         self.path = logs / f"{source}.log"
         self._archive = logs / "archive" / source
-        self._most_lines = most_lines
+        self._limits = limits
         self._lock = threading.Lock()
         self._fd: int | None = None
         self._lines = 0
@@ -42,8 +44,7 @@ class LogFile:
         with self._lock, contextlib.suppress(OSError):
             os.write(self._opened(), lines)
             self._lines += lines.count(b"\n")
-            most = self._most_lines()
-            if most is not None and self._lines >= most:
+            if self._lines >= self._limits().log_archive_threshold_lines:
                 self._put_away()
 
     def open(self) -> None:
@@ -70,9 +71,7 @@ class LogFile:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._lines = _count_lines(self.path)
-            left = [path for path in self._archive.glob("*.log") if path.is_file()]
-            if left:
-                self._compress(left)
+            self._tidy([path for path in self._archive.glob("*.log") if path.is_file()])
         return self._fd
 
     def _put_away(self) -> None:
@@ -81,25 +80,30 @@ class LogFile:
         target = self._archive / f"{_stamp()}.log"
         self.path.rename(target)
         self._lines = 0
-        self._compress([target])
+        self._tidy([target])
 
     def _release(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    def _compress(self, paths: list[Path]) -> None:
+    def _tidy(self, paths: list[Path]) -> None:
+        """Compress what was put away, and delete what is not kept any longer."""
         self._compressing = [thread for thread in self._compressing if thread.is_alive()]
-        thread = threading.Thread(target=_compress_all, args=(paths,), name="log archive")
+        thread = threading.Thread(
+            target=_tidy_up, args=(paths, self._archive.parent, self._limits()), name="log archive"
+        )
         thread.start()
         self._compressing.append(thread)
 
 
-def _compress_all(paths: list[Path]) -> None:
+def _tidy_up(paths: list[Path], archive: Path, limits: LogLimits) -> None:
     for path in paths:
         # a full disk leaves the plain file, which is tried again at the next opening
         with contextlib.suppress(OSError):
             _compress(path)
+    with contextlib.suppress(OSError):
+        prune(archive, limits)
 
 
 def _compress(path: Path) -> None:

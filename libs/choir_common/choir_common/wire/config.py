@@ -306,7 +306,11 @@ class Config(Wire):
     rate_limit_retry_ms: int = Field(default=1_000, ge=0)
     """The first pause after a provider said that it is asked too often."""
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
-    """Lines after which a log file is compressed and a new one begun."""
+    """Lines after which a log file is compressed and a new one begun, an agent's also amid its session."""
+    log_archive_keep_days: int = Field(default=90, ge=1)
+    """Days that a compressed log is kept; the newest of each source stays."""
+    log_archive_keep_mb: int = Field(default=1_024, ge=1)
+    """Megabytes of compressed logs that are kept of each source; the oldest go first."""
     approval_timeout_ms: int = Field(default=1_800_000, ge=1_000)
     """How long a human may take to decide; after that the answer is no (spec 19.6)."""
     event_window: int = Field(default=50, ge=4)

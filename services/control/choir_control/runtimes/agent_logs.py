@@ -4,27 +4,22 @@ Used by both adapters. What an agent says is stamped with its name and session h
 redactor, and read no faster than a log needs, so that a runaway agent blocks itself and nobody else.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
+from choir_common.logs.limits import FileLimits
 from choir_common.logs.pump import Clean, LineWriter
 from choir_control.runtimes.port import LaunchSpec
 
-MOST_LINES = 100_000
-"""Of one session's log, before a part of it goes to the archive: a session may last for months."""
-
 
 class AgentLogs:
-    """One log per agent, put away when its session ends."""
+    """One log per agent, put away when its session ends; in parts before that if it is long."""
 
-    def __init__(
-        self, home: Path, clean: Clean = str, most_lines: Callable[[], int] = lambda: MOST_LINES
-    ) -> None:
+    def __init__(self, home: Path, clean: Clean = str) -> None:
         """Describe the logs of a home; `clean` is the redactor."""
         self._directory = home / "logs"
         self._clean = clean
-        self._most_lines = most_lines
+        self._limits = FileLimits(home / "config.json")
         self._files: dict[str, LogFile] = {}
 
     def path(self, agent_id: str) -> Path:
@@ -52,5 +47,5 @@ class AgentLogs:
 
     def _file(self, agent_id: str) -> LogFile:
         if agent_id not in self._files:
-            self._files[agent_id] = LogFile(self._directory, agent_id, self._most_lines)
+            self._files[agent_id] = LogFile(self._directory, agent_id, self._limits)
         return self._files[agent_id]
