@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
 from choir_common.wire.json import JsonObject
+from choir_local.config_names import embedding_told
 from choir_local.home import Home
 from choir_local.model_choice import choose_model
 from choir_local.settings import LocalSettings
@@ -34,7 +35,6 @@ SERVICE_UID = 10001
 """The user `choir` of our images."""
 READABLE = 0o444
 """For images whose user we do not choose; nobody else has the volume."""
-EMBEDDING_KEY = "embedding-key"
 REHEARSAL_URL = "http://rehearsal:8080/v1"
 RANDOM_BYTES = 32
 NATS_CONF = """\
@@ -157,8 +157,7 @@ def distribute(home: Path, owner: Owner) -> None:
     found = {name: value for name, value in model.secrets.items() if named.get(name) != value}
     everything: JsonObject = {"secrets": {**named}, "supplied": {**found}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
-    key = named.get(EMBEDDING_KEY)
-    embedding: JsonObject = {"embedding_key": key} if key else {}
+    embedding = embedding_told(home / "config.json", named)
     write_secrets("control", {**database, **operator, **everything}, owner)
     write_secrets("memory", {**database, **embedding}, choir)
     write_secrets("gateway", {**bus, **operator, **channels}, choir)

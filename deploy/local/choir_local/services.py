@@ -18,7 +18,7 @@ import orjson
 from choir_common.errors import ChoirError
 from choir_common.secret_file import read_secret_file
 from choir_common.wire.json import JsonObject
-from choir_local.gateway_names import gateway_secrets
+from choir_local.config_names import embedding_told, gateway_secrets
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
 from choir_local.model_choice import ModelChoice
@@ -37,7 +37,6 @@ from choir_local.stack_secrets import (
 from choir_local.supervisor import Child
 
 ASK_S = 2.0
-EMBEDDING_KEY = "embedding-key"  # a secret that CHOIR_EMBEDDING_ENDPOINT may need
 DEGRADED_AFTER_S = 10.0
 PYTHON = (sys.executable, "-P", "-m")  # -P: the directory we were started in holds no modules
 
@@ -201,8 +200,8 @@ def _database_secrets(parts: Parts) -> JsonObject:
 
 
 def _memory_secrets(parts: Parts) -> JsonObject:
-    key = parts.named_secrets().get(EMBEDDING_KEY)
-    return {**_database_secrets(parts), **({"embedding_key": key} if key else {})}
+    embedding = embedding_told(parts.home.config_file, parts.named_secrets())
+    return {**_database_secrets(parts), **embedding}
 
 
 def _gateway_secrets(parts: Parts) -> JsonObject:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from choir_common.errors import ChoirError
+from choir_common.errors import ChoirError, StartupError
 from choir_local.home import Home
 from choir_local.identity import unprivileged_identity
 from choir_local.model_choice import choose_model
@@ -32,7 +32,7 @@ from choirctl.background import is_running
 from choirctl.config_file import read_config
 from choirctl.first_home import check_length
 from choirctl.place import environment
-from choirctl.secrets_file import read_secrets
+from choirctl.secrets_file import read_secrets, salvage_secrets
 
 Outcome = Literal["ok", "warn", "fail"]
 
@@ -141,7 +141,15 @@ async def _secrets(patient: Patient) -> Answer:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
-    return "ok", f"{path}, mode {mode:04o}, {len(read_secrets(path))} secrets"
+    try:
+        return "ok", f"{path}, mode {mode:04o}, {len(read_secrets(path))} secrets"
+    except StartupError as error:
+        if not is_running(patient.home):
+            raise
+        return "warn", (
+            f"{error.message} The Choir that runs goes on with what it read; its next start, and "
+            "`choirctl secret apply`, need the file whole."
+        )
 
 
 async def _config(patient: Patient) -> Answer:
@@ -217,7 +225,7 @@ async def _model(patient: Patient) -> Answer:
     if patient.config.exists() and "default" in read_config(patient.config).models:
         return "ok", f"`default` as {patient.config} says"
     path = patient.home.secrets_file
-    choice = await choose_model(patient.settings, read_secrets(path), "http://127.0.0.1/v1")
+    choice = await choose_model(patient.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
         return "warn", (
             f"{choice.words}: set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model "

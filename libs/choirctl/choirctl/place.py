@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from choir_common.errors import NotFound
-from choirctl.secrets_file import read_secrets
+from choirctl.secrets_file import salvage_secrets
 
 HOME_NAME = ".choir.d"  # spec 6.3
 DEFAULT_PORT = 9400
@@ -77,11 +77,14 @@ class Place:
             raise NotFound(f"CHOIR_CA_FILE names {file}, which cannot be read: {error}.") from error
 
     def token(self) -> str | None:
-        """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json."""
+        """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json.
+
+        A slip elsewhere in that file does not lock the operator out.
+        """
         if self.url is None:
             return None
         stored = self.home / "secrets.json"
-        return environment("CHOIR_TOKEN") or read_secrets(stored).get(TOKEN_SECRET)
+        return environment("CHOIR_TOKEN") or salvage_secrets(stored).get(TOKEN_SECRET)
 
 
 def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Place:

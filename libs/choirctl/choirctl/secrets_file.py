@@ -1,9 +1,14 @@
 """Read secrets.json without changing it. Used by `place` (the operator token) and `health`."""
 
+import contextlib
 import json
+import re
 from pathlib import Path
 
 from choir_common.errors import StartupError
+
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_PAIR = re.compile(rf"({_TEXT})\s*:\s*({_TEXT})")
 
 
 def read_secrets(path: Path) -> dict[str, str]:
@@ -24,3 +29,20 @@ def read_secrets(path: Path) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
         raise StartupError(f"{path} must hold one JSON object of names and texts. Correct it.")
     return values
+
+
+def salvage_secrets(path: Path) -> dict[str, str]:
+    """Return what can be recognised in a file that may be half edited; none if it cannot be read.
+
+    For what only looks: a Choir that runs goes on with what it read, and its operator must still reach it.
+    Nothing that is recognised here is ever written back.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    found = {}
+    for name, value in _PAIR.findall(text):
+        with contextlib.suppress(ValueError):
+            found[str(json.loads(name))] = str(json.loads(value))
+    return found

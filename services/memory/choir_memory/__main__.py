@@ -22,6 +22,7 @@ def main() -> int:
     try:
         settings = MemorySettings.load()
         secrets = settings.read_secrets(MemorySecrets)
+        settings = settings.told(secrets.embedding)
         _configure_logging(settings, secrets)
         service = MemoryService(settings, secrets)
         with exporting("choir-memory", settings.otlp_endpoint):

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from choir_common.settings import ServiceSettings
+from choir_common.wire.config import EmbeddingConfig
 
 OFFLINE_MODEL = "all-MiniLM-L6-v2-int8"
 OFFLINE_DIMENSIONS = 384
@@ -23,6 +24,8 @@ class MemorySecrets(BaseModel):
     nats_token: SecretStr | None = None
     embedding_key: SecretStr | None = None
     """Bearer key of the embedding provider; a local one needs none."""
+    embedding: EmbeddingConfig | None = None
+    """What config.json says; an endpoint in the environment counts more."""
 
 
 class MemorySettings(ServiceSettings):
@@ -71,6 +74,18 @@ class MemorySettings(ServiceSettings):
                 "CHOIR_EMBEDDING_ENDPOINT, which is not set"
             )
         return self
+
+    def told(self, embedding: EmbeddingConfig | None) -> Self:
+        """Return these settings with what config.json says of embeddings, unless they say it themselves."""
+        if embedding is None or self.embedding_endpoint is not None:
+            return self
+        return self.model_copy(
+            update={
+                "embedding_endpoint": embedding.endpoint,
+                "embedding_model": embedding.model,
+                "embedding_dimensions": embedding.dimensions,
+            }
+        )
 
     @property
     def health_socket(self) -> Path:

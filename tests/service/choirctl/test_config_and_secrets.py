@@ -3,12 +3,13 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from choir_common.wire.config_schema import config_reference, config_schema
-from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.stack import CHOIRCTL, Stack, free_port, running_stack
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +86,41 @@ def test_a_secret_is_set_and_reaches_those_who_run(stack: Stack) -> None:
 def test_the_schema_needs_no_running_choir(stack: Stack) -> None:
     assert json.loads(call(stack, "config", "schema").stdout) == config_schema()
     assert call(stack, "config", "schema", "--markdown").stdout == config_reference()
+
+
+def test_a_slip_in_the_secrets_locks_nobody_out_of_what_runs(stack: Stack) -> None:
+    path = stack.home / "secrets.json"
+    whole = path.read_text()
+    path.write_text(whole.replace("}", ""))
+    try:
+        by_http = call(stack, "--url", stack.url, "status")
+        assert by_http.returncode == 0, by_http.stderr
+        checks = json.loads(call(stack, "doctor", "--json").stdout)["checks"]
+        found = {check["id"]: check for check in checks}
+        assert found["secrets"]["outcome"] == "warn", found["secrets"]
+        assert "goes on with what it read" in found["secrets"]["detail"]
+        assert found["model"]["outcome"] != "fail"
+        refused = call(stack, "secret", "apply")
+        assert refused.returncode != 0 and "secrets.json" in refused.stderr
+    finally:
+        path.write_text(whole)
+
+
+def test_the_embedding_model_of_config_json_is_the_one_that_memory_starts_with() -> None:
+    port = free_port()
+    section = {
+        "model": "rehearsal-embedding",
+        "dimensions": 384,
+        "endpoint": f"http://127.0.0.1:{port}/v1",
+    }
+
+    def prepare(home: Path) -> None:
+        config = json.loads((home / "config.json").read_text())
+        (home / "config.json").write_text(json.dumps({**config, "embedding": section}))
+
+    with running_stack(env={"CHOIR_REHEARSAL_PORT": str(port)}, prepare=prepare) as own:
+        assert '"rehearsal-embedding"' in (own.home / "logs/memory.log").read_text()
+        edit(own, embedding={**section, "model": "another"})
+        loaded = call(own, "config", "load")
+        assert "[restart-required]" in loaded.stdout
+        assert "refuses to start with another model" in loaded.stdout

@@ -66,9 +66,40 @@ async def test_failures_have_their_words_and_their_exit_codes(stopped: World) ->
 
 
 async def test_init_without_names_says_what_to_fill_in(stopped: World) -> None:
+    await stopped.start()
     code, said, _ = await choirctl(stopped, "agent", "init", "helper", "--json")
     assert code == 0
     assert json.loads(said)["fill_in"] == ["workspace", "llm", "dm"]
     entry = json.loads(stopped.settings.config_file.read_text())["agents"]["helper"]
     assert entry["repo"] == {"url": "", "ref": "main"}
-    assert entry["defaults"] == {"workspace": "", "llm": "", "dm": ""}
+    assert entry["defaults"] == {
+        "workspace": "",
+        "llm": "",
+        "dm": "",
+        "voice_profile": "",
+        "git_identity": "",
+        "notion": "",
+        "email": "",
+    }
+    # what must be filled in is named, and what may stay empty is not
+    code, _, words = await choirctl(stopped, "config", "load")
+    words = " ".join(words.split())
+    assert code == 2
+    for field in ("workspace", "llm", "dm"):
+        assert f"agents.helper.defaults.{field}: is empty; fill it in" in words
+    assert "notion" not in words
+    fill = {"workspace": "spare", "llm": "default", "dm": "second"}
+    config = json.loads(stopped.settings.config_file.read_text())
+    config["agents"]["helper"]["defaults"] |= fill
+    stopped.settings.config_file.write_text(json.dumps(config))
+    code, said, words = await choirctl(stopped, "config", "load")
+    assert code == 0 and "agents.helper" in said and "[new-agent]" in said, words
+
+
+async def test_init_for_a_repository_elsewhere_says_what_to_put_into_it(stopped: World) -> None:
+    url = "git@example.org:org/helper.git"
+    code, said, words = await choirctl(stopped, "agent", "init", "helper", "--repo", url)
+    assert (code, said) == (0, "")
+    for name in ("Dockerfile", "FROM choir-base", "SOUL.md", "SOUL-CORE.md", "tools/.gitkeep"):
+        assert name in words
+    assert url in words

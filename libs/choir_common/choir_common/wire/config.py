@@ -3,11 +3,14 @@
 Read by control (configuration) and `choirctl init`; only names of secrets stand here, never values.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from choir_common.wire.model import AgentName, Name, Wire
+
+OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
+"""A name, or none; empty is none, as `choirctl agent init` leaves it to be filled in."""
 
 
 class RepoConfig(Wire):
@@ -158,9 +161,9 @@ class EmbeddingConfig(Wire):
     """A word for people; every provider is spoken to in OpenAI's way."""
     model: str
     """The provider's own name of the model."""
-    dimensions: int = Field(ge=1, le=16_000)
-    """How long its vectors are; what is stored is made anew when it changes."""
-    endpoint: str
+    dimensions: int = Field(ge=1, le=4_000)
+    """How long its vectors are; memory refuses another model than its stored vectors were made with."""
+    endpoint: str = Field(pattern=r"^https?://\S+$")
     """The base address, up to `/v1`."""
     secret: Name | None = None
     """The name of the secret that holds the key."""
@@ -214,13 +217,13 @@ class AgentDefaults(Wire):
     """The model of core jobs; `llm` unless given (spec 7.1: a fast edge, a deep core)."""
     search: Name | None = None
     """The web search; the first of `search` by name unless given."""
-    voice_profile: Name | None = None
+    voice_profile: OptionalName = None
     """A name in `voice_profiles`; without one it cannot speak."""
-    git_identity: Name | None = None
+    git_identity: OptionalName = None
     """A name in `git_identities`; held by one agent at a time."""
-    notion: Name | None = None
+    notion: OptionalName = None
     """A name in `notion_integrations`; held by one agent at a time."""
-    email: Name | None = None
+    email: OptionalName = None
     """A name in `email_accounts`."""
 
 
@@ -294,9 +297,9 @@ class Config(Wire):
     search: dict[Name, SearchConfig] = Field(default_factory=dict)
     """Web searches, by name."""
     embedding: EmbeddingConfig | None = None
-    """Nothing reads it yet: the memory service is told by `CHOIR_EMBEDDING_…`."""
+    """What turns text into vectors; `CHOIR_EMBEDDING_…` of the memory service counts more."""
     postgres: PostgresConfig | None = None
-    """Nothing reads it yet: a deployment says it by `CHOIR_POSTGRES_DSN`."""
+    """Kept for the record and warned of: where Postgres is, the deployment says (`CHOIR_POSTGRES_DSN`)."""
     budgets: Budgets = Budgets()
     """Hard stops on what agents may use."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)

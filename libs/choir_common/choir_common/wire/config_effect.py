@@ -23,6 +23,9 @@ AT_AGENT_START = (
 AT_UPDATE = ("agents.*.repo.*",)
 AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 # read by services other than control, when they start
+AGAIN = "counts when Choir starts again: choirctl down, then up"
+# vectors of two models cannot be compared
+VECTORS = ("embedding", "embedding.model", "embedding.dimensions")
 AT_CHOIR_START = ("embedding", "embedding.*", "postgres", "postgres.*")
 
 
@@ -37,8 +40,13 @@ def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
         return "restart-required", f"use: choirctl agent update {who}"
     if _matches(path, AT_UPDATE_ALL):
         return "restart-required", "use: choirctl agent update-all"
+    if _matches(path, VECTORS):
+        return "restart-required", (
+            f"{AGAIN}; memory refuses to start with another model than its stored vectors were made "
+            "with, so this is for an installation that has stored nothing yet"
+        )
     if _matches(path, AT_CHOIR_START):
-        return "restart-required", "counts when Choir starts again: choirctl down, then up"
+        return "restart-required", AGAIN
     return "hot-reload", ""
 
 

@@ -25,6 +25,11 @@ SKELETON = {
     "tools/.gitkeep": "",
     "skills/.gitkeep": "",
 }
+PURPOSES = {
+    "Dockerfile": "begins with `FROM choir-base`; further system packages",
+    "identity/SOUL.md": "who it is when it talks",
+    "identity/SOUL-CORE.md": "how it works on its own",
+}
 
 
 def init(
@@ -37,6 +42,12 @@ def init(
     workspace: Annotated[str, typer.Option(help="Workspace, by name.")] = "",
     llm: Annotated[str, typer.Option(help="Model, by name.")] = "",
     dm: Annotated[str, typer.Option(help="DM that speaks to it, by name.")] = "",
+    voice_profile: Annotated[str, typer.Option(help="Voice, by name; may stay empty.")] = "",
+    git_identity: Annotated[
+        str, typer.Option(help="Who it is in git, by name; may stay empty.")
+    ] = "",
+    notion: Annotated[str, typer.Option(help="Notion integration; may stay empty.")] = "",
+    email: Annotated[str, typer.Option(help="Mail account, by name; may stay empty.")] = "",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,16 +61,21 @@ def init(
     local = _local_path(repo)
     if local is not None and local.exists():
         raise Conflict(f"{local} is there already; nothing was changed.")
+    needed = {"workspace": workspace, "llm": llm, "dm": dm}
+    optional = {
+        "voice_profile": voice_profile,
+        "git_identity": git_identity,
+        "notion": notion,
+        "email": email,
+    }
     entry: dict[str, object] = {
         "repo": {"url": str(local) if local else repo, "ref": ref},
-        "defaults": {"workspace": workspace, "llm": llm, "dm": dm},
+        "defaults": {**needed, **optional},
     }
     insert_entry(config, "agents", agent, entry)
     if local is not None:
         _scaffold(local, agent, ref)
-    open_ = [
-        name for name, value in (("workspace", workspace), ("llm", llm), ("dm", dm)) if not value
-    ]
+    open_ = [name for name, value in needed.items() if not value]
     if as_json:
         print_json({"agent_id": agent, "config": str(config), "fill_in": open_, "entry": entry})
     else:
@@ -70,12 +86,12 @@ def _tell(agent: str, config: Path, local: Path | None, repo: str, open_: list[s
     say = [f"Added agents.{agent} to {config}."]
     if local:
         say.append(f"Made {local} with a first commit: clone it, edit identity/SOUL.md, push.")
-    elif repo:
-        say.append(f"In {repo}, commit: {', '.join(SKELETON)}.")
     else:
-        say.append(
-            f"Make a repository for it, with {', '.join(SKELETON)}, and set agents.{agent}.repo.url."
-        )
+        where = repo or "a new repository of yours"
+        say.append(f"Make {where}, and put into it:")
+        say += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
+        if not repo:
+            say.append(f"Then set agents.{agent}.repo.url to its address.")
     if open_:
         say.append(f"Fill in agents.{agent}.defaults: {', '.join(open_)}.")
     say.append(
@@ -84,6 +100,10 @@ def _tell(agent: str, config: Path, local: Path | None, repo: str, open_: list[s
     )
     for line in say:
         err().print(line, markup=False, highlight=False)
+
+
+def _purpose(name: str) -> str:
+    return PURPOSES.get(name, "empty: git keeps no empty directories")
 
 
 def _local_path(repo: str) -> Path | None:

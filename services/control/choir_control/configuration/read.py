@@ -6,6 +6,7 @@ Called by `current`; `check` follows.
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config, ModelConfig
@@ -53,12 +54,17 @@ def read_written(path: Path) -> Config:
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        shown = error.errors(include_input=False, include_url=False)
-        places = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in shown[:SHOWN])
+        shown = error.errors(include_url=False)
+        places = "; ".join(f"{_place(fault['loc'])}: {_words(fault)}" for fault in shown[:SHOWN])
         more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
         raise BadInput(
             f"{path} does not fit: {places}{more}. Correct it and try again; nothing was changed."
         ) from None
+
+
+def _words(fault: ErrorDetails) -> str:
+    """Say what is wrong; never what stands there, which may be a secret in the wrong place."""
+    return "is empty; fill it in" if fault["input"] == "" else fault["msg"]
 
 
 def _place(loc: tuple[int | str, ...]) -> str:

@@ -1,6 +1,6 @@
 """Put together what carries configuration and secrets from their files to those who run. Called by `app`."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,12 @@ class Configuring:
             ends.publish,
         )
         self.secrets = SecretApply(
-            secrets_json, self.vault, supplied, ends.configuration.renumber, self.news.tell
+            secrets_json,
+            self.vault,
+            supplied,
+            ends.configuration.renumber,
+            self.news.tell,
+            self._read_by_memory,
         )
         around = Around(
             self.vault.found_in,
@@ -87,6 +92,11 @@ class Configuring:
             config_routes(self._configuration, self.staging, self.news),
             secret_routes(self._configuration, self.vault, self.secrets, self.news),
         )
+
+    def _read_by_memory(self) -> Collection[str]:
+        """Return the names of the embedding provider's key: the configured one, and a deployment's."""
+        section = self._configuration.current.config.embedding
+        return {"embedding-key", *([section.secret] if section and section.secret else [])}
 
     def _parcel(self) -> BotTokens:
         """Return what the gateway may know now: the tokens of its bots."""

@@ -6,7 +6,7 @@ when it next asks for its channels.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ log = structlog.get_logger("choir.secrets")
 
 # of the stack itself: no agent is ever bound to one, and a service reads its own when it starts
 OWN = frozenset({"postgres-admin", "nats-token", "operator-token"})
-READ_AT_START = OWN | {"embedding-key"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +41,28 @@ class SecretApply:
         supplied: Mapping[str, str],
         renumber: Callable[[], Awaitable[int]],
         tell: Callable[[int], Awaitable[None]],
+        others: Callable[[], Collection[str]],
     ) -> None:
-        """`supplied` is what the deployment adds to the file; `renumber` stores a new version."""
+        """`supplied` is what the deployment adds to the file; `renumber` stores a new version.
+
+        `others` names the secrets that another service reads when it starts.
+        """
         self._path = path
         self._vault = vault
         self._supplied = dict(supplied)
         self._renumber = renumber
         self._tell = tell
         self._turn = asyncio.Lock()
-        self._own: dict[str, str] | None = None
+        self._others = others
+        self._at_start: dict[str, str] | None = None
 
     async def note_own(self) -> None:
-        """Remember the stack's own secrets as they are at the start, to tell later what changed."""
+        """Remember what services read when they start, to tell later what changed."""
         try:
             found = await asyncio.to_thread(read_secret_file, self._path)
         except Exception:  # a deployment without the file: there is nothing to compare with
             return
-        self._own = {name: value for name, value in found.items() if name in READ_AT_START}
+        self._at_start = {name: value for name, value in found.items() if name in self._late()}
 
     async def apply(self) -> Applied:
         """Put the file in force.
@@ -83,8 +87,10 @@ class SecretApply:
         return Applied(version, swap, overridden, self._at_restart(found))
 
     def _at_restart(self, found: Mapping[str, str]) -> tuple[str, ...]:
-        if self._own is None:
+        if self._at_start is None:
             return ()
-        return tuple(
-            sorted(n for n in READ_AT_START if found.get(n) != self._own.get(n) and n in found)
-        )
+        before = self._at_start
+        return tuple(sorted(n for n in self._late() if n in found and found[n] != before.get(n)))
+
+    def _late(self) -> Collection[str]:
+        return {*OWN, *self._others()}

@@ -31,8 +31,8 @@ class Spaces:
             raise StartupError(
                 f"The stored vectors were made by the embedding model {name} with {dimensions} "
                 f"dimensions, but {self._model} with {self._dimensions} dimensions is configured. "
-                "Vectors of two models cannot be compared: set CHOIR_EMBEDDING_ENDPOINT, "
-                "CHOIR_EMBEDDING_MODEL and CHOIR_EMBEDDING_DIMENSIONS back to the stored model."
+                "Vectors of two models cannot be compared: set `embedding` in config.json, or "
+                "CHOIR_EMBEDDING_ENDPOINT, _MODEL and _DIMENSIONS, back to the stored model."
             )
 
     async def ensure(self, agent_id: str) -> None:

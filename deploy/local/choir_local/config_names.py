@@ -1,0 +1,41 @@
+"""Read from config.json what services other than control must be told when they start. Called by `services`.
+
+Also by the setup of the containers. Control checks the file and says what is wrong with it; an unreadable
+one says nothing here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from choir_common.wire.config import Config
+from choir_common.wire.json import JsonObject
+
+# the key of a provider that only the environment names (CHOIR_EMBEDDING_ENDPOINT)
+EMBEDDING_KEY = "embedding-key"
+
+
+def gateway_secrets(config_file: Path) -> frozenset[str]:
+    """Return the names of the secrets that configured gateways use."""
+    config = _read(config_file)
+    gateways = config.gateways.values() if config else ()
+    return frozenset(gateway.secret for gateway in gateways if gateway.secret)
+
+
+def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
+    """Return what memory is told of embeddings: the section `embedding`, and the key it names."""
+    config = _read(config_file)
+    section = config.embedding if config else None
+    key = named.get((section and section.secret) or EMBEDDING_KEY)
+    return {
+        **({"embedding": section.model_dump(mode="json")} if section else {}),
+        **({"embedding_key": key} if key else {}),
+    }
+
+
+def _read(config_file: Path) -> Config | None:
+    try:
+        return Config.model_validate_json(config_file.read_bytes())
+    except (OSError, ValidationError):
+        return None
