@@ -5,11 +5,14 @@ import os
 import pty
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 
 import pytest
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
+LOCAL_MODES = 3
 VALUE = "s3cret-of-the-test"
 
 
@@ -63,6 +66,10 @@ def test_at_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
     said = b""
     while b"Value of key" not in said:
         said += os.read(ours, 1000)
+    # what is typed before the echo is off is thrown away together with it
+    while termios.tcgetattr(ours)[LOCAL_MODES] & termios.ECHO:
+        assert process.poll() is None
+        time.sleep(0.01)
     os.write(ours, f"{VALUE}\n".encode())
     assert process.wait(30) == 0
     try:
