@@ -58,6 +58,11 @@ class ComposeStack(Stack):
     project: str = ""
     files: tuple[Path, ...] = ()
 
+    @property
+    def https(self) -> str:
+        """Return control's address; its certificate is below the home."""
+        return f"https://127.0.0.1:{self.http_port}"
+
     def compose(self, *args: str, check: bool = True, timeout: float = UP_WITHIN_S) -> str:
         """Run docker compose on this stack; return what it printed."""
         files = [word for path in self.files for word in ("-f", str(path))]

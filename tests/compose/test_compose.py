@@ -10,8 +10,10 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 
+from choir_common.http.transport import make_client
 from choir_common.wire.events import Reply, payload_of
 from tests.compose.containers import PAGE_HOST, ComposeStack, docker, running_containers
 from tests.journey.conversation import (
@@ -42,9 +44,20 @@ async def test_the_first_conversation_in_containers(stack: ComposeStack) -> None
     await check_logs(stack)
 
 
-async def test_the_same_over_http_with_the_operator_token(stack: ComposeStack) -> None:
-    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+async def test_the_same_over_https_with_the_operator_token(stack: ComposeStack) -> None:
+    ca_pem = (stack.home / "tls/ca.pem").read_text()
+    token = stack.secret("operator-token")
+    async with user_at(stack.https, token=token, ca_pem=ca_pem) as user:
         assert NOTE in await user.asks("read the note again")
+
+
+async def test_the_port_takes_no_plain_http_and_no_stranger(stack: ComposeStack) -> None:
+    async with make_client(stack.url) as plain:
+        with pytest.raises(httpx2.TransportError):
+            await plain.get("/livez")
+    ca_pem = (stack.home / "tls/ca.pem").read_text()
+    async with make_client(stack.https, ca_pem=ca_pem) as stranger:
+        assert (await stranger.get("/v1/agents")).status_code == 401
 
 
 def test_an_agents_container_is_as_hard_as_promised(stack: ComposeStack) -> None:

@@ -186,11 +186,11 @@ class User:
 
 @contextlib.asynccontextmanager
 async def user_at(
-    endpoint: str, dm: str = "console", token: str | None = None
+    endpoint: str, dm: str = "console", token: str | None = None, ca_pem: str | None = None
 ) -> AsyncIterator[User]:
     """Sit a user down at a DM; the stream is open before the first word."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with make_client(endpoint, headers=headers) as client:
+    async with make_client(endpoint, headers=headers, ca_pem=ca_pem) as client:
         user = User(client, dm)
         listening = asyncio.create_task(user.listen())
         try:

@@ -49,6 +49,10 @@ class ControlSettings(ServiceSettings):
     """Cores of one agent's container; less than two leave room for control on a small host."""
     agent_pids: int = Field(default=512, ge=32)
     """Processes and threads in one agent's container; stops a fork bomb, not a parallel build."""
+    build_memory_mb: int = Field(default=2048, ge=128)
+    """Memory of one step of an image's build (docker runtime), in MB; a large compiler takes 1 or 2 GB."""
+    build_within_s: float = Field(default=1_800, gt=0)
+    """How long each part of a build may take (docker runtime); a slow mirror of packages takes minutes."""
     agents_stop_s: float = Field(default=45.0, ge=0)
     """How long agents may take to sum up and stop when choird stops, in seconds; 0 leaves them to be
     resumed. A turn's fifteen and a summary's thirty are what people still wait for."""

@@ -11,6 +11,7 @@ import pytest
 
 from choir_common.choir_dir import SKILLS, TOOLS, hash_directory, read_version
 from choir_common.errors import BadInput, Conflict
+from choir_control.images.build import Images
 from choir_control.images.docker import DockerImages
 from choir_control.images.dockerfiles import pin_base, stands_on_base
 from choir_control.sessions.outfit import Outfitter
@@ -80,17 +81,89 @@ async def test_an_image_holds_the_merged_choir_and_what_was_compiled(
     assert not (await forge.images.build("main", Told())).fresh
 
 
-async def test_the_base_is_built_once_for_a_commit(forge: Forge, client: Any) -> None:
-    base = f"ARG CHOIR_AGENT\nFROM $CHOIR_AGENT\nRUN echo base > /base\nLABEL of={forge.home}\n"
-    forge.shared.commit({"Dockerfile.base": base, "identity/USER.md": "u"})
-    first, second = Told(), Told()
-    await forge.images.build("main", first)
+def bases(forge: Forge, client: Any) -> set[str]:
+    """Return the base images of this home."""
+    label = f"choir.built_for={forge.home}"
+    found = client.images.list(filters={"label": label, "reference": "choir-base"})
+    return {tag for image in found for tag in image.tags}
+
+
+def commit_base(forge: Forge, words: str) -> None:
+    text = f"ARG CHOIR_AGENT\nFROM $CHOIR_AGENT\nRUN echo {words} > /base\nLABEL of={forge.home}\n"
+    forge.shared.commit({"Dockerfile.base": text, "identity/USER.md": "u"})
+
+
+async def test_the_base_is_built_only_when_the_global_repository_has_moved(
+    forge: Forge, client: Any
+) -> None:
+    async def ran(words: str) -> bool:
+        told = Told()
+        await forge.images.build("main", told)
+        there = any("is there already" in line for line in told.lines)
+        assert there != any(f"RUN echo {words}" in line for line in told.lines)
+        return not there
+
+    commit_base(forge, "first")
+    assert await ran("first")
+    old = bases(forge, client)
     forge.fill_own("another soul")
-    built = await forge.images.build("main", second)
-    assert any("RUN echo base" in line for line in first.lines)
-    assert any("is there already" in line for line in second.lines)
-    assert not any("RUN echo base" in line for line in second.lines)
-    assert client.containers.run(built.image.place, ["cat", "/base"], remove=True) == b"base\n"
+    assert not await ran("first")
+    commit_base(forge, "second")
+    assert await ran("second")
+    assert len(bases(forge, client)) == 2  # the image before stands on the old one
+    forge.fill_own("a third soul")
+    assert not await ran("second")
+    assert bases(forge, client).isdisjoint(old)
+    current = forge.shelf.current("main")
+    assert current is not None
+    assert client.containers.run(current.place, ["cat", "/base"], remove=True) == b"second\n"
+
+
+async def test_old_images_are_removed_but_not_the_one_before_nor_one_in_use(
+    forge: Forge, client: Any
+) -> None:
+    def tags() -> set[str]:
+        found = client.images.list("choir-agent-main", filters={"label": label})
+        return {tag.rpartition(":")[2] for image in found for tag in image.tags}
+
+    label = f"choir.built_for={forge.home}"
+    built = []
+    for soul in ("one", "two", "three"):
+        forge.fill_own(soul)
+        built.append((await forge.images.build("main", Told())).image)
+        if soul == "one":
+            # a container of it that control knows nothing of
+            used = client.containers.create(built[0].place, ["true"])
+    one, two, three = [image.version.image_version for image in built]
+    try:
+        assert tags() == {one, two, three}
+    finally:
+        used.remove(force=True)
+    told = Told()
+    forge.fill_own("four")
+    four = (await forge.images.build("main", told)).image.version.image_version
+    assert tags() == {three, four}
+    assert {f"removed the old image choir-agent-main:{old}" for old in (one, two)} <= set(
+        told.lines
+    )
+
+
+async def test_an_image_with_another_releases_agent_is_built_again(
+    forge: Forge, client: Any, tmp_path: Path
+) -> None:
+    first = (await forge.images.build("main", Told())).image
+    text = f"FROM {PYTHON_IMAGE}\nLABEL release={tmp_path}\n".encode()
+    newer, _ = client.images.build(fileobj=io.BytesIO(text), rm=True)
+    upgraded = DockerImages(forge.home, newer.id)
+    again = Images(forge.home, forge.configuration, forge.mirrors, upgraded, forge.shelf)  # type: ignore[arg-type]
+    try:
+        built = await again.build("main", Told())
+        # its version differs, so that an update redeploys it
+        assert built.fresh and built.image.version != first.version
+        assert not (await again.build("main", Told())).fresh
+    finally:
+        for image in (built.image.place, first.place, newer.id):
+            client.images.remove(image, force=True)
 
 
 async def test_a_build_that_fails_says_why_and_leaves_the_old_image(forge: Forge) -> None:

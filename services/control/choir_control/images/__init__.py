@@ -2,5 +2,5 @@
 
 Never starts an agent, and never changes an image that is there: a build makes another one and then, in one
 rename, the one that the next start takes.
-Ladder: foundry > build > shelf | merge > port; process and docker implement the port, with bake.
+Ladder: foundry > build > shelf | merge > port; process and docker (and context) implement it, with bake.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from choir_common.errors import BadInput
+from choir_common.errors import BadInput, Unavailable
 from choir_common.wire.config import Config
 from choir_control.configuration.current import Configuration
 from choir_control.images.merge import merge
@@ -111,9 +111,20 @@ class Images:
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
         await asyncio.to_thread(self._shelf.put, image)
+        await self._prune(agent_id, report)
         report.step(f"built {image.version.image_version}", 1.0)
         log.info("image built", agent=agent_id, version=image.version.image_version)
         return Built(image, True, tuple(commits.warnings))
+
+    async def _prune(self, agent_id: str, report: Report) -> None:
+        """Remove what nobody can go back to; what cannot be removed now is by the next build."""
+        try:
+            needed = await asyncio.to_thread(self._shelf.needed, agent_id)
+            for name in await self._builder.prune(agent_id, needed):
+                report.line(f"removed the old image {name}")
+        except Unavailable as error:
+            report.line(f"warning: {error.message}")
+            log.warning("old images were not removed", agent=agent_id, error=error.message)
 
     async def _fetch(self, sources: Sources, report: Report) -> _Commits:
         commits = _Commits()
@@ -142,8 +153,12 @@ class Images:
             and version.global_repo_commit == (commits.shared.commit if commits.shared else "")
             and version.agent_repo_commit == (commits.own.commit if commits.own else "")
         )
-        # an image that was changed since, or removed, is built again
-        return same and await self._builder.fault(current) is None
+        # an image that was changed since, or removed, or holds another release's agent, is built again
+        return (
+            same
+            and await self._builder.fault(current) is None
+            and not await self._builder.outdated(current)
+        )
 
     async def _prepare(
         self, agent_id: str, commits: _Commits, staging: Path, report: Report

@@ -10,16 +10,27 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import docker  # type: ignore[import-untyped]  # it ships no types
 from docker import errors as docker_errors
+from urllib3.exceptions import ReadTimeoutError as TimeoutErrorOfHttp
 
 from choir_common.choir_dir import SKILLS, TOOLS, VERSION_FILE, ImageVersion, hash_files
 from choir_common.errors import BadInput, Unavailable
 from choir_control.images.bake import commits_of, describe
+from choir_control.images.context import (
+    Files,
+    choir_files,
+    context,
+    describe_member,
+    own_files,
+)
 from choir_control.images.dockerfiles import (
     PLAIN,
     pin_base,
@@ -30,7 +41,6 @@ from choir_control.images.dockerfiles import (
 from choir_control.images.port import Image, Kind, Piece, Recipe, Report
 from choir_control.settings import ControlSettings
 
-BUILD_WITHIN_S = 1_800
 SHORT = 12
 MAX_CONTENT_BYTES = 1 << 30
 AGENT = "choir.agent"
@@ -38,12 +48,24 @@ GLOBAL_COMMIT = "choir.global_commit"
 AGENT_COMMIT = "choir.agent_commit"
 VERSION = "choir.version"
 HOME = "choir.built_for"
-Files = Mapping[str, tuple[bytes | Path, bool]]
+PART = "choir.part"
+AGENT_IMAGE = "choir.agent_image"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLimits:
+    """What one build may use up of the machine."""
+
+    memory_bytes: int = 2 << 30
+    """A compiler of a large program takes one or two gigabytes; swap does not add to it."""
+    within_s: float = 1_800
+    """How long each of its parts may take; a slow mirror of packages takes minutes."""
 
 
 def make_builder(settings: ControlSettings) -> "DockerImages":
     """Return a builder that has not spoken to the engine yet."""
-    return DockerImages(settings.home, settings.agent_image)
+    limits = BuildLimits(settings.build_memory_mb << 20, settings.build_within_s)
+    return DockerImages(settings.home, settings.agent_image, limits)
 
 
 class DockerImages:
@@ -51,16 +73,35 @@ class DockerImages:
 
     kind: Kind = "docker"
 
-    def __init__(self, home: Path, agent_image: str) -> None:
+    def __init__(self, home: Path, agent_image: str, limits: BuildLimits | None = None) -> None:
         """`agent_image` holds the agent itself; a Dockerfile.base builds on it."""
         self._home = home
         self._agent_image = agent_image
+        self._limits = limits or BuildLimits()
         self._client: Any = None
+        self._building = 0
 
     async def build(self, recipe: Recipe, report: Report) -> Image:
         """Build the base, the tools and the agent's image. Raises BadInput, Unavailable."""
         loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(self._build, recipe, _FromThread(loop, report))
+        self._building += 1
+        try:
+            return await asyncio.to_thread(self._build, recipe, _FromThread(loop, report))
+        finally:
+            self._building -= 1
+
+    async def outdated(self, image: Image) -> bool:
+        """Tell whether the agent image is another one by now, as after an upgrade. Raises Unavailable."""
+        return await asyncio.to_thread(self._outdated, image)
+
+    async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+        """Remove all other images of the agent, and bases no image stands on. Raises Unavailable.
+
+        What somebody still uses the engine keeps; it is removed after a later build.
+        """
+        # a base that was just built has no image on it yet
+        bases_too = self._building == 0
+        return await asyncio.to_thread(self._prune, agent_id, needed, bases_too)
 
     async def fault(self, image: Image) -> str | None:
         """Return why the engine's image is not what was built."""
@@ -68,8 +109,57 @@ class DockerImages:
 
     def _api(self) -> Any:
         if self._client is None:
-            self._client = docker.APIClient(version="auto", timeout=BUILD_WITHIN_S)
+            self._client = docker.APIClient(version="auto", timeout=self._limits.within_s)
         return self._client
+
+    def _agent_id(self) -> str:
+        """Return the id of the image that holds the agent."""
+        return str(self._api().inspect_image(self._agent_image)["Id"])
+
+    def _outdated(self, image: Image) -> bool:
+        with _spoken("look at the image"):
+            labels = self._api().inspect_image(image.place)["Config"]["Labels"] or {}
+            return bool(labels.get(AGENT_IMAGE) != self._agent_id())
+
+    def _prune(self, agent_id: str, needed: Collection[str], bases_too: bool) -> tuple[str, ...]:
+        with _spoken("remove old images"):
+            mine = {"label": [f"{HOME}={self._home}", f"{AGENT}={agent_id}"]}
+            old = [
+                image
+                for image in self._api().images(filters=mine)
+                if image["Labels"].get(VERSION) not in needed
+            ]
+            removed = [self._remove(image) for image in old]
+            if bases_too:
+                removed += [self._remove(image) for image in self._idle_bases()]
+        return tuple(sorted(name for name in removed if name))
+
+    def _idle_bases(self) -> list[Any]:
+        """Return the bases of this home that no agent's image was built from."""
+        images = self._api().images(filters={"label": [f"{HOME}={self._home}"]})
+        used = {
+            (image["Labels"].get(GLOBAL_COMMIT), image["Labels"].get(AGENT_IMAGE))
+            for image in images
+            if VERSION in image["Labels"]
+        }
+        return [
+            image
+            for image in images
+            if image["Labels"].get(PART) == "base"
+            and (image["Labels"].get(GLOBAL_COMMIT), image["Labels"].get(AGENT_IMAGE)) not in used
+        ]
+
+    def _remove(self, image: Any) -> str:
+        """Remove an image unless somebody uses it; return its name, empty for one without or that stays."""
+        names = [name for name in image["RepoTags"] or () if name != "<none>:<none>"]
+        try:
+            for name in names or [image["Id"]]:
+                self._api().remove_image(name)
+        except docker_errors.APIError as error:
+            if error.status_code not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                raise
+            return ""
+        return str(names[0]) if names else ""
 
     def _build(self, recipe: Recipe, report: Report) -> Image:
         with _spoken("build the image"):
@@ -78,10 +168,10 @@ class DockerImages:
             report.step("building tools and system packages", 0.7)
             tools = [piece for piece in recipe.pieces if piece.path.startswith(f"{TOOLS}/")]
             with_sources = self._run_build(
-                with_tools(base), _choir(tools), self._labels(recipe, "tools"), report
+                with_tools(base), choir_files(tools), self._labels(recipe, "tools"), report
             )
             built = self._run_build(
-                self._own_dockerfile(recipe, with_sources), _tree(recipe), {}, report
+                self._own_dockerfile(recipe, with_sources), own_files(recipe), {}, report
             )
             report.step("baking the image", 0.9)
             rest = [piece for piece in recipe.pieces if piece not in tools]
@@ -92,8 +182,8 @@ class DockerImages:
         shared = recipe.shared
         if shared is None or "Dockerfile.base" not in shared.files:
             return self._agent_image
-        agent_id = str(self._api().inspect_image(self._agent_image)["Id"])
-        key = hashlib.sha256(f"{shared.commit}\n{agent_id}".encode()).hexdigest()[:SHORT]
+        basis = f"{shared.commit}\n{self._agent_id()}\n{self._home}"
+        key = hashlib.sha256(basis.encode()).hexdigest()[:SHORT]
         tag = f"choir-base:{shared.commit[:SHORT]}-{key}"
         if self._exists(tag):
             report.line(f"{tag} is there already")
@@ -121,7 +211,8 @@ class DockerImages:
 
     def _bake(self, recipe: Recipe, built: str, rest: list[Piece], report: Report) -> Image:
         """Add the rest and version.json, look at what is in /choir, and give the image its tag."""
-        inner = self._run_build(with_the_rest(built), _choir(rest), {}, report)
+        inner = self._run_build(with_the_rest(built), choir_files(rest), {}, report)
+        self._refuse_volumes(inner)
         version = self._describe(recipe.agent_id, commits_of(recipe), inner)
         text = version.model_dump_json(indent=2) + "\n"
         tag = f"choir-agent-{recipe.agent_id}:{version.image_version}"
@@ -142,6 +233,14 @@ class DockerImages:
         place = str(self._api().inspect_image(image_id)["Id"])
         return Image("docker", place, version)
 
+    def _refuse_volumes(self, image: str) -> None:
+        volumes = self._api().inspect_image(image)["Config"].get("Volumes") or {}
+        if volumes:
+            raise BadInput(
+                f"The image has VOLUME {', '.join(sorted(volumes))[:200]}: an agent can write to /workspace "
+                "and /tmp alone. Take it out of the Dockerfile, or choose another image in FROM."
+            )
+
     def _describe(self, agent_id: str, commits: tuple[str, str], image: str) -> ImageVersion:
         files = self._contents(image)
         everything = [one for one in files if one[0] != VERSION_FILE]
@@ -153,7 +252,9 @@ class DockerImages:
                 if path.startswith(f"{folder}/")
             )
 
-        return describe(agent_id, commits, below(TOOLS), below(SKILLS), hash_files(everything))
+        # the agent itself counts: with another release's it is another image
+        whole = f"{hash_files(everything)}\n{self._agent_id()}"
+        return describe(agent_id, commits, below(TOOLS), below(SKILLS), whole)
 
     def _contents(self, image: str) -> list[tuple[str, bool, str]]:
         """Return the files of an image's /choir; nothing of it is started."""
@@ -170,7 +271,7 @@ class DockerImages:
             api.remove_container(container, force=True, v=True)
         content.seek(0)
         with tarfile.open(fileobj=content) as archive:
-            return [_describe_member(archive, member) for member in archive if not member.isdir()]
+            return [describe_member(archive, member) for member in archive if not member.isdir()]
 
     def _fault(self, image: Image) -> str | None:
         with _spoken("look at the image"):
@@ -192,7 +293,7 @@ class DockerImages:
         return True
 
     def _labels(self, recipe: Recipe, part: str) -> dict[str, str]:
-        labels = {"choir.part": part, HOME: str(self._home)}
+        labels = {PART: part, HOME: str(self._home), AGENT_IMAGE: self._agent_id()}
         return labels if part == "base" else {**labels, AGENT: recipe.agent_id}
 
     def _run_build(
@@ -206,19 +307,24 @@ class DockerImages:
         arguments: Mapping[str, str] | None = None,
     ) -> str:
         """Build and return the image's id; raises BadInput with the builder's words when it fails."""
-        image_id = ""
+        image_id, deadline = "", time.monotonic() + self._limits.within_s
         said = self._api().build(
-            fileobj=_context(dockerfile, files),
+            fileobj=context(dockerfile, files),
             custom_context=True,
             dockerfile=".choir-dockerfile",
             tag=tag,
             labels=dict(labels),
             buildargs=dict(arguments or {}),
+            container_limits={
+                "memory": self._limits.memory_bytes,
+                "memswap": self._limits.memory_bytes,
+            },
             rm=True,
             forcerm=True,
+            timeout=self._limits.within_s,
             decode=True,
         )
-        for message in said:
+        for message in _until(deadline, said):
             if "error" in message:
                 raise BadInput(f"The image cannot be built: {str(message['error']).strip()[:800]}")
             for line in str(message.get("stream", "")).splitlines():
@@ -228,6 +334,22 @@ class DockerImages:
         if not image_id:
             raise Unavailable("The engine built something and did not say what. Try again.")
         return image_id
+
+
+def _until(deadline: float, said: Generator[Any]) -> Iterator[Any]:
+    """Yield what a builder says, and hang up on one that does not come to an end; that ends the build."""
+    while True:
+        try:
+            message = next(said, None)
+        except TimeoutErrorOfHttp:
+            break
+        if message is None:
+            return
+        if time.monotonic() > deadline:
+            break
+        yield message
+    said.close()
+    raise BadInput("The image cannot be built: it takes too long (CHOIR_BUILD_WITHIN_S).")
 
 
 class _FromThread:
@@ -247,50 +369,6 @@ class _FromThread:
         # a loop that closed meanwhile has nobody left to tell
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell, *words)
-
-
-def _choir(pieces: list[Piece]) -> Files:
-    return {
-        "choir/": (b"", True),
-        **{f"choir/{piece.path}": (piece.content, piece.executable) for piece in pieces},
-    }
-
-
-def _tree(recipe: Recipe) -> Files:
-    own = recipe.own
-    if own is None:
-        return {}
-    return {path: (own.root / path, entry.executable) for path, entry in own.files.items()}
-
-
-def _context(dockerfile: str, files: Files) -> io.BytesIO:
-    """Return a build context; times and owners are fixed, so that the same content is the same layer."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        for path, (content, executable) in sorted(files.items()):
-            data = content if isinstance(content, bytes) else content.read_bytes()
-            _add(archive, path, data, 0o755 if executable else 0o644)
-        _add(archive, ".choir-dockerfile", dockerfile.encode(), 0o644)
-    made.seek(0)
-    return made
-
-
-def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
-    member = tarfile.TarInfo(path.rstrip("/"))
-    if path.endswith("/"):
-        member.type = tarfile.DIRTYPE
-    member.size, member.mode = len(data), mode
-    archive.addfile(member, io.BytesIO(data))
-
-
-def _describe_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, bool, str]:
-    path = member.name.removeprefix("choir/")
-    if member.issym():
-        return path, False, f"-> {member.linkname}"
-    file = archive.extractfile(member) if member.isfile() or member.islnk() else None
-    if file is None:
-        return path, False, "special"
-    return path, bool(member.mode & 0o111), hashlib.sha256(file.read()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The port `ImageBuilder`: bake a merged /choir. Called by `build`; `process` and `docker` implement it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -64,4 +65,12 @@ class ImageBuilder(Protocol):
 
     async def fault(self, image: Image) -> str | None:
         """Return why an image is not what was built (drift), none if it is."""
+        ...
+
+    async def outdated(self, image: Image) -> bool:
+        """Tell whether the agent in an image is not the one that Choir has now."""
+        ...
+
+    async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+        """Remove the agent's images but those of the `needed` versions; return what was removed."""
         ...

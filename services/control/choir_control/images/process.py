@@ -7,6 +7,7 @@ import asyncio
 import os
 import secrets
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from choir_common.choir_dir import read_version
@@ -43,6 +44,17 @@ class ProcessImages:
         """Return why a directory is not what was built."""
         return await asyncio.to_thread(directory_fault, image)
 
+    async def outdated(self, image: Image) -> bool:
+        """Say no: a directory holds no agent."""
+        return False
+
+    async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+        """Remove the directories of all other versions. Raises Unavailable."""
+        try:
+            return await asyncio.to_thread(_prune, self._top / agent_id, needed)
+        except OSError as error:
+            raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
+
     def make(self, recipe: Recipe) -> Image:
         """Do it; blocks. Until the last rename nothing counts."""
         shelf = self._top / recipe.agent_id
@@ -68,6 +80,16 @@ def clear_leftovers(shelf: Path) -> None:
     """Remove what a build that died left behind."""
     for path in [*shelf.glob(f"{NEW}*"), *shelf.glob(f"{ASIDE}*")]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _prune(shelf: Path, needed: Collection[str]) -> tuple[str, ...]:
+    old = [p for p in shelf.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    removed = tuple(sorted(path.name for path in old if path.name not in needed))
+    for name in removed:
+        # renamed first: half an image must not have an image's name
+        os.replace(shelf / name, shelf / f"{ASIDE}{secrets.token_hex(4)}")  # noqa: PTH105
+    clear_leftovers(shelf)
+    return removed
 
 
 def directory_fault(image: Image) -> str | None:

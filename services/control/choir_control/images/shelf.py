@@ -23,6 +23,11 @@ class _Label(BaseModel):
     kind: Kind
     place: str
     version: ImageVersion
+    before: "_Label | None" = None
+    """What the one in force took the place of."""
+
+    def image(self) -> Image:
+        return Image(self.kind, self.place, self.version)
 
 
 class Shelf:
@@ -37,9 +42,45 @@ class Shelf:
 
         Raises Unavailable when the label cannot be read.
         """
+        label = self._label(agent_id)
+        return label.image() if label else None
+
+    def put(self, image: Image) -> None:
+        """Make this the image of the next start; blocks. All or nothing."""
+        agent_id = image.version.agent_id
+        shelf = self._top / agent_id
+        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = self._before(agent_id, image)
+        label = _Label(kind=image.kind, place=image.place, version=image.version, before=before)
+        partial = shelf / f".{CURRENT}.partial"
+        with partial.open("w") as file:
+            file.write(label.model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, shelf / CURRENT)  # noqa: PTH105 the atomic rename is the point
+
+    def needed(self, agent_id: str) -> frozenset[str]:
+        """Return the versions that must stay: the current one, the one before, what runs; blocks."""
+        label = self._label(agent_id)
+        kept = [label, label.before] if label else []
+        running = self._running.get(agent_id)
+        return frozenset(one.version.image_version for one in kept if one) | (
+            {running.image_version} if running else frozenset()
+        )
+
+    def _before(self, agent_id: str, image: Image) -> "_Label | None":
+        try:
+            now = self._label(agent_id)
+        except Unavailable:  # nobody can go back to what cannot be read
+            return None
+        if now is None or now.version == image.version:
+            return now.before if now else None
+        return now.model_copy(update={"before": None})
+
+    def _label(self, agent_id: str) -> "_Label | None":
         path = self._top / agent_id / CURRENT
         try:
-            label = _Label.model_validate_json(path.read_bytes())
+            return _Label.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
@@ -47,19 +88,6 @@ class Shelf:
                 f"Cannot read {path}: {type(error).__name__}. `choirctl agent build {agent_id}` makes "
                 "it anew once it is removed."
             ) from error
-        return Image(label.kind, label.place, label.version)
-
-    def put(self, image: Image) -> None:
-        """Make this the image of the next start; blocks. All or nothing."""
-        shelf = self._top / image.version.agent_id
-        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
-        label = _Label(kind=image.kind, place=image.place, version=image.version)
-        partial = shelf / f".{CURRENT}.partial"
-        with partial.open("w") as file:
-            file.write(label.model_dump_json(indent=2) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, shelf / CURRENT)  # noqa: PTH105 the atomic rename is the point
 
     def note_start(self, agent_id: str, version: ImageVersion | None) -> None:
         """Remember what an agent is being started with; none for one without repositories."""

@@ -97,6 +97,8 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
         "AttachStderr": False,
         "Tty": False,
         "Healthcheck": {"Test": ["NONE"]},
+        # a built image may say otherwise, and its agent would never be asked to stop
+        "StopSignal": "SIGTERM",
         "HostConfig": _host_config(site, spec),
     }
 
