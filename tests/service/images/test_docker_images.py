@@ -149,21 +149,18 @@ async def test_old_images_are_removed_but_not_the_one_before_nor_one_in_use(
 
 
 async def test_an_image_with_another_releases_agent_is_built_again(
-    forge: Forge, client: Any, tmp_path: Path
+    forge: Forge, client: Any
 ) -> None:
     first = (await forge.images.build("main", Told())).image
-    text = f"FROM {PYTHON_IMAGE}\nLABEL release={tmp_path}\n".encode()
+    # labelled for the fixture that clears up
+    text = f"FROM {PYTHON_IMAGE}\nLABEL choir.built_for={forge.home}\n".encode()
     newer, _ = client.images.build(fileobj=io.BytesIO(text), rm=True)
     upgraded = DockerImages(forge.home, newer.id)
     again = Images(forge.home, forge.configuration, forge.mirrors, upgraded, forge.shelf)  # type: ignore[arg-type]
-    try:
-        built = await again.build("main", Told())
-        # its version differs, so that an update redeploys it
-        assert built.fresh and built.image.version != first.version
-        assert not (await again.build("main", Told())).fresh
-    finally:
-        for image in (built.image.place, first.place, newer.id):
-            client.images.remove(image, force=True)
+    built = await again.build("main", Told())
+    # its version differs, so that an update redeploys it
+    assert built.fresh and built.image.version != first.version
+    assert not (await again.build("main", Told())).fresh
 
 
 async def test_a_build_that_fails_says_why_and_leaves_the_old_image(forge: Forge) -> None:
