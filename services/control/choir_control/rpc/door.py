@@ -91,20 +91,19 @@ async def _read(
 ) -> bytes:
     """Return the body; raises TooLarge as soon as it is, TooSlow after `BODY_WITHIN_S`."""
     claimed = headers.get(b"content-length", b"0")
-    size = int(claimed) if claimed.isdigit() else 0
-    pieces: list[bytes] = []
-    more = size <= max_bytes
+    fits = not claimed.isdigit() or int(claimed) <= max_bytes
+    body, more = bytearray(), fits
     try:
         async with asyncio.timeout(BODY_WITHIN_S):
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise BadInput("The connection ended before the body did.")
-                pieces.append(message.get("body", b""))
-                size = sum(map(len, pieces))
-                more = message.get("more_body", False) and size <= max_bytes
+                body += message.get("body", b"")
+                fits = len(body) <= max_bytes
+                more = fits and message.get("more_body", False)
     except TimeoutError:
         raise TooSlow(f"The body did not arrive within {BODY_WITHIN_S:g} s.") from None
-    if size > max_bytes:
+    if not fits:
         raise TooLarge(f"A body for {verb} takes at most {max_bytes} bytes.")
-    return b"".join(pieces)
+    return bytes(body)
