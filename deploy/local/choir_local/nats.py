@@ -1,6 +1,6 @@
 """Run nats-server as a child: loopback only, token, JetStream that fsyncs.
 
-Called by `stack` (through the supervisor's table) and by tests (`start` and `stop`). Nothing that
+Called by `stack` (through the supervisor's table) and by tests. Nothing that
 must survive lives here alone; Postgres is the truth.
 """
 
@@ -8,22 +8,17 @@ import asyncio
 import importlib.metadata
 import json
 import shutil
-import signal
 import sys
-from asyncio.subprocess import Process
 from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
-from choir_local.child_log import ChildLog
-from choir_local.launch import Command, clean_environment, launch
+from choir_local.embedded import EmbeddedServer
+from choir_local.launch import Command, clean_environment
 from choir_local.private_file import write_private
-from choir_local.running import await_ready, end
 from choir_local.socket_paths import check_port_free
 
 HOST = "127.0.0.1"
-READY_WITHIN = timedelta(seconds=15)
-STOP_WITHIN = timedelta(seconds=5)
 CONNECT_S = 1.0
 
 
@@ -54,32 +49,28 @@ def _of_wheel() -> Path | None:
     return next((Path(str(f.locate())).resolve() for f in files if f.name == "nats-server"), None)
 
 
-class EmbeddedNats:
+class EmbeddedNats(EmbeddedServer):
     """One embedded bus. `prepare` and `command` for a supervisor, else `start`."""
 
-    stop_signal = signal.SIGTERM
+    name = "nats-server"
+    ready_within = timedelta(seconds=30)
+    stop_within = timedelta(seconds=5)
 
     def __init__(
         self, data_dir: Path, log: Path, token: str, port: int = 0, program: Path | None = None
     ) -> None:
         """Describe a server; port 0 takes a free one at the first start and keeps it."""
+        super().__init__(log)
         self._data_dir = data_dir
-        self._log = log
         self._token = token
         self._port = port
         self._chosen_program = program
         self._program: str | None = None
-        self._process: Process | None = None
 
     @property
     def url(self) -> str:
         """Return the address, without the token; only once ready."""
         return f"nats://{HOST}:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Return the pid of the server that `start` started."""
-        return self._process.pid if self._process else None
 
     async def prepare(self) -> None:
         """Write the configuration.
@@ -148,30 +139,3 @@ class EmbeddedNats:
         except (OSError, ValueError):
             return None  # half written
         return int(url.rpartition(":")[2]) if url else None
-
-    async def start(self) -> None:
-        """Prepare, start and wait until clients are greeted.
-
-        Raises StartupError with what nats-server said.
-        """
-        await self.prepare()
-        log = ChildLog(self._log)
-        process = await launch(self.command(), log)
-        self._process = process
-        try:
-            await await_ready("nats-server", process, self.is_ready, READY_WITHIN, log)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def wait(self) -> int:
-        """Wait until the server that `start` started has ended; return its exit code."""
-        if self._process is None:
-            raise RuntimeError("start() comes before wait()")
-        return await self._process.wait()
-
-    async def stop(self) -> None:
-        """Shut down; killed if that takes too long."""
-        process, self._process = self._process, None
-        if process is not None:
-            await end(process, self.stop_signal, STOP_WITHIN)

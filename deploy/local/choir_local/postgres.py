@@ -1,6 +1,6 @@
 """Run PostgreSQL as a child: socket only, durable, gone when we are.
 
-Called by `stack` (through the supervisor's table) and by tests (`start` and `stop`); the data
+Called by `stack` (through the supervisor's table), `database.reach` and tests; the data
 directory is made and checked by `postgres_cluster`.
 """
 
@@ -8,14 +8,13 @@ import asyncio
 import os
 import shutil
 import signal
-from asyncio.subprocess import Process
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from choir_local.child_log import ChildLog
+from choir_local.embedded import EmbeddedServer
 from choir_local.identity import unprivileged_identity
-from choir_local.launch import Command, clean_environment, launch
+from choir_local.launch import Command, clean_environment
 from choir_local.postgres_binaries import find_postgres_binaries
 from choir_local.postgres_cluster import (
     DATABASE,
@@ -25,14 +24,11 @@ from choir_local.postgres_cluster import (
     read_major,
     release_directory,
 )
-from choir_local.running import await_ready, end
 from choir_local.socket_paths import check_socket_path
 
 PORT = 5432  # names the socket file only; there is no TCP
 SOCKET_FILE = f".s.PGSQL.{PORT}"
 SMALL_SHM = 256 * 1024 * 1024  # bytes; Docker's default /dev/shm is 64 MiB
-READY_WITHIN = timedelta(seconds=60)  # crash recovery after a long run replays the log first
-STOP_WITHIN = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +41,24 @@ class PostgresPlaces:
     binaries: Path | None = None
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(EmbeddedServer):
     """One embedded server. `prepare` and `command` for a supervisor, else `start`."""
 
+    name = "postgres"
     stop_signal = signal.SIGINT  # fast shutdown: SIGTERM would wait for every client
+    ready_within = timedelta(minutes=2)  # crash recovery after a long run replays the log first
+    stop_within = timedelta(seconds=15)
 
     def __init__(self, places: PostgresPlaces, password: str) -> None:
+        super().__init__(places.log)
         self._places = places
         self._password = password
         self._cluster: Cluster | None = None
-        self._process: Process | None = None
 
     @property
     def dsn(self) -> str:
         """Return the address of the database `choir`, without the password."""
         return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._places.socket_dir}"
-
-    @property
-    def pid(self) -> int | None:
-        """Return the pid of the server that `start` started."""
-        return self._process.pid if self._process else None
 
     async def prepare(self, *, reset_password: bool = False) -> None:
         """Make the cluster, or check the one there; `reset_password` if its password was lost.
@@ -121,33 +115,6 @@ class EmbeddedPostgres:
         except OSError:
             return False
         return len(lines) >= 8 and lines[0] == str(pid) and lines[-1].strip() == "ready"
-
-    async def start(self, *, reset_password: bool = False) -> None:
-        """Prepare, start and wait until connections are taken.
-
-        Raises StartupError with what Postgres said.
-        """
-        await self.prepare(reset_password=reset_password)
-        log = ChildLog(self._places.log)
-        process = await launch(self.command(), log)
-        self._process = process
-        try:
-            await await_ready("postgres", process, self.is_ready, READY_WITHIN, log)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def wait(self) -> int:
-        """Wait until the server that `start` started has ended; return its exit code."""
-        if self._process is None:
-            raise RuntimeError("start() comes before wait()")
-        return await self._process.wait()
-
-    async def stop(self) -> None:
-        """Shut down cleanly; the data is safe even if that takes too long and it is killed."""
-        process, self._process = self._process, None
-        if process is not None:
-            await end(process, self.stop_signal, STOP_WITHIN)
 
 
 def _settings(socket_dir: Path, major: int) -> dict[str, str]:

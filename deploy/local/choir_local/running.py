@@ -1,4 +1,4 @@
-"""Wait until a started child is ready, and end one. Called by `postgres`, `nats`, `supervisor`."""
+"""Wait until a started child is ready, and end one. Called by `embedded` and `supervisor`."""
 
 import asyncio
 import signal

@@ -110,9 +110,9 @@ def _postgres(parts: Parts) -> Child:
         name="postgres",
         command=command,
         ready=parts.postgres.is_ready,
-        ready_within=timedelta(minutes=2),
+        ready_within=parts.postgres.ready_within,
         stop_signal=parts.postgres.stop_signal,
-        stop_within=timedelta(seconds=15),
+        stop_within=parts.postgres.stop_within,
     )
 
 
@@ -121,7 +121,14 @@ def _nats(parts: Parts) -> Child:
         await parts.nats.prepare()
         return parts.nats.command()
 
-    return Child("nats", command, parts.nats.is_ready, stop_within=timedelta(seconds=5))
+    nats = parts.nats
+    return Child(
+        "nats",
+        command,
+        nats.is_ready,
+        ready_within=nats.ready_within,
+        stop_within=nats.stop_within,
+    )
 
 
 def _rehearsal(parts: Parts) -> Child:

@@ -62,7 +62,8 @@ async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncItera
             settings.pg_bin,
         )
         server = EmbeddedPostgres(places, secrets.values[POSTGRES_ADMIN])
-        await server.start(reset_password=POSTGRES_ADMIN in secrets.fresh)
+        await server.prepare(reset_password=POSTGRES_ADMIN in secrets.fresh)
+        await server.start()
         try:
             yield _reached(home, settings)
         finally:
