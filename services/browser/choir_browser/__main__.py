@@ -5,12 +5,10 @@ import sys
 # structlog loads rich when it finds it, for coloured tracebacks: 5 MB a service never uses
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
 
-import uvloop  # noqa: E402 - the line above must come first
-
-from choir_browser.app import run  # noqa: E402
+from choir_browser.app import run  # noqa: E402 - the line above must come first
 from choir_browser.settings import BrowserSecrets, BrowserSettings  # noqa: E402
-from choir_common.errors import StartupError  # noqa: E402
 from choir_common.http.listen import stop_on_signals  # noqa: E402
+from choir_common.process import run_process  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
 from choir_common.tracing import exporting  # noqa: E402
 
@@ -26,15 +24,5 @@ async def serve_until_stopped() -> None:
         await run(settings, secrets, stop_on_signals())
 
 
-def main() -> int:
-    """Run the worker; returns the exit code."""
-    try:
-        uvloop.run(serve_until_stopped())
-    except StartupError as error:
-        sys.stderr.write(f"{error.message}\n")
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(serve_until_stopped))

@@ -2,10 +2,8 @@
 
 import sys
 
-import uvloop
-
-from choir_common.errors import StartupError
 from choir_common.http.listen import stop_on_signals
+from choir_common.process import run_process
 from choir_common.telemetry import Redactor, configure_logging
 from choir_common.tracing import exporting
 from choir_gateway.app import run
@@ -27,15 +25,5 @@ async def serve_until_stopped() -> None:
         await run(settings, secrets, stop_on_signals(), redactor)
 
 
-def main() -> int:
-    """Run the gateway; returns the exit code."""
-    try:
-        uvloop.run(serve_until_stopped())
-    except StartupError as error:
-        sys.stderr.write(f"{error.message}\n")
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(serve_until_stopped))

@@ -7,47 +7,23 @@ standard error when it cannot start.
 import socket
 import sys
 
-import uvloop
-
-from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, stop_on_signals
+from choir_common.process import run_process
 from choir_common.telemetry import Redactor, configure_logging
 from choir_common.tracing import exporting
 from choir_memory.app import MemoryService
 from choir_memory.settings import MemorySecrets, MemorySettings
 
 
-def main() -> int:
-    """Run until told to stop; return the exit code."""
-    try:
-        settings = MemorySettings.load()
-        secrets = settings.read_secrets(MemorySecrets)
-        settings = settings.told(secrets.embedding)
-        _configure_logging(settings, secrets)
-        service = MemoryService(settings, secrets)
-        with exporting("choir-memory", settings.otlp_endpoint):
-            uvloop.run(_serve(service, _listen(settings)))
-    except StartupError as error:
-        print(error.message, file=sys.stderr)  # noqa: T201 - a person reads this
-        return error.exit_code
-    return 0
-
-
-async def _serve(service: MemoryService, listener: socket.socket) -> None:
-    try:
-        await service.run([listener], stop_on_signals())
-    except ExceptionGroup as group:
-        # the task group wraps what stopped it; a start-up error is for a person and stands alone
-        found = group.subgroup(StartupError)
-        if found is None:
-            raise
-        raise _innermost(found) from None
-
-
-def _innermost(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+async def serve_until_stopped() -> None:
+    """Read the settings and serve until SIGTERM or SIGINT."""
+    settings = MemorySettings.load()
+    secrets = settings.read_secrets(MemorySecrets)
+    settings = settings.told(secrets.embedding)
+    _configure_logging(settings, secrets)
+    service = MemoryService(settings, secrets)
+    with exporting("choir-memory", settings.otlp_endpoint):
+        await service.run([_listen(settings)], stop_on_signals())
 
 
 def _configure_logging(settings: MemorySettings, secrets: MemorySecrets) -> None:
@@ -65,4 +41,4 @@ def _listen(settings: MemorySettings) -> socket.socket:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(serve_until_stopped))

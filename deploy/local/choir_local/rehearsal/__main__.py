@@ -9,10 +9,8 @@ import socket
 import sys
 from pathlib import Path
 
-import uvloop
-
-from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve, stop_on_signals
+from choir_common.process import run_process
 from choir_local.rehearsal.app import make_rehearsal_app
 from choir_local.rehearsal.score import load_score
 
@@ -43,7 +41,9 @@ def _address(listener: socket.socket) -> str:
     return f"unix://{name}" if isinstance(name, str) else f"http://{name[0]}:{name[1]}/v1"
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
+async def serve_until_stopped() -> None:
+    """Read the arguments and serve until SIGTERM or SIGINT."""
+    arguments = _read_arguments()
     score = load_score(arguments.score) if arguments.score else None
     listener = _listen(arguments)
     sys.stdout.write(f"rehearsal model on {_address(listener)}\n")
@@ -51,15 +51,5 @@ async def _serve(arguments: argparse.Namespace) -> None:
     await serve(make_rehearsal_app(score), [listener], stop_on_signals())
 
 
-def main() -> int:
-    """Serve until SIGTERM or SIGINT."""
-    try:
-        uvloop.run(_serve(_read_arguments()))
-    except StartupError as error:
-        sys.stderr.write(f"{error.message}\n")
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(serve_until_stopped))
