@@ -64,6 +64,16 @@ class Redactor:
                 return self.clean(str(value))
 
 
+def masked(text: str, *secrets: str | None) -> str:
+    """Return a text without these secrets in any form: for words that are cut before they are written down.
+
+    A cut would leave a part of a secret that nobody knows any more.
+    """
+    redactor = Redactor()
+    redactor.learn(secret for secret in secrets if secret)
+    return redactor.clean(text)
+
+
 def _forms(value: str) -> set[str]:
     """Return a value as it stands in texts, addresses, headers and JSON."""
     encoded = base64.b64encode(value.encode()).decode().rstrip("=")

@@ -12,12 +12,15 @@ import gzip
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
+import nats
 import psutil
+from nats.aio.msg import Msg
 
 from choir_common.http.transport import make_client
 from choir_local.database.programs import run_program
@@ -25,12 +28,20 @@ from choir_local.database.reach import reach
 from choir_local.settings import LocalSettings
 from tests.support.stack import Stack, read_log, sessions_of, starting_stack, user_at
 
-SLOTS = ("model-key", "tts-key", "notion-key", "brave-key", "git-token", "mail-login", "embed-key")
+SLOTS = (
+    "model-key", "tts-key", "notion-key", "brave-key", "git-token", "mail-login", "embed-key",
+    "metrics-token",
+)  # fmt: skip
 CANARIES = {
     name: f"canary/{name}+{os.urandom(9).hex()}=" for name in SLOTS if name != "mail-login"
 } | {
     "mail-login": f"me@example.org:canary/mail+{os.urandom(9).hex()}=",
     "bot-token": f"{10**9}:AAcanary-{os.urandom(9).hex()}",
+    "git-key": "\n".join(
+        ["-----BEGIN OPENSSH PRIVATE KEY-----"]
+        + [base64.b64encode(os.urandom(48)).decode() for _ in range(4)]
+        + ["-----END OPENSSH PRIVATE KEY-----"]
+    ),
 }
 HEARD = ("model-key", "tts-key", "notion-key", "brave-key", "bot-token")
 CALLS = [
@@ -42,14 +53,43 @@ CALLS = [
 ]
 
 
-@contextlib.contextmanager
-def gossip() -> Iterator[tuple[str, list[str], list[bytes]]]:
-    """Run a server that refuses everything and quotes the key, and takes spans.
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """What came to the server: addresses and headers, spans, and bodies (prompts among them)."""
 
-    Yield its address, what it heard, and the spans.
-    """
+    url: str
+    heard: list[str]
+    spans: list[bytes]
+    bodies: list[bytes]
+
+
+@contextlib.asynccontextmanager
+async def wiretap(stack: Stack) -> AsyncIterator[list[bytes]]:
+    """Hear every message on the bus, with its subject and headers."""
+    taken: list[bytes] = []
+
+    async def take(message: Msg) -> None:
+        taken.append(
+            b"\n".join((message.subject.encode(), str(message.headers).encode(), message.data))
+        )
+
+    line = await nats.connect(
+        stack.children()["endpoints"]["nats"], token=stack.secret("nats-token")
+    )
+    try:
+        await line.subscribe(">", cb=take)
+        await line.flush()
+        yield taken
+    finally:
+        await line.close()
+
+
+@contextlib.contextmanager
+def gossip() -> Iterator["Gossip"]:
+    """Run a server that refuses everything and quotes the key, and takes spans."""
     heard: list[str] = []
     spans: list[bytes] = []
+    bodies: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -59,6 +99,7 @@ def gossip() -> Iterator[tuple[str, list[str], list[bytes]]]:
                 self.send_response(200)
                 self.end_headers()
                 return
+            bodies.append(body)
             keys = [self.path, *(value for _, value in self.headers.items())]
             heard.extend(keys)
             coded = [base64.b64encode(key.encode()).decode() for key in keys]
@@ -79,7 +120,7 @@ def gossip() -> Iterator[tuple[str, list[str], list[bytes]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", heard, spans
+        yield Gossip(f"http://127.0.0.1:{server.server_port}", heard, spans, bodies)
     finally:
         server.shutdown()
         thread.join()
@@ -96,7 +137,10 @@ def fill_every_slot(home: Path, url: str) -> None:
     config["voice_profiles"] = {"v": {"tts": "t", "voice_id": "x"}}
     config["notion_integrations"] = {"n": {"secret": "notion-key", "endpoint": url}}
     config["search"] = {"s": {"secret": "brave-key", "endpoint": url}}
-    config["git_identities"] = {"g": {"name": "n", "email": "e@x.org", "secret": "git-token"}}
+    config["git_identities"] = {
+        "g": {"name": "n", "email": "e@x.org", "secret": "git-token"},
+        "k": {"name": "n", "email": "e@x.org", "secret": "git-key"},
+    }
     config["email_accounts"] = {
         "e": {
             "smtp_host": "127.0.0.1",
@@ -114,7 +158,7 @@ def fill_every_slot(home: Path, url: str) -> None:
     defaults = config["agents"]["main"]["defaults"]
     defaults |= {"voice_profile": "v", "git_identity": "g", "notion": "n", "email": "e"}
     config["agents"]["other"] = {
-        "defaults": {"workspace": "other", "llm": "quoting", "dm": "other"},
+        "defaults": {"workspace": "other", "llm": "quoting", "dm": "other", "git_identity": "k"},
         "autostart": True,
     }
     (home / "config.json").write_text(json.dumps(config))
@@ -132,8 +176,9 @@ def forms(value: str) -> set[bytes]:
 
 
 def parts(value: str) -> list[str]:
-    """Return what must not be found: all of a login, and its password."""
-    return [value, value.partition(":")[2]] if ":" in value else [value]
+    """Return what must not be found: all of a login and its password, all of a key and each line of it."""
+    lines = [line for line in value.splitlines() if not line.startswith("-----")]
+    return [value, *([value.partition(":")[2]] if ":" in value else []), *lines]
 
 
 async def everything(stack: Stack) -> list[tuple[str, bytes]]:
@@ -171,26 +216,35 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
     score.write_text(
         json.dumps({"rules": [], "otherwise": [{"call": CALLS}, {"say": "done: {result.output}"}]})
     )
-    with gossip() as (url, heard, spans):
-        async with starting_stack(
-            score,
-            env={"CHOIR_LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": url},
-            prepare=lambda home: fill_every_slot(home, url),
-        ) as stack:
+    with gossip() as heard_there:
+        url, spans = heard_there.url, heard_there.spans
+        async with (
+            contextlib.AsyncExitStack() as taps,
+            starting_stack(
+                score,
+                env={"CHOIR_LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": url},
+                prepare=lambda home: fill_every_slot(home, url),
+            ) as stack,
+        ):
             said: list[str] = []
+            wire = await taps.enter_async_context(wiretap(stack))
             for dm in ("console", "other"):
                 async with user_at(stack.endpoint, dm) as user:
                     said.append((await user.hears_answer(await user.says("go on"), 120)).text)
                     said += [message.text for message in user.heard]
             await asyncio.sleep(6)  # spans are sent every five seconds
-            told = "\n".join(heard)
+            told = "\n".join(heard_there.heard)
             missing = [name for name in HEARD if CANARIES[name] not in told]
             assert missing == [], "these never left Choir, so nothing was proven of them"
 
             own = json.loads((stack.home / "secrets.json").read_text())
             places = [*await everything(stack), ("what the user heard", "\n".join(said).encode())]
             places.append(("the spans", b"\n".join(spans)))
+            places.append(("what neighbours were sent", b"\n".join(heard_there.bodies)))
+            places.append(("the bus", b"\n".join(wire)))
             assert len(spans) > 1
+            assert any(b"choir.gateway.deliver" in message for message in wire)
+            assert any(b'"messages"' in body for body in heard_there.bodies), "no prompt was heard"
             assert len(places) > 50
             hits = [
                 f"{name} in {where}"

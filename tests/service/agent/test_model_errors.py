@@ -143,8 +143,8 @@ WAYS = {
     "limited once, a date": limited_once(Retry_After=email.utils.formatdate(usegmt=True)),
     "limited once, without a word": limited_once(),
     "limited for an hour": error(429, {}, "asks to wait 3600 s", Retry_After="3600"),
-    "hangs": Way(hang, "error", "did not answer within 1 s"),
-    "trickles": Way(trickle, "error", "did not answer within 1 s"),
+    "hangs": Way(hang, "error", "did not answer within 3 s"),
+    "trickles": Way(trickle, "error", "did not answer within 3 s"),
     "floods": Way(flood, "error", "longer than 16 MB"),
     "closes at once": raw(b"", "connection to the provider failed"),
     "closes in the head": raw(HEAD + b"Content-Le", "connection to the provider failed"),
@@ -202,7 +202,7 @@ WAYS = {
 async def test_every_way_to_misbehave_ends_in_a_reply_and_the_next_message_works() -> None:
     behaviours = {word: way.behave for word, way in WAYS.items()}
     async with rude_provider(behaviours) as provider, run_control(provider.endpoint) as control:
-        control.model_timeout_ms = 1_000
+        control.model_timeout_ms = 3_000
         control.secret, control.secrets = "model-key", {"model-key": KEY}
         async with agent_process(control) as agent:
             for number, (word, way) in enumerate(WAYS.items()):

@@ -4,10 +4,12 @@ import base64
 import json
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from choir_common.redactor import masked
 from choir_common.telemetry import MASK, Redactor
 
 CANARY = "k3y/with+odd chars=="
@@ -81,3 +83,25 @@ def test_a_traceback_in_a_log_line_is_cleaned_too() -> None:
     assert lines[0]["source"] == "test"
     assert "canary-123456" not in done.stderr
     assert "ValueError" in lines[0]["exception"]
+
+
+def test_a_secret_is_out_before_a_cut_can_halve_it_in_whatever_form_it_is_quoted() -> None:
+    key = "sk/canary+0123456789="
+    for form in (key, quote(key, safe=""), base64.b64encode(key.encode()).decode()):
+        assert (
+            masked(f"refused: {form} is wrong", key, None)[:20] == f"refused: {MASK} is wrong"[:20]
+        )
+
+
+def test_there_is_one_redactor_and_nobody_else_masks() -> None:
+    """A second one would know fewer forms of a secret."""
+    root = Path(__file__).parents[3]
+    own = root / "libs" / "choir_common" / "choir_common" / "redactor.py"
+    sources = [p for part in ("libs", "services", "deploy") for p in (root / part).rglob("*.py")]
+    assert own in sources
+    for path in sources:
+        text = path.read_text()
+        if path == own or ".venv" in path.parts:
+            continue
+        assert MASK not in text, path
+        assert ".replace(MASK" not in text and ", MASK)" not in text, path

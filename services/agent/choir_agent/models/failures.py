@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from choir_agent.models.model import ContextOverflow, ModelFailed
 from choir_common.errors import ChoirError, RateLimited
+from choir_common.redactor import masked
 
 MAX_DETAIL = 300
 
@@ -98,9 +99,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 def short(text: str, api_key: str | None = None) -> str:
     """Return a text short enough for a message; the key is taken out before a cut could halve it."""
-    if api_key:
-        text = text.replace(api_key, "[redacted]")
-    text = " ".join(text.split())
+    text = " ".join(masked(text, api_key).split())
     return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 

@@ -17,7 +17,7 @@ import httpx2
 import orjson
 
 from choir_agent.tools.tool import ToolFailed
-from choir_common.telemetry import MASK
+from choir_common.redactor import masked
 from choir_common.wire.json import JsonObject
 
 CONNECT_S = 10.0
@@ -132,7 +132,8 @@ class WebClient:
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
                     raise ToolFailed("bad_answer", f"The answer of {service.name} is too long.")
-            clean = bytes(body).replace(service.secret.encode(), MASK.encode())
+            text = bytes(body).decode("utf-8", "surrogateescape")
+            clean = masked(text, service.secret).encode("utf-8", "surrogateescape")
             return Answer(response.status_code, response.headers, clean)
 
 
@@ -177,7 +178,7 @@ def _numbers(text: str) -> list[float]:
 
 def hidden(text: str, service: Service) -> str:
     """Return what a service said: cut short, and without the key."""
-    return text.replace(service.secret, MASK)[:MAX_DETAIL_CHARS]
+    return masked(text, service.secret)[:MAX_DETAIL_CHARS]
 
 
 def failure(service: Service, answer: Answer, said: str) -> ToolFailed:

@@ -65,8 +65,8 @@ class Desk:
             approval_id=approval_id,
             verdict=verdict,
             by=by,
-            agent_id=now.agent_id,
-            session_id=now.session_id,
+            agent=now.agent_id,
+            session=now.session_id,
             request_type=now.request_type,
             digest=now.digest,
         )

@@ -94,6 +94,7 @@ class Outbox:
             self._tasks.create_task(self._drain(dm), name=f"outbox {dm}")
 
     async def _drain(self, dm: str) -> None:
+        structlog.contextvars.bind_contextvars(dm=dm)
         lane, failures = self._lane(dm), 0
         try:
             while not lane.idle:
@@ -128,6 +129,7 @@ class Outbox:
     async def _deliver(
         self, lane: Lane, message: OutboundMessage, failures: int, usual: float
     ) -> float | None:
+        structlog.contextvars.bind_contextvars(session=message.session_id, agent=message.agent_id)
         idempotent = self._is_idempotent(message.gateway)
         if not idempotent:
             await self._store.sending(message.outbox_id, message.maybe_repeated)

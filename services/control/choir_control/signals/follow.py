@@ -96,7 +96,9 @@ class Followers:
                 return None
             return await self._store.open(lease.session_id, lease.dm, cursor, PAGE)
         except Unavailable as error:
-            log.warning("signals wait for the database", error=error.message)
+            log.warning(
+                "signals wait for the database", session=lease.session_id, error=error.message
+            )
             await asyncio.sleep(POLL_S)
             return []
 
