@@ -41,6 +41,7 @@ def changing(path: Path) -> Iterator[dict[str, str]]:
     (a missing file is empty), and Conflict when another writer keeps the lock for five seconds.
     """
     with _locked(path.parent / LOCK_NAME):
+        _clear_leftovers(path)
         try:
             before = read_secret_file(path)
         except NotFound:
@@ -135,6 +136,12 @@ def _wait_for(descriptor: int, path: Path) -> None:
                     f"Somebody else is changing the secrets ({path} is locked). Try again."
                 ) from None
             time.sleep(LOCK_LOOK_S)
+
+
+def _clear_leftovers(path: Path) -> None:
+    """Remove what a writer left that was killed: it holds values, and nobody would look for them there."""
+    for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}"):
+        left.unlink(missing_ok=True)
 
 
 def _replace(path: Path, values: Mapping[str, str]) -> None:

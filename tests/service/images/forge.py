@@ -92,16 +92,20 @@ class Forge:
         self.configuration = InForce(Snapshot(1, config))
         self.mirrors = Mirrors(self.home, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
         self.shelf = Shelf(self.home)
-        self.builder = builder or ProcessImages(self.home)
-        self.images = Images(
-            self.home,
-            self.configuration,
-            self.mirrors,
-            self.builder,
-            self.shelf,  # type: ignore[arg-type]
-        )
+        self.use(builder or ProcessImages(self.home))
         self.fill_shared()
         self.fill_own()
+
+    def use(self, builder: ImageBuilder) -> None:
+        """Build with this from now on."""
+        self.builder = builder
+        self.images = Images(
+            self.home,
+            self.configuration,  # type: ignore[arg-type]
+            self.mirrors,
+            self.builder,
+            self.shelf,
+        )
 
     def fill_shared(self, **more: str) -> str:
         """Commit the global repository."""
