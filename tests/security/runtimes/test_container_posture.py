@@ -1,13 +1,16 @@
 """S17: the posture of an agent's container, in the create request and as seen from inside."""
 
+import dataclasses
 import json
 import os
 import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from choir_control.images.docker import DockerImages
 from choir_control.runtimes.docker.container import (
     ContainerLimits,
     Site,
@@ -16,8 +19,9 @@ from choir_control.runtimes.docker.container import (
     describe_container,
 )
 from choir_control.runtimes.port import LaunchSpec
-from tests.security.runtimes.confined import TOKEN
-from tests.service.runtimes.containers import image_that_runs, owner, yard_for
+from tests.security.runtimes.confined import PRELUDE, TOKEN
+from tests.service.images.forge import Forge, Told
+from tests.service.runtimes.containers import PYTHON_IMAGE, image_that_runs, owner, yard_for
 
 GOLDEN = Path(__file__).parent / "golden" / "agent_container.json"
 HOME = Path("/home/ann/.choir.d")
@@ -101,6 +105,11 @@ async def test_the_container_holds_what_the_request_says() -> None:
                 await yard.runtime.start(spec)
                 report = await yard.report()
             inspected = yard.containers()[0].attrs
+    check_posture(report, inspected, {"/workspace", "/choir", "/run/choir"})
+
+
+def check_posture(report: dict[str, Any], inspected: dict[str, Any], mounts: set[str]) -> None:
+    """Compare what an agent found, and what the engine says of its container, with spec 15.3."""
     none = "0" * 16
     assert report["status"] == {
         "CapInh": none,
@@ -125,11 +134,58 @@ async def test_the_container_holds_what_the_request_says() -> None:
     assert TOKEN not in json.dumps(report)
     assert TOKEN not in json.dumps(inspected)
     assert inspected["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
-    assert {mount["Destination"] for mount in inspected["Mounts"]} == {
-        "/workspace",
-        "/choir",
-        "/run/choir",
-    }
+    assert {mount["Destination"] for mount in inspected["Mounts"]} == mounts
+
+
+NASTY = """
+FROM choir-base
+USER nobody
+ENV HOME=/evil LD_LIBRARY_PATH=/evil CHOIR_LOG_LEVEL=debug
+USER root
+RUN cp /bin/sh /usr/bin/setuid-sh && chown 4242 /usr/bin/setuid-sh && chmod 4755 /usr/bin/setuid-sh
+RUN mkdir -p /opt/agent/bin /run/choir && chmod 777 /run/choir
+COPY probe /opt/agent/bin/python
+HEALTHCHECK --interval=1s CMD touch /workspace/checked
+STOPSIGNAL SIGUSR1
+EXPOSE 9400
+USER nobody
+ENTRYPOINT ["/bin/false"]
+CMD ["/bin/false"]
+"""
+
+
+async def test_a_built_image_is_held_as_hard_whatever_its_dockerfile_says(tmp_path: Path) -> None:
+    """S17 for images of agents: their Dockerfile has no say in what holds them."""
+    limits = ContainerLimits(memory_bytes=256 << 20, pids=77)
+    setuid = (
+        "attempt(lambda: subprocess.check_output(['setuid-sh', '-p', '-c', 'id -u'], text=True))"
+    )
+    look = PROBE.replace("report({", f"report({{'setuid': {setuid},", 1)
+    forge = Forge(tmp_path, DockerImages(tmp_path / "home", PYTHON_IMAGE))
+    forge.own.commit(
+        {"Dockerfile": NASTY, "probe": f"#!/usr/local/bin/python\n{PRELUDE}{look}"}, ("probe",)
+    )
+    built = await forge.images.build("main", Told())
+    async with yard_for("choir-agent:unused", limits) as yard:
+        try:
+            spec = dataclasses.replace(yard.spec(), docker_image=built.image.place)
+            door = socket.socket(socket.AF_UNIX)
+            door.bind(str(spec.socket_dir / "choir.sock"))
+            door.listen()
+            with door:
+                await yard.runtime.start(spec)
+                report = await yard.report()
+            inspected = yard.containers()[0].attrs
+        finally:
+            await yard.runtime.stop("main", 0)
+            yard.client.images.remove(built.image.place, force=True)
+    # its own /choir, so nothing is mounted there
+    check_posture(report, inspected, {"/workspace", "/run/choir"})
+    assert report["setuid"] == ["done", repr(f"{os.getuid()}\n")]
+    assert report["environment"]["HOME"] == "/workspace"
+    assert report["environment"]["CHOIR_LOG_LEVEL"] == "info"
+    assert inspected["Config"]["Healthcheck"] == {"Test": ["NONE"]}
+    assert inspected["Config"]["StopSignal"] == "SIGTERM"
 
 
 RUNAWAY = """

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 
 from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
-from choir_control.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.run import run_rehearsal
-from tests.service.control.world import World, until
+from tests.service.control.rolling import ended, state_of, until_state, with_processes
+from tests.service.control.world import World
 from tests.service.images.forge import ECHO, a_manifest, a_skill
 from tests.support.repositories import Repository
 
@@ -45,43 +43,8 @@ def remotes(stopped: World) -> dict[str, Repository]:
 @pytest.fixture
 async def real(stopped: World, remotes: dict[str, Repository]) -> AsyncIterator[World]:
     """A ready choird that runs agents as processes."""
-    async with run_rehearsal() as model:
-        path = stopped.settings.config_file
-        config = json.loads(path.read_text())
-        config["models"]["default"]["endpoint"] = model
-        config["crash_detection_threshold_ms"] = 30_000
-        path.write_text(json.dumps(config))
-        await stopped.start(ProcessRuntime(stopped.home, os.environ))
+    async with with_processes(stopped):
         yield stopped
-        await stopped.stop()
-
-
-async def ended(world: World, path: str) -> dict[str, Any]:
-    """Begin a work and return its view once it has ended."""
-    begun = await world.post(path)
-    assert begun.status_code == 202, begun.text
-    view: dict[str, Any] = {}
-
-    async def over() -> bool:
-        view.update((await world.get(f"/v1/operations/{begun.json()['operation_id']}")).json())
-        return view["status"] != "running"
-
-    await until(over, 60)
-    return view
-
-
-async def state_of(world: World, agent: str) -> str:
-    return str((await world.get(f"/v1/agents/{agent}")).json()["state"])
-
-
-async def until_state(world: World, agent: str, state: str) -> None:
-    async def reached() -> bool:
-        now = await state_of(world, agent)
-        log = world.home / f"logs/{agent}.log"
-        assert now != "crashed" or state == now, log.read_text()[-2_000:]
-        return now == state
-
-    await until(reached, 40)
 
 
 async def test_an_agent_is_built_started_updated_and_left_alone_when_nothing_changed(
@@ -132,27 +95,6 @@ async def test_an_image_that_does_not_come_up_gives_way_to_the_one_before(
     await until_state(real, "main", "running")
     current = json.loads((real.home / "images/main/current.json").read_text())
     assert current["version"]["image_version"] == first["result"]["agents"][0]["image_version"]
-
-
-async def test_update_all_reports_each_agent_and_a_failing_one_leaves_the_others_alone(
-    real: World, remotes: dict[str, Repository]
-) -> None:
-    await ended(real, "/v1/agents/main/build")
-    await real.post("/v1/agents/main/start", json={})
-    await until_state(real, "main", "running")
-    remotes["never"].commit({"tools/bad.json": "{}"})
-    remotes["main"].commit({"identity/SOUL.md": "newest"})
-    view = await ended(real, "/v1/agents/update-all")
-    assert view["status"] == "failed" and "tools/bad.json" in view["error"]
-    outcomes = {one["agent_id"]: one["outcome"] for one in view["result"]["agents"]}
-    assert outcomes == {"main": "redeployed", "never": "failed", "other": "skipped"}
-    assert await state_of(real, "main") == "running"
-
-    remotes["never"].commit(SOUL)
-    mended = await ended(real, "/v1/agents/update-all")
-    outcomes = {one["agent_id"]: one["outcome"] for one in mended["result"]["agents"]}
-    assert outcomes == {"main": "skipped", "never": "built", "other": "skipped"}
-    assert await state_of(real, "never") == "stopped"
 
 
 async def test_a_work_is_followed_from_any_point_to_its_end(

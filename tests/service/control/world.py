@@ -127,7 +127,7 @@ class World:
         """Stop choird as SIGTERM would."""
         self._stop.set()
         if self._task is not None:
-            await asyncio.wait_for(self._task, 15)
+            await asyncio.wait_for(self._task, 40)
             self._task = None
 
     async def close(self) -> None:

@@ -10,14 +10,16 @@ from choir_local.rehearsal.score import Score
 
 
 @contextlib.asynccontextmanager
-async def run_rehearsal(score: Score | None = None, port: int = 0) -> AsyncIterator[str]:
-    """Serve `score` while the block runs; yields `http://127.0.0.1:PORT/v1`."""
-    listener = bind_tcp("127.0.0.1", port, "port")
+async def run_rehearsal(
+    score: Score | None = None, port: int = 0, host: str = "127.0.0.1"
+) -> AsyncIterator[str]:
+    """Serve `score` while the block runs; yields `http://HOST:PORT/v1`."""
+    listener = bind_tcp(host, port, "port")
     stop = asyncio.Event()
     # No TaskGroup: a fixture's teardown runs in another task than its setup.
     server = asyncio.create_task(serve(make_rehearsal_app(score), [listener], stop))
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        yield f"http://{host}:{listener.getsockname()[1]}/v1"
     finally:
         stop.set()
         await server
