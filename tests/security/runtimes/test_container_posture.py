@@ -184,7 +184,7 @@ async def test_a_built_image_is_held_as_hard_whatever_its_dockerfile_says(tmp_pa
     assert report["setuid"] == ["done", repr(f"{os.getuid()}\n")]
     assert report["environment"]["HOME"] == "/workspace"
     assert report["environment"]["CHOIR_LOG_LEVEL"] == "info"
-    assert inspected["Config"]["Healthcheck"] == {"Test": ["NONE"]}
+    assert inspected["Config"]["Healthcheck"]["Test"] == ["NONE"]
     assert inspected["Config"]["StopSignal"] == "SIGTERM"
 
 
