@@ -14,6 +14,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +30,14 @@ log = structlog.get_logger("choir.http")
 BODY_WITHIN_S = 20.0
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
+# the framework's would span every request a second time, with its address and its errors' words
+OUR_OWN_SPANS: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -53,7 +62,9 @@ def make_service_app(
     Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to whoever reaches this app.
     """
     counts = metrics or Metrics(title)
-    app = FastAPI(title=title, version=version, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=title, version=version, docs_url=None, redoc_url=None, telemetry=OUR_OWN_SPANS
+    )
     app.add_exception_handler(ChoirError, render_choir_error)
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)
