@@ -191,7 +191,7 @@ async def test_it_does_not_outlive_a_killed_parent(root: Path) -> None:
     family = [server, *server.children()]
     host.kill()
     host.wait()
-    _, alive = await asyncio.to_thread(psutil.wait_procs, family, 10)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, family, 60)
     assert alive == []
     # who reads its last words is dead; it takes this file away when it has shut down in good order
     assert not (root / "d/postmaster.pid").exists()
