@@ -86,6 +86,7 @@ async def check_an_answer(stack: Stack, collector: Collector) -> None:
     )
     expected = {
         f"{TURN} > choir-agent: {chat.name}",
+        f"{TURN} > choir-agent: wait locks",
         f"{TURN} > choir-agent: execute_tool choir.fs.read",
         f"{remember} > choird: choir.memory.upsert > choir-memory: choir.memory.upsert",
     }

@@ -76,6 +76,13 @@ def answered(span: Span, finish: str, tokens: tuple[int, int, int]) -> None:
 
 
 @contextlib.contextmanager
+def waiting(what: str, call_id: str, lane: str) -> Iterator[None]:
+    """Span the time a call waits for its locks or for a human's decision."""
+    with working(f"wait {what}", {"gen_ai.tool.call.id": call_id, "choir.lane": lane}):
+        yield
+
+
+@contextlib.contextmanager
 def tool_call(tool: str, call_id: str, lane: str) -> Iterator[Span]:
     """Span a permitted call while its tool runs; `ended` tells how."""
     said: Attributes = {

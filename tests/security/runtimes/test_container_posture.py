@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +264,12 @@ async def test_a_container_of_another_user_could_not_open_the_socket_directory()
             os.chown(spec.socket_dir, 4242, 4242)
             await yard.runtime.start(spec)
             assert (await yard.report())[0] == "refused"
+
+
+def test_an_agent_is_told_of_a_collector_only_where_there_is_one() -> None:
+    """Its environment is otherwise the same: what else a collector may need is not an agent's to know."""
+    name = "OTEL_EXPORTER_OTLP_ENDPOINT"
+    plain = describe_container(SITE, SPEC)
+    told = describe_container(replace(SITE, otlp_endpoint="http://collector:4318"), SPEC)
+    assert name not in json.dumps(plain)
+    assert told["Env"] == [*plain["Env"], f"{name}=http://collector:4318"]  # type: ignore[misc]

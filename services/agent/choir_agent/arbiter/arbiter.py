@@ -5,6 +5,7 @@ Called by the lanes, which can change nothing without it (spec 7.4). What comes 
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import assert_never
 
 import structlog
 
+from choir_agent import spans
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.execute import Outcome, execute
 from choir_agent.arbiter.policy import Moment, Policy
@@ -184,7 +186,11 @@ class Arbiter:
         def asked(approval_id: str) -> None:
             self._tell_of_question(lane, turn_id, call.tool, approval_id)
 
-        if await self._approvals.approved(call.call_id, call.tool, permit.arguments, asked):
+        with spans.waiting("approval", call.call_id, lane):
+            approved = await self._approvals.approved(
+                call.call_id, call.tool, permit.arguments, asked
+            )
+        if approved:
             await self._run(lane, turn_id, call, permit)
         else:
             self._close(lane, turn_id, call, REJECTED)
@@ -197,7 +203,9 @@ class Arbiter:
             self.commit(lane, Reply(turn_id=None, dm=work.dm, text=text, kind="notice"))
 
     async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
-        async with self._locks.hold(lane, permit.locks):
+        async with contextlib.AsyncExitStack() as held:
+            with spans.waiting("locks", call.call_id, lane):
+                await held.enter_async_context(self._locks.hold(lane, permit.locks))
             # once more: while it waited, for locks or for a human, a job may have begun, a skill moved on
             forbidden = self._forbidden(lane, turn_id, permit)
             if forbidden is not None:
