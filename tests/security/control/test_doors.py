@@ -76,6 +76,15 @@ async def test_every_operator_route_over_tcp_needs_the_operator_token(
         assert (await client.get("/v1/status", headers=good)).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP"])
+@pytest.mark.parametrize("claim", ["unix", "unix:0", "for=unix", "127.0.0.1, unix"])
+async def test_over_tcp_nobody_passes_for_a_peer_of_the_socket_by_a_header(
+    world: World, name: str, claim: str
+) -> None:
+    async with make_client(world.tcp) as client:
+        assert (await client.get("/v1/status", headers={name: claim})).status_code == 401
+
+
 async def test_without_an_operator_token_nobody_comes_in_over_tcp(world: World) -> None:
     await world.stop()
     world.secrets = world.secrets.model_copy(update={"operator_token": None})

@@ -94,6 +94,9 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], stop: asyncio.Ev
         access_log=False,
         lifespan="off",
         server_header=False,
+        # no proxy is before us; who claims to speak for another would choose his own `client`, and so
+        # pass for a peer of a Unix socket
+        proxy_headers=False,
         timeout_graceful_shutdown=STOP_GRACE_S,
         timeout_keep_alive=75,
         h11_max_incomplete_event_size=64_000,
