@@ -290,6 +290,7 @@ class Control:
             self._memory,
             self._browser,
             self._gateway,
+            self._runtime.trouble,
             lambda: self._started,
         )
         readiness = Readiness(self._parts.needed)

@@ -25,6 +25,7 @@ class Parts:
         memory: Memory,
         browser: Browser,
         gateway: httpx2.AsyncClient,
+        runtime: Callable[[], Awaitable[str]],
         started: Callable[[], bool],
     ) -> None:
         self._database = database
@@ -32,11 +33,14 @@ class Parts:
         self._memory = memory
         self._browser = browser
         self._gateway = gateway
+        self._runtime = runtime
         self._started = started
 
     async def needed(self) -> Sequence[PartStatus]:
         """Return what control cannot work without."""
-        postgres = await _ask("postgres", self._postgres)
+        postgres, runtime = await asyncio.gather(
+            _ask("postgres", self._postgres), _ask("runtime", self._ask_runtime)
+        )
         bus_detail = "" if self._bus.connected else "the message bus is not reachable"
         started = self._started()
         return (
@@ -45,6 +49,7 @@ class Parts:
             ),
             postgres,
             PartStatus(name="nats", ok=self._bus.connected, detail=bus_detail),
+            runtime,
         )
 
     async def all(self) -> Sequence[PartStatus]:
@@ -58,6 +63,10 @@ class Parts:
 
     async def _postgres(self) -> str:
         trouble = await self._database.trouble()
+        return f"!{trouble}" if trouble else ""
+
+    async def _ask_runtime(self) -> str:
+        trouble = await self._runtime()
         return f"!{trouble}" if trouble else ""
 
     async def _ask_memory(self) -> str:

@@ -14,6 +14,7 @@ class HandRuntime:
         self.specs: list[LaunchSpec] = []
         self.alive: dict[str, LaunchSpec] = {}
         self.refuse_starts = False
+        self.away = ""
         self.orphans = 0
         self.sessions_over: list[tuple[str, str]] = []
         self._exits: asyncio.Queue[AgentExit] = asyncio.Queue()
@@ -39,6 +40,9 @@ class HandRuntime:
 
     async def running(self) -> list[RunningAgent]:
         return [_running(spec) for spec in self.alive.values()]
+
+    async def trouble(self) -> str:
+        return self.away
 
     def end_session(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))

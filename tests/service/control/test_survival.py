@@ -82,6 +82,17 @@ async def test_a_wrong_bus_token_is_a_reason_not_a_crash(stopped: World) -> None
     started.cancel()
 
 
+async def test_a_runtime_that_is_away_is_a_reason_and_choird_lives(world: World) -> None:
+    world.runtime.away = "the engine is away"
+    answer = await world.get("/readyz")
+    assert answer.status_code == 503
+    (missing,) = [part for part in answer.json()["parts"] if not part["ok"]]
+    assert (missing["name"], missing["detail"]) == ("runtime", "the engine is away")
+    assert (await world.get("/livez")).status_code == 200
+    world.runtime.away = ""
+    assert (await world.get("/readyz")).status_code == 200
+
+
 async def kill(postgres: EmbeddedPostgres) -> None:
     """End the server; what was acknowledged must be there when it starts again."""
     await postgres.stop()

@@ -185,6 +185,8 @@ async def test_an_engine_that_is_not_there_is_said_in_a_sentence() -> None:
             await nowhere.start(yard.spec())
         with pytest.raises(Unavailable, match="does not answer"):
             await nowhere.remove_orphans()
+        assert "does not answer" in await nowhere.trouble()
+        assert await yard.runtime.trouble() == ""
         await nowhere.close()
 
 

@@ -86,6 +86,10 @@ class AgentRuntime(Protocol):
         """List the live agents this control started."""
         ...
 
+    async def trouble(self) -> str:
+        """Say why no agent can be started or ended right now; empty while they can."""
+        ...
+
     def end_session(self, agent_id: str, session_id: str) -> None:
         """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
         ...

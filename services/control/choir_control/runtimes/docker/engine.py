@@ -112,6 +112,11 @@ class Engine:
         with _spoken("remove the container"), _gone_is_fine():
             self._api().remove_container(container_id, force=True, v=True)
 
+    def ping(self) -> None:
+        """Ask whether the engine is there. Raises Unavailable."""
+        with _spoken("reach the engine"):
+            self._api().ping()
+
     def list_with(self, labels: Mapping[str, str]) -> list[Container]:
         """Return all containers that carry these labels, living or not. Raises Unavailable."""
         with _spoken("list containers"):

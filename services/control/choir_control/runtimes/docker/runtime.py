@@ -95,6 +95,7 @@ class DockerRuntime:
         self._watchers: set[asyncio.Task[None]] = set()
         self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
         self._deaths: Deaths | None = None
+        self._ping: asyncio.Task[None] | None = None
         self._closed = False
 
     async def start(self, spec: LaunchSpec) -> RunningAgent:
@@ -132,6 +133,18 @@ class DockerRuntime:
     async def running(self) -> list[RunningAgent]:
         """List the live agents this control started."""
         return [agent.describe() for agent in self._agents.values() if agent.started]
+
+    async def trouble(self) -> str:
+        """Say why the engine does not answer; one question at a time, since each holds a thread."""
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._call(self._engine.ping))
+            # whoever asked may have gone; its failure has been told all the same
+            self._ping.add_done_callback(lambda ping: ping.cancelled() or ping.exception())
+        try:
+            await asyncio.shield(self._ping)
+        except ChoirError as error:
+            return error.message
+        return ""
 
     def end_session(self, agent_id: str, session_id: str) -> None:
         """Put the agent's log away once its container has ended: the session is over (spec 22.2)."""

@@ -113,6 +113,10 @@ class ProcessRuntime:
         """List the live agents this control started."""
         return [agent.describe() for agent in self._agents.values() if agent.process]
 
+    async def trouble(self) -> str:
+        """Say nothing: a child process needs nobody else."""
+        return ""
+
     def end_session(self, agent_id: str, session_id: str) -> None:
         """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
         agent = self._agents.get(agent_id)
