@@ -28,8 +28,8 @@ from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
 from choir_common.wire.messages import Nothing
 from choir_control import VERSION
+from choir_control.approvals import expire
 from choir_control.approvals.decide import Desk
-from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import ApprovalStore
 from choir_control.bus_doors.endpoints import bus_endpoints
 from choir_control.commands.choices import Choices
@@ -79,6 +79,7 @@ from choir_control.readiness import Parts
 from choir_control.repos.keys import Keys
 from choir_control.rollout.begin import Rollout
 from choir_control.rollout.update import Updater
+from choir_control.rounds import every
 from choir_control.rpc.verbs import Verbs
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.hello import Greeting
@@ -88,10 +89,10 @@ from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.stream import LogStreams
 from choir_control.settings import ControlSecrets, ControlSettings
+from choir_control.signals import prune
 from choir_control.signals.bell import Bell
 from choir_control.signals.follow import Followers
 from choir_control.signals.order import SignalOrder
-from choir_control.signals.prune import Pruner
 from choir_control.signals.store import SignalStore
 from choir_control.transports.tcp import TcpDoor
 
@@ -144,19 +145,23 @@ class Control:
         self._outbox = Outbox(self._outbox_store, BusGateway(self._bus), self._is_idempotent)
         self._inbox_store = InboxStore(self.database)
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
-        self._pruner = Pruner(signals)
+        self._pruner = prune.Pruner(signals)
         self._events = EventStore(self.database)
         self._metrics = Metrics(SERVICE)
         self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
         self._approvals = ApprovalStore(self.database)
-        self._desk = Desk(self._approvals, order.of, bell.ring, self._carry_out)
-        self._expiry = Expiry(self._approvals, self._desk, self._approval_patience)
+        self._desk = Desk(
+            self._approvals, order.of, bell.ring, self._outbox.rescan, self._carry_out
+        )
+        self._expiry = expire.Expiry(
+            self._approvals, self._desk, self._approval_patience, SystemClock()
+        )
         self._memory = BusMemory(self._bus)
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
         self._keys = Keys(self._secret, self._settings.known_hosts)
         self._foundry = Foundry(self._settings, self.configuration, self._keys)
-        self._operations = Operations(OperationStore(self.database))
+        self._operations = Operations(OperationStore(self.database), self._outbox.rescan)
         self._household = self._make_household(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
         self._configuring = self._make_configuring(signals, order, bell)
@@ -169,7 +174,6 @@ class Control:
             self._household.vitals,
             self._configuring.news.version_of,
         )
-        self._errands = Errands()
         self._rollout = self._make_rollout()
         self._workshop = self._make_workshop(order, bell)
         obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
@@ -250,6 +254,7 @@ class Control:
                 approvals=self._approvals,
                 order=order.of,
                 ring=bell.ring,
+                said=self._outbox.rescan,
                 put_in_force=InForce(self._configuring.staging.put_file_in_force),
                 renew=Renewal(self._rollout, self._operations),
                 keys=self._keys,
@@ -276,10 +281,11 @@ class Control:
             events=self._events,
             approvals=self._approvals,
             desk=self._desk,
+            outbox=self._outbox_store,
             rollout=self._rollout,
             operations=self._operations,
             workspaces=sessions.workspaces,
-            errands=self._errands,
+            errands=Errands(self._operations),
             choices=Choices(),
         )
 
@@ -424,10 +430,12 @@ class Control:
             tasks.create_task(self._outbox.run(), name="outbox")
             tasks.create_task(self._followers.poll(), name="signal poll")
             tasks.create_task(self._household.mender.run(), name="mender")
-            tasks.create_task(self._pruner.run(), name="pruner")
-            tasks.create_task(self._expiry.run(), name="expiry of approvals")
+            for interval_s, what, work in (
+                (prune.EVERY_S, "pruning of signals", self._pruner.sweep),
+                (expire.EVERY_S, "expiry of approvals", self._expiry.reject_overdue),
+            ):
+                tasks.create_task(every(interval_s, what, work), name=what)
             tasks.create_task(self._workshop.evolution.run(), name="what was approved")
-            tasks.create_task(self._errands.run(), name="errands of commands")
             tasks.create_task(self._operations.run(), name="operations")
             tasks.create_task(self._configuring.courier.run(), name="tokens for the gateway")
             tasks.create_task(self._listen_to_bus(), name="bus")

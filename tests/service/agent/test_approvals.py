@@ -113,10 +113,7 @@ async def test_it_runs_once_a_human_has_allowed_it() -> None:
         approval = await desk.asked()
         await asyncio.sleep(0.1)
         assert (desk.tool.runs, desk.use.done()) == (0, False)
-        await desk.control.until(lambda: bool(desk.control.replies()))
-        [notice] = desk.control.replies()
-        assert (notice.kind, notice.answers, notice.dm) == ("notice", None, DM)
-        assert CALL.tool in notice.text and approval in notice.text
+        assert desk.control.replies() == []  # control tells the user, in words of its own
         await desk.decide(approval, "approved")
         assert (await desk.result()).status == "success"
     assert desk.tool.runs == 1

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from choir_common.approvals.digest import digest_of
+from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, Conflict, RateLimited
 from choir_common.wire.events import ApprovalDecided
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.decide import Desk
-from choir_control.approvals.digest import digest_of
 from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
 from choir_control.rpc.limits import APPROVALS
@@ -93,7 +94,7 @@ async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
     world: World, agent: AgentHand
 ) -> None:
     store, desk = make_desk(world)
-    expiry = Expiry(store, desk, lambda: timedelta(0))
+    expiry = Expiry(store, desk, lambda: timedelta(0), SystemClock())
     for number in range(MAX_PENDING):
         approval = await ask(agent, f"c{number}")
         async with asyncio.TaskGroup() as tasks:
@@ -119,10 +120,8 @@ async def test_what_nobody_decides_is_rejected_when_time_is_up(
     world: World, agent: AgentHand
 ) -> None:
     approval = await ask(agent)
-    store, desk = make_desk(world)
-    assert await Expiry(store, desk, lambda: timedelta(hours=1)).reject_overdue() == 0
     await world.database.execute(
-        "UPDATE choir_control.pending_approvals SET created_at = created_at - interval '31 minutes'"
+        "UPDATE choir_control.pending_approvals SET waited = interval '31 minutes'"
     )
 
     async def rejected() -> bool:
@@ -135,6 +134,44 @@ async def test_what_nobody_decides_is_rejected_when_time_is_up(
     assert told == "rejected"
     late = await world.post(f"/v1/approvals/{approval}/approve")
     assert late.status_code == 409 and "timeout" in late.json()["detail"]
+
+
+class SteppedClock(SystemClock):
+    """A monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_answer(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    (store, desk), clock = make_desk(world), SteppedClock()
+    expiry = Expiry(store, desk, lambda: timedelta(minutes=30), clock)
+    for days in ("+ interval '300 days'", "- interval '300 days'"):
+        # what a row of another time looks like to a wall clock that was set
+        await world.database.execute(
+            f"UPDATE choir_control.pending_approvals SET created_at = created_at {days}"
+        )
+        assert await expiry.reject_overdue() == 0
+    clock.at += 86_400.0  # the process stood still for a day, and nobody could have answered
+    assert await expiry.reject_overdue() == 0
+    for _ in range(100):
+        clock.at += 10.0
+        assert await expiry.reject_overdue() == 0
+    # the next choird goes on where this one was
+    later = Expiry(store, desk, lambda: timedelta(minutes=30), clock)
+    looks = 0
+    while not await later.reject_overdue():
+        clock.at += 10.0
+        looks += 1
+        assert looks < 100
+    assert 60 < looks
+    assert (await world.get(f"/v1/approvals/{approval}")).json()["state"] == "timed_out"
 
 
 async def test_a_decision_holds_for_what_was_shown_and_nothing_else(

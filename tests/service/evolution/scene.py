@@ -88,6 +88,7 @@ class Scene:
                 approvals=self.approvals,
                 order=lambda _: lock,
                 ring=lambda _: None,
+                said=lambda _: None,
                 put_in_force=put_in_force,
                 renew=renew,
             )

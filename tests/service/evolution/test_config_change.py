@@ -17,7 +17,7 @@ async def test_what_was_approved_is_written_put_in_force_and_told(scene: Scene) 
     current = scene.configuration.current
     assert current.config.budgets.max_core_jobs == 3 and current.version > before
     (said,) = await scene.said()
-    assert "carried out" in said and done.approval_id in said
+    assert "Done" in said and done.approval_id in said
     assert scene.renewed == []
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from hypothesis import settings
 
+from choir_common.clock import SystemClock
 from choir_common.errors import Conflict
 from choir_common.ids import new_id
 from choir_common.wire.json import JsonObject
@@ -59,6 +60,7 @@ def _evolution(scene: Scene, ledger: Ledger) -> Evolution:
         {"skill": ledger},
         lambda _: lock,
         lambda _: None,
+        lambda _: None,
         settle,
     )
 
@@ -77,7 +79,7 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
     ledger, dice = Ledger(), random.Random(7)
     for number in range(RACES):
         approval = await scene.ask("skill", {**SKILL, "reason": f"race {number}"})
-        expiry = Expiry(scene.approvals, scene.desk(), lambda: timedelta(0))
+        expiry = Expiry(scene.approvals, scene.desk(), lambda: timedelta(0), SystemClock())
         evolution = _evolution(scene, ledger)
         deciders: list[Verdict] = ["approved", "rejected", "approved"]
         dice.shuffle(deciders)

@@ -40,8 +40,10 @@ class OutboundMessage(Wire):
     dm: str
     gateway: str
     agent_id: str
-    session_id: str
-    rev: int
+    """Who says it; `choir` for Choir itself."""
+    session_id: str | None
+    """The session whose log holds it, at `rev`; none for Choir's own words."""
+    rev: int | None
     kind: ReplyKind
     text: str
     answers: str | None

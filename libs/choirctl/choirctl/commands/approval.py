@@ -1,12 +1,15 @@
 """`choirctl approval list|show|approve|reject` (spec 17, 19.6); next comes `control_api`."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from choir_common.approvals.digest import digest_of
+from choir_common.approvals.shown import Mark, gist_of, lines_of, plainly_lines
 from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
 from choirctl.app import add_group
@@ -15,8 +18,10 @@ from choirctl.control_api import Verdict, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import ago, out, print_json, print_rows, table
 
-TEXTS = ("diffstat", "diff")
 WHO_READS = 12  # characters of a digest that people compare
+APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."
+REJECT = "Reject a request. It is recorded, and the agent is told."
+STYLES = {Mark.HEAD: "bold", Mark.PLACE: "cyan", Mark.OLD: "red", Mark.NEW: "green"}
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +31,8 @@ def register(app: typer.Typer) -> None:
         "approval",
         ("list", list_approvals),
         ("show", show),
-        ("approve", approve),
-        ("reject", reject),
+        ("approve", _decider("approve", APPROVE)),
+        ("reject", _decider("reject", REJECT)),
         ("rollback", roll_back),
     )
 
@@ -65,26 +70,24 @@ def show(
         _tell(view)
 
 
-def approve(
-    ctx: typer.Context,
-    approval: ApprovalId,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Approve a request, exactly as it is shown. It is carried out, and the agent is told."""
-    _decide(find_place(ctx, home, url), approval, "approve", as_json)
+def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
+    """Return the command for one of the two verdicts."""
 
+    def decide(
+        ctx: typer.Context,
+        approval: ApprovalId,
+        home: Home = None,
+        url: Url = None,
+        as_json: AsJson = False,
+    ) -> None:
+        decided = asyncio.run(_send(find_place(ctx, home, url), approval, verdict, as_json))
+        if as_json:
+            print_json(decided)
+        else:
+            out().print(f"{decided.approval_id}: {decided.status}.")
 
-def reject(
-    ctx: typer.Context,
-    approval: ApprovalId,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Reject a request. It is recorded, and the agent is told."""
-    _decide(find_place(ctx, home, url), approval, "reject", as_json)
+    decide.__doc__ = help_
+    return decide
 
 
 def roll_back(
@@ -105,14 +108,6 @@ def roll_back(
         out().print(f"{view.approval_id}: {view.state}.")
 
 
-def _decide(place: Place, approval: str, verdict: Verdict, as_json: bool) -> None:
-    decided = asyncio.run(_send(place, approval, verdict, as_json))
-    if as_json:
-        print_json(decided)
-    else:
-        out().print(f"{decided.approval_id}: {decided.status}.")
-
-
 async def _list(place: Place) -> list[ApprovalView]:
     async with connect(place) as api:
         return await api.approvals()
@@ -120,7 +115,7 @@ async def _list(place: Place) -> list[ApprovalView]:
 
 async def _show(place: Place, approval: str) -> ApprovalView:
     async with connect(place) as api:
-        return await api.approval(approval)
+        return _checked(await api.approval(approval))
 
 
 async def _roll_back(place: Place, approval: str) -> ApprovalView:
@@ -130,7 +125,7 @@ async def _roll_back(place: Place, approval: str) -> ApprovalView:
 
 async def _send(place: Place, approval: str, verdict: Verdict, as_json: bool) -> ApprovalView:
     async with connect(place) as api:
-        shown = await api.approval(approval)
+        shown = _checked(await api.approval(approval))
         if shown.status != "pending":
             raise Conflict(f"{approval} was {shown.status} by {shown.decided_by} already.")
         if not as_json:
@@ -153,30 +148,35 @@ def _rows(views: list[ApprovalView]) -> Table:
     return rows
 
 
+def _checked(view: ApprovalView) -> ApprovalView:
+    """Return a request that is what its digest names; raises Conflict for another one.
+
+    Requests of the first versions have no digest, and were decided long ago.
+    """
+    if view.digest in ("", digest_of(view.request_type, view.payload, view.basis)):
+        return view
+    raise Conflict(
+        f"{view.approval_id} is not what its digest names: it was altered after it was asked. Reject it in a "
+        "conversation, or let it time out."
+    )
+
+
 def _tell(view: ApprovalView) -> None:
+    """Print a request whole: who asks for what, every line a decision is bound to, and how it ended."""
     console = out()
-    console.print(f"{view.approval_id}  {_gist(view)}  [{view.state}]", markup=False)
-    console.print(f"agent {view.agent_id}, session {view.session_id}, {ago(view.created_at)} ago")
-    console.print(f"digest {view.digest[:WHO_READS]}…", highlight=False)
-    # escaped by JSON: what an agent wrote cannot move the cursor or colour a line
-    console.print_json(data=view.payload, ensure_ascii=True)
-    if view.basis:
-        _tell_basis(view)
+    gist = gist_of(view.request_type, view.payload)
+    console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)
+    console.print(
+        f"agent {view.agent_id}, session {view.session_id}, {ago(view.created_at)} ago, digest "
+        f"{view.digest[:WHO_READS]}…",
+        highlight=False,
+    )
+    for line in lines_of(view.request_type, view.payload, view.basis):
+        style = STYLES.get(line.mark)
+        console.print(line.text, style=style, markup=False, highlight=False, soft_wrap=True)
     if view.detail:
-        console.print(view.detail.encode("ascii", "backslashreplace").decode(), markup=False)
-
-
-def _tell_basis(view: ApprovalView) -> None:
-    """Print what it would change: a difference line by line, the rest as JSON."""
-    console = out()
-    rest = {name: value for name, value in view.basis.items() if name not in TEXTS}
-    console.print_json(data=rest, ensure_ascii=True)
-    for name in TEXTS:
-        for line in str(view.basis.get(name, "")).split("\n"):
-            # escaped as in JSON, but for tabs
-            shown = line.encode("unicode_escape").decode().replace("\\t", "\t")
-            console.print(shown, markup=False, highlight=False, soft_wrap=True)
+        console.print(plainly_lines(view.detail), markup=False, highlight=False)
 
 
 def _gist(view: ApprovalView) -> str:
-    return escape(view.request_type.replace("_", " "))
+    return escape(gist_of(view.request_type, view.payload))

@@ -4,7 +4,6 @@ Called by `arbiter` when the ruling is Ask; `app` hands over the signal that say
 """
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
@@ -41,17 +40,11 @@ class Approvals:
             self._early.pop(next(iter(self._early)))
         return False
 
-    async def approved(
-        self, call_id: str, tool: str, arguments: JsonObject, asked: Callable[[str], None]
-    ) -> bool:
-        """Return whether a human allowed the call; waits until one has decided.
-
-        `asked` is told the approval's id once, if there is a wait.
-        """
+    async def approved(self, call_id: str, tool: str, arguments: JsonObject) -> bool:
+        """Return whether a human allowed the call; waits until one has decided."""
         request = ApprovalRequest(
             request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
         )
-        told = False
         while True:
             answer = await self._ask(request)
             if answer.status != "pending":
@@ -59,9 +52,6 @@ class Approvals:
             if answer.approval_id in self._early:
                 del self._early[answer.approval_id]
                 continue
-            if not told:
-                asked(answer.approval_id)
-                told = True
             decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
             try:
                 async with asyncio.timeout(ASK_AGAIN_S):

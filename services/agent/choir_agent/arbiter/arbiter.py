@@ -32,7 +32,6 @@ from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.events import (
     EventPayload,
-    Reply,
     ToolCall,
     ToolCallCommitted,
     ToolCallRequested,
@@ -56,10 +55,6 @@ CANCELLED = Outcome(
         "code": "cancelled",
         "message": "This was stopped before it ended; what it had done by then stands.",
     },
-)
-QUESTION = (
-    "I would like to use `{tool}`, which needs an approval first. To look at it and decide: "
-    "`choirctl approval show {approval}`, then `choirctl approval approve {approval}` or `reject`."
 )
 REJECTED = Outcome("refused", {"code": "rejected", "message": "A human rejected this call."})
 
@@ -183,24 +178,13 @@ class Arbiter:
         self.commit(lane, payload)
 
     async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
-        def asked(approval_id: str) -> None:
-            self._tell_of_question(lane, turn_id, call.tool, approval_id)
-
+        # control tells the user of it, in words that no agent chose
         with spans.waiting("approval", call.call_id, lane):
-            approved = await self._approvals.approved(
-                call.call_id, call.tool, permit.arguments, asked
-            )
+            approved = await self._approvals.approved(call.call_id, call.tool, permit.arguments)
         if approved:
             await self._run(lane, turn_id, call, permit)
         else:
             self._close(lane, turn_id, call, REJECTED)
-
-    def _tell_of_question(self, lane: str, turn_id: str, tool: str, approval_id: str) -> None:
-        """Tell the user that a call waits for a human, and where to look at it whole."""
-        work = self.state.work(turn_id)
-        if work is not None:
-            text = QUESTION.format(tool=tool, approval=approval_id)
-            self.commit(lane, Reply(turn_id=None, dm=work.dm, text=text, kind="notice"))
 
     async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
         async with contextlib.AsyncExitStack() as held:

@@ -1,7 +1,8 @@
 """Decide on a request, once, whoever is first: an operator, a DM, or time running out (spec 8.10, 19.6).
 
-Called by the operator door and `expire`. What comes next is the session's signal, which is stored with the
-decision. What is approved is carried out by `evolution`; the order to do so is part of the decision.
+Called by the operator door and `expire`. What comes next is the session's signal and the words for the
+conversation, which are stored with the decision. What is approved is carried out by `evolution`; the order to
+do so is part of the decision.
 """
 
 import asyncio
@@ -9,8 +10,10 @@ from collections.abc import Callable
 
 import structlog
 
+from choir_common.approvals.shown import gist_of
 from choir_common.errors import Conflict, NotFound
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+from choir_control.approvals.words import decided_text
 
 log = structlog.get_logger("choir.approvals")
 
@@ -25,12 +28,14 @@ class Desk:
         store: ApprovalStore,
         order: Callable[[str], asyncio.Lock],
         ring: Callable[[str], None],
+        said: Callable[[str], None] = lambda _: None,
         approved: Callable[[], None] = lambda: None,
     ) -> None:
-        """`approved` wakes whoever carries out what was approved."""
+        """`said` hears of a conversation with news; `approved` wakes who carries out what was approved."""
         self._store = store
         self._order = order
         self._ring = ring
+        self._said = said
         self._approved = approved
 
     async def find(self, approval_id: str) -> Approval:
@@ -53,13 +58,16 @@ class Desk:
             raise Conflict(
                 f"{approval_id} asks for something else than what you were shown; look at it again."
             )
+        gist = gist_of(asked.request_type, asked.payload)
+        words = decided_text(gist, approval_id, verdict, by, asked.request_type)
         async with self._order(asked.dm):
-            won = await self._store.decide(approval_id, verdict, by)
+            won = await self._store.decide(approval_id, verdict, by, words)
         now = await self.find(approval_id)
         if not won:
             when = now.resolved_at.isoformat(timespec="seconds") if now.resolved_at else "before"
             raise Conflict(f"{approval_id} was {now.status} by {now.decided_by} already, {when}.")
         self._ring(now.session_id)
+        self._said(now.dm)
         log.info(
             "decided",
             approval_id=approval_id,

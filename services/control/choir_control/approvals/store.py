@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 import orjson
 
+from choir_common.approvals.digest import digest_of
 from choir_common.errors import BadInput, Conflict, RateLimited
 from choir_common.eventlog.chain import canonical
 from choir_common.ids import new_id
@@ -18,7 +19,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
-from choir_control.approvals.digest import digest_of
+from choir_control.approvals.words import TIMEOUT, asked_text
 from choir_control.leases.store import Lease
 
 MAX_CALL_ID = 200
@@ -28,12 +29,10 @@ MAX_PENDING = 20
 ApprovalStatus = Literal["pending", "approved", "rejected"]
 Verdict = Literal["approved", "rejected"]
 
-TIMEOUT = "timeout"
-"""Who decided when nobody did."""
 MAX_BASIS_BYTES = 400_000
 
 _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
-    created_at, resolved_at, decided_by, s.dm, e.stage, COALESCE(e.detail, '') AS detail"""
+    created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail"""
 _FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
     LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
 _DECIDE = """
@@ -49,8 +48,16 @@ WITH decided AS (
     INSERT INTO choir_control.signals (session_id, body)
     SELECT session_id, $4::json FROM decided JOIN choir_control.sessions USING (session_id)
     WHERE status IN ('starting', 'active', 'stopping', 'crashed')
+), said AS (
+    SELECT choir_control.say(dm, gateway, $5) AS dm
+    FROM decided JOIN choir_control.sessions USING (session_id) WHERE $3 <> 'dm ' || dm
 )
-SELECT session_id FROM decided
+SELECT session_id, (SELECT dm FROM said) FROM decided
+"""
+# How far the machine's clock jumps does not count, nor does time in which nobody could have answered.
+_WAIT = """
+UPDATE choir_control.pending_approvals SET waited = waited + $1 WHERE status = 'pending'
+RETURNING approval_id, waited >= $2 AS overdue
 """
 
 
@@ -70,6 +77,8 @@ class Approval:
     resolved_at: datetime | None
     decided_by: str | None
     dm: str
+    """The conversation it was asked in."""
+    gateway: str
     basis: JsonObject = field(default_factory=dict)
     """What it was shown with: what it would change, and what that stands on."""
     stage: str | None = None
@@ -166,6 +175,10 @@ class ApprovalStore:
                 "one of them is decided."
             )
         approval_id = new_id("appr")
+        shown_with = orjson.loads(basis)
+        words = asked_text(
+            lease.agent_id, approval_id, request.request_type, request.payload, shown_with
+        )
         await held.execute(
             """
             INSERT INTO choir_control.pending_approvals
@@ -181,13 +194,21 @@ class ApprovalStore:
             digest,
             basis,
         )
+        await held.execute(
+            "SELECT choir_control.say(dm, gateway, $2) FROM choir_control.sessions WHERE session_id = $1",
+            lease.session_id,
+            words,
+        )
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
-    async def decide(self, approval_id: str, verdict: Verdict, by: str) -> bool:
-        """Decide, and queue the session's signal; return whether it was this that decided."""
+    async def decide(self, approval_id: str, verdict: Verdict, by: str, words: str) -> bool:
+        """Decide, queue the session's signal, and tell the conversation unless the decision came from there.
+
+        Returns whether it was this that decided.
+        """
         body = ApprovalResolvedSignal(approval_id=approval_id, status=verdict)
-        found = await self._database.fetchval(
-            _DECIDE, approval_id, verdict, by, body.model_dump_json()
+        found = await self._database.fetchrow(
+            _DECIDE, approval_id, verdict, by, body.model_dump_json(), words
         )
         return found is not None
 
@@ -208,15 +229,10 @@ class ApprovalStore:
         )
         return [_approval(row) for row in rows]
 
-    async def overdue(self, older_than: timedelta, limit: int) -> list[str]:
-        """Return requests that have waited that long, oldest first."""
-        rows = await self._database.fetch(
-            "SELECT approval_id FROM choir_control.pending_approvals WHERE status = 'pending' "
-            "AND created_at < clock_timestamp() - $1::interval ORDER BY created_at LIMIT $2",
-            older_than,
-            limit,
-        )
-        return [row["approval_id"] for row in rows]
+    async def wait(self, passed: timedelta, most: timedelta) -> list[str]:
+        """Let time pass for all open requests; return those that have waited for `most` by now."""
+        rows = await self._database.fetch(_WAIT, passed, most)
+        return [row["approval_id"] for row in rows if row["overdue"]]
 
 
 def _check_call_id(request: ApprovalRequest) -> None:

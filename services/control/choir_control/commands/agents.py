@@ -7,9 +7,10 @@ from pydantic import ValidationError
 from choir_common.errors import BadInput, Conflict
 from choir_common.wire.operator import AgentView, StartAgent
 from choir_common.wire.rpc import StatusReport
+from choir_control.commands.errands import LATER
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
-from choir_control.commands.target import session_of, target_of
+from choir_control.commands.target import asker_of, session_of, target_of
 from choir_control.inbox.words import CORE, lanes_text
 
 STOPPED_BY = "a user asked for it in the conversation {dm}"
@@ -61,8 +62,8 @@ async def start_agent(hands: Hands, call: Call) -> str:
         row = await hands.starter.start(agent_id, wanted)
         return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
 
-    said = await hands.errands.begin(f"start {agent_id}", start())
-    return said or f"{agent_id} is being started; /status shows when it is there."
+    said = await hands.errands.begin(asker_of(hands, call), "agent start", agent_id, start)
+    return said or f"{agent_id} is being started. {LATER}"
 
 
 async def stop_agent(hands: Hands, call: Call) -> str:
@@ -76,10 +77,9 @@ async def stop_agent(hands: Hands, call: Call) -> str:
         ended = await hands.stopper.stop(agent_id, STOPPED_BY.format(dm=call.dm))
         return f"{agent_id} has stopped." if ended else f"{agent_id} is not running."
 
-    said = await hands.errands.begin(f"stop {agent_id}", stop())
+    said = await hands.errands.begin(asker_of(hands, call), "agent stop", agent_id, stop)
     return said or (
-        f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. "
-        "/status shows when it has."
+        f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. {LATER}"
     )
 
 
@@ -97,10 +97,10 @@ async def restart_agent(hands: Hands, call: Call) -> str:
         row = await hands.starter.start_as(agent_id, ended.started_with)
         return f"{agent_id} is started again. Session: {row.session_id}"
 
-    said = await hands.errands.begin(f"restart {agent_id}", restart())
+    said = await hands.errands.begin(asker_of(hands, call), "agent restart", agent_id, restart)
     return said or (
         f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
-        "minutes. /status shows when it is there."
+        f"minutes. {LATER}"
     )
 
 

@@ -4,21 +4,29 @@ A number means what stood beside it in the list this conversation was last shown
 decided is bound to the digest of what was shown.
 """
 
-import json
 from collections.abc import Sequence
 
+from choir_common.approvals.shown import gist_of, lines_of
 from choir_common.errors import NotFound
 from choir_control.approvals.store import Approval, Verdict
-from choir_control.commands.choices import Shown
+from choir_control.approvals.words import shown_text
+from choir_control.commands.choices import Question, Shown
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
 
 MOST = 500
-LONGEST = 300
 
 
 async def list_approvals(hands: Hands, call: Call) -> str:
-    """List what waits for a decision: the bound agent's, or everybody's in an admin conversation."""
+    """List what waits for a decision: the bound agent's, or everybody's in an admin conversation.
+
+    With an id or a number show that one: what exactly would change.
+    """
+    named = call.values.get("id")
+    if named is not None:
+        found = await hands.desk.find((await _named(hands, call, named)).approval_id)
+        lines = lines_of(found.request_type, found.payload, found.basis)
+        return shown_text(found.approval_id, found.state, _gist(found), lines)
     pending = await _pending(hands, call)
     if not pending:
         return "Nothing waits for a decision."
@@ -45,11 +53,14 @@ async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
             raise NotFound("Nothing waits for a decision.")
         if len(pending) > 1:
             word = "/approve" if verdict == "approved" else "/reject"
-            return _numbered(hands, call, pending, f"Which one? {word} 1 means the first.")
+            hands.choices.ask(call.dm, Question(word, await hands.outbox.newest(call.dm)))
+            return _numbered(hands, call, pending, f"Which one? Say its number, or {word} 1.")
         shown = Shown(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
     decided = await hands.desk.decide(shown.approval_id, verdict, by, shown.digest)
-    return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id})."
+    executing = verdict == "approved" and decided.request_type != "call"
+    then = " Executing; this conversation is told how it ends." if executing else ""
+    return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id}).{then}"
 
 
 async def _named(hands: Hands, call: Call, named: str) -> Shown:
@@ -89,7 +100,4 @@ def _numbered(hands: Hands, call: Call, pending: Sequence[Approval], then: str) 
 
 
 def _gist(asked: Approval) -> str:
-    """Say who asks for what; the beginning of it, escaped by JSON."""
-    what = json.dumps(asked.payload, ensure_ascii=True)
-    short = what if len(what) <= LONGEST else f"{what[:LONGEST]}…"
-    return f"{asked.agent_id} asks for a {asked.request_type.replace('_', ' ')}: {short}"
+    return f"{asked.agent_id} asks for {gist_of(asked.request_type, asked.payload)}"

@@ -16,12 +16,23 @@ class Shown:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A conversation was asked which one it means."""
+
+    command: str
+    """What its number is then for."""
+    last_word: int
+    """The newest word said in the conversation when it was asked: a number after a newer one answers that."""
+
+
 @dataclass(slots=True)
 class Choices:
     """The newest list of each conversation, and the newest configuration it was shown."""
 
     _lists: dict[str, tuple[Shown, ...]] = field(default_factory=dict)
     _configs: dict[str, str] = field(default_factory=dict)
+    _questions: dict[str, Question] = field(default_factory=dict)
 
     def show(self, dm: str, items: Sequence[Shown]) -> None:
         """Remember what stands under 1, 2, 3 … in a conversation now."""
@@ -31,6 +42,14 @@ class Choices:
         """Return what was shown under a number; none if nothing was."""
         shown = self._lists.get(dm, ())
         return shown[number - 1] if 0 < number <= len(shown) else None
+
+    def ask(self, dm: str, question: Question) -> None:
+        """Remember that a conversation was asked which one it means."""
+        self._questions[dm] = question
+
+    def take_question(self, dm: str) -> Question | None:
+        """Return what a conversation was asked right before; whatever it says now, it is asked no more."""
+        return self._questions.pop(dm, None)
 
     def show_config(self, dm: str, digest: str) -> None:
         """Remember which staged configuration a conversation was shown."""

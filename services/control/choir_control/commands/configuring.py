@@ -5,8 +5,10 @@ Applied is what this conversation was shown last; when something else is staged 
 
 from choir_common.errors import Conflict
 from choir_common.wire.config import secret_uses
+from choir_control.commands.errands import LATER
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
+from choir_control.commands.target import asker_of
 from choir_control.configuration.staging import Difference
 
 MOST = 30
@@ -21,9 +23,9 @@ async def load_config(hands: Hands, call: Call) -> str:
         await hands.staging.load()
         return LOADED
 
-    said = await hands.errands.begin("config load", load())
+    said = await hands.errands.begin(asker_of(hands, call), "config load", "all", load)
     if said is None:
-        return "The repositories are being fetched; /config diff shows what is staged in a minute."
+        return f"The repositories are being fetched. {LATER}"
     if said != LOADED:
         return said
     # only what is seen here can be applied from here

@@ -10,6 +10,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.configuration.staging import Staging
 from choir_control.eventlog.store import EventStore
 from choir_control.operations.run import Operations
+from choir_control.outbox.store import OutboxStore
 from choir_control.rollout.begin import Rollout
 from choir_control.secrets.vault import Vault
 from choir_control.sessions.change import Changes
@@ -35,6 +36,7 @@ class Hands:
     events: EventStore
     approvals: ApprovalStore
     desk: Desk
+    outbox: OutboxStore
     rollout: Rollout
     operations: Operations
     workspaces: Workspaces

@@ -26,6 +26,8 @@ TAKES_SIGNALS = ("starting", "active", "crashed")
 # words that mean something to the agent itself, and the one the rehearsal model teaches at the first hello
 FOR_THE_AGENT = ("/continue", "/tool")
 
+LONGEST_NUMBER = 4
+
 
 class Obedience:
     """Commands of conversations."""
@@ -48,7 +50,8 @@ class Obedience:
 
         Raises Unavailable when a twin of the message is being stored at this very moment.
         """
-        typed = read_typed(message.text)
+        typed = read_typed(message.text) or await self._chosen(message)
+        self._hands.choices.take_question(message.dm)
         if typed is None or typed.name in FOR_THE_AGENT:
             return None
         holder = await self._store.holder(message.dm)
@@ -113,6 +116,16 @@ class Obedience:
         except ChoirError as error:
             # it is stored: sent again, it would not be done again, so the reason is said now
             return stored, error.message
+
+    async def _chosen(self, message: InboundMessage) -> Typed | None:
+        """Return the command that a bare number completes, right after a list with a question (spec 19.3)."""
+        question = self._hands.choices.take_question(message.dm)
+        number = message.text.strip()
+        if question is None or not (number.isdecimal() and len(number) <= LONGEST_NUMBER):
+            return None
+        # a number may as well answer what somebody has said since: then the list is shown again
+        since = await self._hands.outbox.newest(message.dm)
+        return Typed(question.command, number if since == question.last_word else "")
 
     def _is_admin(self, dm: str) -> bool:
         found = self._hands.configuration.current.config.dms.get(dm)

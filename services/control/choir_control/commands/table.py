@@ -116,8 +116,9 @@ CONVERSATION = (
         route="PUT /v1/agents/{agent_id}/voice",
     ),
     Row(
-        "List what waits for your decision.",
+        "List what waits for your decision, or show one of it: what exactly would change.",
         typed="/approvals",
+        arguments=(Argument("id"),),
         does=Ask(approvals.list_approvals),
         choirctl="approval list",
         route="GET /v1/approvals",

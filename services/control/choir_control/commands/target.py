@@ -3,6 +3,7 @@
 from choir_common.errors import Conflict, Forbidden, NotFound
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
+from choir_control.operations.store import Asker
 from choir_control.sessions.record import SessionRow
 
 AGENT = "agent"
@@ -21,6 +22,11 @@ def target_of(call: Call) -> str:
     if agent_id is None:
         raise NotFound("No agent is bound to this conversation, so nothing was done.")
     return agent_id
+
+
+def asker_of(hands: Hands, call: Call) -> Asker:
+    """Return the conversation a command was given in, as one that is told how it ends."""
+    return Asker(call.dm, hands.configuration.current.gateway_of(call.dm) or "")
 
 
 async def session_of(hands: Hands, call: Call) -> SessionRow:

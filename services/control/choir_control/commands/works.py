@@ -3,9 +3,10 @@
 from choir_common.errors import NotFound
 from choir_common.wire.operations import OperationView
 from choir_common.wire.workspaces import ResetWorkspace
+from choir_control.commands.errands import LATER
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
-from choir_control.commands.target import target_of
+from choir_control.commands.target import asker_of, target_of
 
 MEGABYTE = 1_000_000
 
@@ -13,18 +14,23 @@ MEGABYTE = 1_000_000
 async def build_agent(hands: Hands, call: Call) -> str:
     """Begin to build an agent's image."""
     agent_id = target_of(call)
-    return _begun(f"{agent_id} is being built", await hands.rollout.build(agent_id))
+    return _begun(
+        f"{agent_id} is being built", await hands.rollout.build(agent_id, asker_of(hands, call))
+    )
 
 
 async def update_agent(hands: Hands, call: Call) -> str:
     """Begin to build an agent's image and to start it with that."""
     agent_id = target_of(call)
-    return _begun(f"{agent_id} is being updated", await hands.rollout.update(agent_id))
+    return _begun(
+        f"{agent_id} is being updated", await hands.rollout.update(agent_id, asker_of(hands, call))
+    )
 
 
-async def update_all(hands: Hands, _: Call) -> str:
-    """Begin to update all agents, one after the other."""
-    return _begun("All agents are being updated", await hands.rollout.update_all())
+async def update_all(hands: Hands, call: Call) -> str:
+    """Begin to update all agents, one after the other; the conversation hears of each."""
+    begun = await hands.rollout.update_all(asker_of(hands, call))
+    return _begun("All agents are being updated", begun)
 
 
 async def show_operation(hands: Hands, call: Call) -> str:
@@ -51,12 +57,13 @@ async def list_workspaces(hands: Hands, _: Call) -> str:
 async def reset_workspace(hands: Hands, call: Call) -> str:
     """Delete everything in a workspace; its agent is stopped first."""
     name = call.values["name"]
-    operation_id = await hands.workspaces.reset(name, ResetWorkspace(confirm=name))
-    return _begun(f"{name} is being emptied; an agent that holds it is stopped first", operation_id)
+    wanted = ResetWorkspace(confirm=name)
+    begun = await hands.workspaces.reset(name, wanted, asker_of(hands, call))
+    return _begun(f"{name} is being emptied; an agent that holds it is stopped first", begun)
 
 
 def _begun(what: str, operation_id: str) -> str:
-    return f"{what}. /operation {operation_id} shows how far it is."
+    return f"{what}. /operation {operation_id} shows how far it is. {LATER}"
 
 
 def _how(view: OperationView) -> str:

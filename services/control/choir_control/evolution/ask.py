@@ -3,7 +3,7 @@
 Called by the rpc door. What comes next is `approvals`, which stores it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_control.approvals.store import ApprovalStore
@@ -14,9 +14,16 @@ from choir_control.leases.store import Lease
 class Intake:
     """The agents' side of approvals."""
 
-    def __init__(self, approvals: ApprovalStore, carriers: Mapping[str, Carrier]) -> None:
+    def __init__(
+        self,
+        approvals: ApprovalStore,
+        carriers: Mapping[str, Carrier],
+        said: Callable[[str], None],
+    ) -> None:
+        """`said` hears of a conversation with news."""
         self._approvals = approvals
         self._carriers = carriers
+        self._said = said
 
     async def request(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse:
         """Store a request once per call; return where it stands.
@@ -32,4 +39,6 @@ class Intake:
             if carrier
             else {}
         )
-        return await self._approvals.request(lease, request, basis)
+        answer = await self._approvals.request(lease, request, basis)
+        self._said(lease.bindings.dm)
+        return answer

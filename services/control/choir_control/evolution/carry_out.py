@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from choir_common.approvals.digest import digest_of
+from choir_common.approvals.shown import gist_of
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
 from choir_common.wire.json import JsonObject
-from choir_control.approvals.digest import digest_of
 from choir_control.approvals.store import Approval, ApprovalStore
+from choir_control.approvals.words import ended_text
 from choir_control.evolution.carrier import Carrier, Stale
-from choir_control.evolution.store import Effect, EffectStore, Stage
+from choir_control.evolution.store import Effect, EffectStore, Ending, Stage
+from choir_control.rounds import every
 
 log = structlog.get_logger("choir.evolution")
 
@@ -34,14 +37,19 @@ class Evolution:
         carriers: Mapping[str, Carrier],
         order: Callable[[str], asyncio.Lock],
         ring: Callable[[str], None],
+        said: Callable[[str], None],
         settle: Callable[[Approval], Awaitable[str]],
     ) -> None:
-        """`settle` makes a change count for the agent: builds and updates it; returns what it did."""
+        """`said` hears of a conversation with news.
+
+        `settle` makes a change count for the agent: builds and updates it; returns what it did.
+        """
         self._approvals = approvals
         self._effects = effects
         self._carriers = carriers
         self._order = order
         self._ring = ring
+        self._said = said
         self._settle = settle
         self._awake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -53,19 +61,7 @@ class Evolution:
 
     async def run(self) -> None:
         """Look at the start, at every decision, and every few seconds, for ever."""
-        while True:
-            self._awake.clear()
-            try:
-                await self.work()
-            except Unavailable as error:
-                log.info("what was approved waits for the database", error=error.message)
-            except Exception:  # the outermost loop: the next look may fare better
-                log.exception("carrying out failed")
-            try:
-                async with asyncio.timeout(EVERY_S):
-                    await self._awake.wait()
-            except TimeoutError:
-                continue
+        await every(EVERY_S, "carrying out what was approved", self.work, self._awake)
 
     async def work(self) -> int:
         """Carry out, or go on with, all there is; return how many came to an end."""
@@ -144,13 +140,18 @@ class Evolution:
         self, effect: Effect, asked: Approval, stage: Stage, detail: str, failed: bool = False
     ) -> bool:
         detail = detail[:MAX_DETAIL]
-        words = f"{asked.approval_id} ({asked.request_type}), approved: {_word(stage, failed)}. {detail}"
+        gist = gist_of(asked.request_type, asked.payload)
+        words = ended_text(gist, asked.approval_id, _word(stage, failed), detail)
         listener = await self._effects.listener(asked.agent_id)
         async with self._order(listener.dm if listener else asked.dm):
-            ended = await self._effects.finish(effect, stage, detail, words, listener)
+            ended = await self._effects.finish(
+                effect, asked, Ending(stage, detail, words), listener
+            )
         self._tries.pop(asked.approval_id, None)
         if ended and listener:
             self._ring(listener.session_id)
+        if ended:
+            self._said(asked.dm)
         log.info(
             "carried out" if not failed else "not carried out",
             approval_id=asked.approval_id,
@@ -164,5 +165,5 @@ class Evolution:
 
 def _word(stage: Stage, failed: bool) -> str:
     if failed:
-        return "it was not taken back" if stage == "applied" else "it was not carried out"
-    return "taken back" if stage == "rolled_back" else "carried out"
+        return "Not taken back" if stage == "applied" else "Failed"
+    return "Taken back" if stage == "rolled_back" else "Done"

@@ -12,6 +12,7 @@ from choir_common.eventlog.chain import canonical
 from choir_common.postgres.pool import Database
 from choir_common.wire.json import JsonObject
 from choir_common.wire.signals import InjectSignal
+from choir_control.approvals.store import Approval
 
 Stage = Literal["waiting", "applying", "applied", "failed", "reverting", "rolled_back"]
 UNDER_WAY = ("applying", "reverting")
@@ -34,6 +35,15 @@ class Listener:
 
     session_id: str
     dm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a step ended, for the record and in words for people."""
+
+    stage: Stage
+    detail: str
+    words: str
 
 
 class EffectStore:
@@ -115,9 +125,12 @@ class EffectStore:
         return None if row is None else Listener(row["session_id"], row["dm"])
 
     async def finish(
-        self, effect: Effect, stage: Stage, detail: str, words: str, listener: Listener | None
+        self, effect: Effect, asked: Approval, ending: Ending, listener: Listener | None
     ) -> bool:
-        """End a step, and tell a session with it; return whether it was this that ended it."""
+        """End a step, and with it tell a session, and the conversation it was asked in.
+
+        Returns whether it was this that ended it.
+        """
         done = await self._database.fetchval(
             """
             WITH done AS (
@@ -127,15 +140,20 @@ class EffectStore:
             ), told AS (
                 INSERT INTO choir_control.signals (session_id, body)
                 SELECT $5::text, $6::json FROM done WHERE $5::text IS NOT NULL
+            ), said AS (
+                SELECT choir_control.say($7, $8, $9) AS dm FROM done
             )
-            SELECT approval_id FROM done
+            SELECT approval_id FROM done, said
             """,
             effect.approval_id,
             effect.stage,
-            stage,
-            detail,
+            ending.stage,
+            ending.detail,
             listener and listener.session_id,
-            InjectSignal(text=words).model_dump_json(),
+            InjectSignal(text=f"About what a human approved. {ending.words}").model_dump_json(),
+            asked.dm,
+            asked.gateway,
+            ending.words,
         )
         return done is not None
 

@@ -37,6 +37,8 @@ class Surroundings:
     approvals: ApprovalStore
     order: Callable[[str], asyncio.Lock]
     ring: Callable[[str], None]
+    said: Callable[[str], None]
+    """Hears of a conversation with news."""
     put_in_force: PutInForce
     renew: Renew
     keys: Keys | None = None
@@ -48,7 +50,7 @@ class Workshop:
 
     def __init__(self, around: Surroundings) -> None:
         carriers = _carriers(around)
-        self.intake = Intake(around.approvals, carriers)
+        self.intake = Intake(around.approvals, carriers, around.said)
 
         async def settle(asked: Approval) -> str:
             renewed = asked.request_type in CHANGES_THE_IMAGE
@@ -60,6 +62,7 @@ class Workshop:
             carriers,
             around.order,
             around.ring,
+            around.said,
             settle,
         )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from choir_common.wire.operations import OperationEvent
 
@@ -13,13 +13,17 @@ LONGEST = 2_000
 class Progress:
     """The newest words of one work; older ones are forgotten, never waited for."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
+        """`say` tells the conversation that began the work, if one did."""
+        self._tell = say
         self._events: deque[OperationEvent] = deque(maxlen=MOST_KEPT)
         self._news = asyncio.Event()
         self._seq = 0
         self.at = ""
         self.share: float | None = None
         self.over = False
+        self.outcome = ""
+        """What a person is told of a good end."""
 
     def step(self, text: str, share: float | None = None) -> None:
         """Say what comes now, and what share (0 to 1) of the whole is done."""
@@ -31,6 +35,11 @@ class Progress:
     def line(self, text: str) -> None:
         """Pass on a line of output."""
         self._say(OperationEvent(seq=self._next(), kind="line", text=text[:LONGEST]))
+
+    async def milestone(self, text: str) -> None:
+        """Pass on a line that the conversation which began the work is to hear as well."""
+        self.line(text)
+        await self._tell(text)
 
     def end(self, text: str) -> None:
         """Say that nothing more comes."""
@@ -56,6 +65,11 @@ class Progress:
                 await asyncio.wait_for(news.wait(), quiet_s)
             except TimeoutError:
                 yield None
+
+    async def until_over(self) -> None:
+        """Wait for the end."""
+        while not self.over:
+            await self._news.wait()
 
     def _next(self) -> int:
         self._seq += 1

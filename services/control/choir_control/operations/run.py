@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -14,7 +15,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 from choir_common.wire.operations import OperationStatus, OperationView
 from choir_control.operations.progress import Progress
-from choir_control.operations.store import OperationStore
+from choir_control.operations.store import Asker, OperationStore
 
 log = structlog.get_logger("choir.operations")
 
@@ -45,8 +46,10 @@ class _Running:
 class Operations:
     """All works of this choird, and the ends of earlier ones."""
 
-    def __init__(self, store: OperationStore) -> None:
+    def __init__(self, store: OperationStore, said: Callable[[str], None]) -> None:
+        """`said` hears of a conversation with news."""
         self._store = store
+        self._said = said
         self._tasks: asyncio.TaskGroup | None = None
         self._known: OrderedDict[str, _Running] = OrderedDict()
 
@@ -54,7 +57,9 @@ class Operations:
         """Own the works until cancelled; they are cancelled with it."""
         interrupted = await self._store.interrupt_all()
         if interrupted:
-            log.warning("works were cut off by the end of choird", works=interrupted)
+            log.warning("works were cut off by the end of choird", works=len(interrupted))
+        for dm in filter(None, interrupted):
+            self._said(dm)
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -64,9 +69,17 @@ class Operations:
             for running in self._known.values():
                 running.progress.end("choird stops")
 
-    async def begin(self, kind: str, subject: str, exclusive: frozenset[str], work: Work) -> str:
+    async def begin(
+        self,
+        kind: str,
+        subject: str,
+        exclusive: frozenset[str],
+        work: Work,
+        asker: Asker | None = None,
+    ) -> str:
         """Begin a work and return its id; it has the subjects in `exclusive` for itself.
 
+        `asker` is told of its milestones and its end, also when choird ends before.
         Raises Conflict while another work has one of them, RateLimited while too many go on.
         """
         if self._tasks is None:
@@ -82,16 +95,31 @@ class Operations:
             raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
         operation_id = new_id("op")
         # noted before the row is written, so that nobody begins the same meanwhile
-        running = _Running(operation_id, kind, subject, Progress(), exclusive)
+        progress = Progress(partial(self._say, operation_id))
+        running = _Running(operation_id, kind, subject, progress, exclusive)
         self._known[operation_id] = running
         try:
-            await self._store.begin(operation_id, kind, subject)
+            await self._store.begin(operation_id, kind, subject, asker)
         except BaseException:
             del self._known[operation_id]
             raise
         self._tasks.create_task(self._do(running, work), name=f"{kind} {subject}")
         self._forget_old()
         return operation_id
+
+    async def end_or_promise(
+        self, operation_id: str, within_s: float, asker: Asker
+    ) -> OperationView | None:
+        """Return how a work ended; none if it goes on after `within_s`: then its end is told to `asker`."""
+        running = self._known.get(operation_id)
+        if running is not None:
+            try:
+                async with asyncio.timeout(within_s):
+                    await running.progress.until_over()
+            except TimeoutError:
+                if await self._store.promise(operation_id, asker):
+                    return None
+        return await self.get(operation_id)
 
     async def get(self, operation_id: str) -> OperationView:
         """Return how a work stands; raises NotFound."""
@@ -139,7 +167,7 @@ class Operations:
         except Exception:  # the outermost loop of this work: those beside it go on
             log.exception("work failed", kind=running.kind, subject=running.subject)
             error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
-        said = error[1] if error else running.progress.at
+        said = error[1] if error else running.progress.outcome or running.progress.at
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
         await self._note_end(running, status, error, plain)
         log.info("work ended", kind=running.kind, subject=running.subject, status=status)
@@ -152,12 +180,25 @@ class Operations:
         error: tuple[str, str] | None,
         result: JsonObject | None,
     ) -> None:
-        operation_id, at = running.operation_id, running.progress.at
+        operation_id, at = running.operation_id, running.progress.outcome or running.progress.at
+        words = f"{running.kind} of {running.subject}: {error[1] if error else at or status}"
         try:
-            await self._store.end(operation_id, status, at, error, result)
+            dm = await self._store.end(operation_id, status, at, error, result, words)
+            if dm is not None:
+                self._said(dm)
         except Unavailable as away:
             # the next start marks it as interrupted, which asks for it again: harmless
             log.warning("the end of a work was not stored", id=operation_id, error=away.message)
+
+    async def _say(self, operation_id: str, words: str) -> None:
+        try:
+            dm = await self._store.say(operation_id, words)
+        except Unavailable as away:
+            # the end says it again
+            log.warning("a milestone was not told", id=operation_id, error=away.message)
+            return
+        if dm is not None:
+            self._said(dm)
 
     def _forget_old(self) -> None:
         for operation_id in [name for name, one in self._known.items() if one.progress.over]:

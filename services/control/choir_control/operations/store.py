@@ -1,5 +1,7 @@
 """Keep the table `operations`. Called by `run`."""
 
+from dataclasses import dataclass
+
 import orjson
 
 from choir_common.postgres.pool import Database, Record
@@ -8,6 +10,14 @@ from choir_common.wire.operations import OperationStatus, OperationView
 
 _COLUMNS = """operation_id, kind, subject, status, step, error, error_code, result, began_at,
     ended_at"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The conversation that began a work."""
+
+    dm: str
+    gateway: str
 
 
 def view_of(record: Record) -> OperationView:
@@ -34,19 +44,48 @@ class OperationStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, operation_id: str, kind: str, subject: str) -> OperationView:
-        """Note that a work has begun."""
+    async def begin(
+        self, operation_id: str, kind: str, subject: str, asker: Asker | None
+    ) -> OperationView:
+        """Note that a work has begun, and in which conversation, if in one."""
         row = await self._database.fetchrow(
             f"""
-            INSERT INTO choir_control.operations (operation_id, kind, subject)
-            VALUES ($1, $2, $3) RETURNING {_COLUMNS}
+            INSERT INTO choir_control.operations (operation_id, kind, subject, dm, gateway)
+            VALUES ($1, $2, $3, $4, $5) RETURNING {_COLUMNS}
             """,  # noqa: S608 our own column names
             operation_id,
             kind,
             subject,
+            asker and asker.dm,
+            asker and asker.gateway,
         )
         assert row is not None
         return view_of(row)
+
+    async def promise(self, operation_id: str, asker: Asker) -> bool:
+        """Have a conversation told of the end; False when that has come."""
+        found = await self._database.fetchval(
+            """
+            UPDATE choir_control.operations SET dm = $2, gateway = $3
+            WHERE operation_id = $1 AND status = 'running' RETURNING operation_id
+            """,
+            operation_id,
+            asker.dm,
+            asker.gateway,
+        )
+        return found is not None
+
+    async def say(self, operation_id: str, words: str) -> str | None:
+        """Tell the conversation that began a work how far it is; return which that is."""
+        dm = await self._database.fetchval(
+            """
+            SELECT choir_control.say(dm, gateway, $2) FROM choir_control.operations
+            WHERE operation_id = $1 AND dm IS NOT NULL
+            """,
+            operation_id,
+            words,
+        )
+        return None if dm is None else str(dm)
 
     async def end(
         self,
@@ -55,14 +94,21 @@ class OperationStore:
         step: str,
         error: tuple[str, str] | None,
         result: JsonObject | None,
-    ) -> None:
-        """Note how a work ended, once; `error` is its code and its message."""
-        await self._database.execute(
+        words: str,
+    ) -> str | None:
+        """Note how a work ended, once, and tell the conversation that began it; return which that is.
+
+        `error` is its code and its message.
+        """
+        dm = await self._database.fetchval(
             """
-            UPDATE choir_control.operations
-            SET status = $2, step = $3, error_code = $4, error = $5, result = $6::json,
-                ended_at = clock_timestamp()
-            WHERE operation_id = $1 AND status = 'running'
+            WITH ended AS (
+                UPDATE choir_control.operations
+                SET status = $2, step = $3, error_code = $4, error = $5, result = $6::json,
+                    ended_at = clock_timestamp()
+                WHERE operation_id = $1 AND status = 'running' RETURNING dm, gateway
+            )
+            SELECT choir_control.say(dm, gateway, $7) FROM ended WHERE dm IS NOT NULL
             """,
             operation_id,
             status,
@@ -70,19 +116,29 @@ class OperationStore:
             error[0] if error else None,
             error[1] if error else None,
             orjson.dumps(result).decode() if result is not None else None,
+            words,
         )
+        return None if dm is None else str(dm)
 
-    async def interrupt_all(self) -> int:
-        """Mark what an earlier choird did not bring to its end; return how many."""
+    async def interrupt_all(self) -> list[str]:
+        """Mark what an earlier choird did not bring to its end, and tell who began it.
+
+        Returns for each the conversation that was told, or nothing.
+        """
         rows = await self._database.fetch(
             """
-            UPDATE choir_control.operations
-            SET status = 'interrupted', ended_at = clock_timestamp(),
-                error = 'choird ended in the middle of it; nothing is half done, begin it again'
-            WHERE status = 'running' RETURNING operation_id
+            WITH cut AS (
+                UPDATE choir_control.operations
+                SET status = 'interrupted', ended_at = clock_timestamp(),
+                    error = 'choird ended in the middle of it; nothing is half done, begin it again'
+                WHERE status = 'running' RETURNING *
+            )
+            SELECT operation_id, CASE WHEN dm IS NOT NULL THEN choir_control.say(
+                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END AS dm
+            FROM cut
             """
         )
-        return len(rows)
+        return [row["dm"] or "" for row in rows]
 
     async def get(self, operation_id: str) -> OperationView | None:
         """Return one, none for an unknown id."""

@@ -1,4 +1,4 @@
-"""Keep the table `outbox`. Rows are made by the log's append; here they are read and closed."""
+"""Keep the table `outbox`. Rows are made by the log's append and by `say`; here they are read and closed."""
 
 from datetime import timedelta
 
@@ -83,9 +83,7 @@ class OutboxStore:
             after,
             limit,
         )
-        last = await self._database.fetchval(
-            "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1", dm
-        )
+        last = await self.newest(dm)
         messages = tuple(_message(row, row["maybe_repeated"]) for row in rows)
         return History(messages=messages, last=last)
 
@@ -95,6 +93,13 @@ class OutboxStore:
             "SELECT body ->> 'traceparent' FROM choir_control.signals WHERE inbox_id = $1", inbox_id
         )
         return None if found is None else str(found)
+
+    async def newest(self, dm: str) -> int:
+        """Return the id of the newest message of a DM, 0 without one."""
+        found = await self._database.fetchval(
+            "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1", dm
+        )
+        return int(found)
 
     async def backlog(self) -> tuple[int, timedelta]:
         """Return how many messages wait and for how long the oldest has."""

@@ -1,17 +1,18 @@
-"""Begin builds and updates as operations. Called by the operator door."""
+"""Begin builds and updates as operations. Called by the operator door and by commands of conversations."""
 
 from dataclasses import dataclass
 
 from choir_common.wire.model import Wire
-from choir_common.wire.operations import RolloutReport
+from choir_common.wire.operations import AgentOutcome, RolloutReport
 from choir_control.configuration.current import Configuration
 from choir_control.operations.progress import Progress
 from choir_control.operations.run import Operations, WorkFailed
+from choir_control.operations.store import Asker
 from choir_control.rollout.update import Updater
 
 
 class Rollout:
-    """What an operator may begin."""
+    """What an operator may begin; an `asker` is told of the end."""
 
     def __init__(
         self, configuration: Configuration, updater: Updater, operations: Operations
@@ -20,26 +21,28 @@ class Rollout:
         self._updater = updater
         self._operations = operations
 
-    async def build(self, agent_id: str) -> str:
+    async def build(self, agent_id: str, asker: Asker | None = None) -> str:
         """Begin a build; raises NotFound, Conflict while the agent is built or updated."""
         self._configuration.current.agent(agent_id)
 
         async def work(progress: Progress) -> Wire:
-            return RolloutReport(agents=(await self._updater.build(agent_id, progress),))
+            return _told(progress, await self._updater.build(agent_id, progress))
 
-        return await self._operations.begin("agent build", agent_id, _only(agent_id), work)
+        alone = _only(agent_id)
+        return await self._operations.begin("agent build", agent_id, alone, work, asker)
 
-    async def update(self, agent_id: str) -> str:
+    async def update(self, agent_id: str, asker: Asker | None = None) -> str:
         """Begin an update; raises NotFound, Conflict while the agent is built or updated."""
         self._configuration.current.agent(agent_id)
 
         async def work(progress: Progress) -> Wire:
-            return _judge(RolloutReport(agents=(await self._updater.update(agent_id, progress),)))
+            return _judge(_told(progress, await self._updater.update(agent_id, progress)))
 
-        return await self._operations.begin("agent update", agent_id, _only(agent_id), work)
+        alone = _only(agent_id)
+        return await self._operations.begin("agent update", agent_id, alone, work, asker)
 
-    async def update_all(self) -> str:
-        """Begin the update of every agent, one after the other (spec 17.5)."""
+    async def update_all(self, asker: Asker | None = None) -> str:
+        """Begin the update of every agent, one after the other; `asker` hears of each (spec 17.5, 19.7)."""
         agents = sorted(self._configuration.current.config.agents)
 
         async def work(progress: Progress) -> Wire:
@@ -47,11 +50,11 @@ class Rollout:
             for number, agent_id in enumerate(agents):
                 part = _Part(progress, agent_id, number, len(agents))
                 outcomes.append(await self._updater.update_or_say(agent_id, part))
-                progress.line(f"{agent_id}: {outcomes[-1].outcome} {outcomes[-1].reason}".strip())
-            return _judge(RolloutReport(agents=tuple(outcomes)))
+                await progress.milestone(f"{number + 1}/{len(agents)} {_words(outcomes[-1])}")
+            return _judge(_told(progress, *outcomes))
 
         everyone = frozenset(f"agent {agent_id}" for agent_id in agents)
-        return await self._operations.begin("agent update-all", "all", everyone, work)
+        return await self._operations.begin("agent update-all", "all", everyone, work, asker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,18 @@ class _Part:
 
 def _only(agent_id: str) -> frozenset[str]:
     return frozenset({f"agent {agent_id}"})
+
+
+def _told(progress: Progress, *outcomes: AgentOutcome) -> RolloutReport:
+    """Return the report, and leave its words for people."""
+    progress.outcome = "; ".join(map(_words, outcomes))
+    return RolloutReport(agents=outcomes)
+
+
+def _words(one: AgentOutcome) -> str:
+    version = f" ({one.image_version})" if one.image_version else ""
+    reason = f": {one.reason}" if one.reason else ""
+    return f"{one.agent_id} {one.outcome}{version}{reason}"
 
 
 def _judge(report: RolloutReport) -> RolloutReport:

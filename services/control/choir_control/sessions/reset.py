@@ -15,6 +15,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.leases.store import LeaseStore
 from choir_control.operations.progress import Progress
 from choir_control.operations.run import Operations, WorkFailed
+from choir_control.operations.store import Asker
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
@@ -70,8 +71,8 @@ class Workspaces:
             )
         return found
 
-    async def reset(self, name: str, asked: ResetWorkspace) -> str:
-        """Begin to delete everything in a workspace; return the operation's id.
+    async def reset(self, name: str, asked: ResetWorkspace, asker: Asker | None = None) -> str:
+        """Begin to delete everything in a workspace, whose end `asker` is told; return the operation's id.
 
         Raises NotFound, BadInput without the name as confirmation, Conflict for a path that is not to be
         emptied or a workspace that is being reset already.
@@ -83,10 +84,13 @@ class Workspaces:
             )
 
         async def work(progress: Progress) -> WorkspaceReset:
-            return _judge(await self._reset(name, root, asked.restart, progress))
+            done = await self._reset(name, root, asked.restart, progress)
+            stopped = f" {done.stopped} was stopped for it." if done.stopped else ""
+            progress.outcome = f"{done.removed:,} entries deleted.{stopped}"
+            return _judge(done)
 
         alone = frozenset({f"workspace {name}"})
-        return await self._operations.begin("workspace reset", name, alone, work)
+        return await self._operations.begin("workspace reset", name, alone, work, asker)
 
     async def _root(self, name: str) -> Path:
         known = self._configuration.current.config.workspaces

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import structlog
 
-from choir_common.errors import Unavailable
 from choir_control.signals.store import SignalStore
 
 log = structlog.get_logger("choir.signals")
@@ -27,17 +26,6 @@ class Pruner:
 
     def __init__(self, store: SignalStore) -> None:
         self._store = store
-
-    async def run(self) -> None:
-        """Sweep every hour, for ever; what one sweep leaves the next finds."""
-        while True:
-            try:
-                await self.sweep()
-            except Unavailable as error:
-                log.info("sweep waits for the database", error=error.message)
-            except Exception:  # the outermost loop: the next sweep may fare better
-                log.exception("sweep failed")
-            await asyncio.sleep(EVERY_S)
 
     async def sweep(self) -> int:
         """Delete what is old in small batches; return how many signals went."""

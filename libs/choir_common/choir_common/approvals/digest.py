@@ -1,4 +1,8 @@
-"""Name exactly what is asked: pure. Called by `store`, and again by whoever carries a decision out."""
+"""Name exactly what is asked: pure.
+
+Called by control, when it stores a request and again when it carries one out, and by choirctl, which does not
+show what its digest does not name.
+"""
 
 import hashlib
 

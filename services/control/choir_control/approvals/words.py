@@ -1,0 +1,64 @@
+"""Say to a conversation what is asked and what became of it (spec 19.6): pure.
+
+Called by `store`, `decide` and `evolution`; the statement that changes a request stores the words with it.
+"""
+
+from choir_common.approvals.shown import Line, gist_of, lines_of
+from choir_common.wire.json import JsonObject
+
+TIMEOUT = "timeout"
+"""Who decided when nobody did."""
+
+MOST_LINES = 24
+MOST_CHARACTERS = 1_200
+LONG_LINES = 120
+LONG_CHARACTERS = 6_000
+WIDE = 400
+
+HOW = "/approve {id} or /reject {id}. /approvals {id} shows more, `choirctl approval show {id}` all of it."
+
+
+def asked_text(
+    agent_id: str, approval_id: str, request_type: str, payload: JsonObject, basis: JsonObject
+) -> str:
+    """Say who asks for what, show the beginning of what would change, and how to decide."""
+    lines = lines_of(request_type, payload, basis)
+    body = beginning_of(lines, MOST_LINES, MOST_CHARACTERS)
+    first = f"{agent_id} asks for {gist_of(request_type, payload)}."
+    return f"{first}\n{body}\n{HOW.format(id=approval_id)}"
+
+
+def shown_text(approval_id: str, state: str, head: str, lines: list[Line]) -> str:
+    """Show a request at length; what is left out is counted, and where it is to be seen is said."""
+    body = beginning_of(lines, LONG_LINES, LONG_CHARACTERS)
+    how = HOW.format(id=approval_id) if state == "pending" else ""
+    return "\n".join(part for part in (f"{head} [{state.replace('_', ' ')}]", body, how) if part)
+
+
+def beginning_of(lines: list[Line], most_lines: int, most_characters: int) -> str:
+    """Return the first lines as text, and how many more there are."""
+    kept: list[str] = []
+    room = most_characters
+    for line in lines[:most_lines]:
+        text = line.text if len(line.text) <= WIDE else f"{line.text[:WIDE]}… (a long line)"
+        room -= len(text) + 1
+        if room < 0:
+            break
+        kept.append(text)
+    left = len(lines) - len(kept)
+    return "\n".join([*kept, f"… {left} more lines"] if left else kept)
+
+
+def decided_text(gist: str, approval_id: str, verdict: str, by: str, request_type: str) -> str:
+    """Say what was decided, by whom, and what comes next."""
+    if verdict == "approved":
+        then = "The agent goes on with it." if request_type == "call" else "Executing."
+        return f"Approved by {by}: {gist} ({approval_id}). {then}"
+    if by == TIMEOUT:
+        return f"Approval timed out: {gist} ({approval_id}). Rejected automatically."
+    return f"Rejected by {by}: {gist} ({approval_id})."
+
+
+def ended_text(gist: str, approval_id: str, how: str, detail: str) -> str:
+    """Say how carrying it out ended."""
+    return f"{how}: {gist} ({approval_id}). {detail}".rstrip()

@@ -1,0 +1,99 @@
+"""What a human sees of a request: all that the digest covers, as a difference, and nothing that hides."""
+
+import json
+
+import pytest
+
+from choir_common.approvals.shown import Mark, gist_of, lines_of, plainly
+from choir_common.wire.json import JsonObject
+from choir_control.approvals.words import asked_text, beginning_of
+
+DIFF = """diff --git a/README.md b/README.md
+index 1..2 100644
+--- a/README.md
++++ b/README.md
+@@ -1 +1 @@
+-one
++two
+"""
+
+
+def texts(kind: str, payload: JsonObject, basis: JsonObject) -> list[str]:
+    return [line.text for line in lines_of(kind, payload, basis)]
+
+
+def test_a_setting_is_shown_as_what_it_was_and_what_it_would_be() -> None:
+    change: JsonObject = {"path": ["budgets", "max_core_jobs"], "before": 5, "after": 3}
+    payload: JsonObject = {"patch": {"budgets": {"max_core_jobs": 3}}, "reason": "fewer"}
+    lines = lines_of("config_change", payload, {"changes": [change], "version": 7})
+    assert ("old", "-5") in [(line.mark, line.text) for line in lines]
+    assert ("new", "+3") in [(line.mark, line.text) for line in lines]
+    assert texts("config_change", payload, {"changes": [change], "version": 7}) == [
+        "reason: fewer",
+        "config.json: budgets.max_core_jobs",
+        "-5",
+        "+3",
+        "it stands on",
+        "version: 7",
+    ]
+    assert gist_of("config_change", payload) == "the setting budgets.max_core_jobs"
+
+
+def test_a_merge_is_shown_as_its_difference_with_the_lines_marked() -> None:
+    payload: JsonObject = {"branch": "proposal/s/new", "commit": "c" * 40}
+    lines = lines_of("repo_change", payload, {"diff": DIFF, "diffstat": " README.md | 2 +-\n"})
+    marks = {line.text: line.mark for line in lines}
+    assert marks["-one"] is Mark.OLD and marks["+two"] is Mark.NEW
+    assert marks["@@ -1 +1 @@"] is Mark.PLACE and marks["--- a/README.md"] is Mark.HEAD
+    assert f"commit: {'c' * 40}" in marks and "branch: proposal/s/new" in marks
+
+
+@pytest.mark.parametrize("kind", ["config_change", "skill", "tool", "repo_change", "call", "else"])
+def test_nothing_that_the_digest_covers_is_left_out(kind: str) -> None:
+    payload: JsonObject = {
+        "spec": {"name": "a-spec"}, "manifest": {"llm": {"name": "a-manifest"}}, "patch": {"a-patch": 1},
+        "branch": "a-branch", "tool": "a-tool", "input": {"deep": ["an-input"]}, "strange": {"x": "a-stranger"},
+    }  # fmt: skip
+    basis: JsonObject = {"tree": "a-tree", "config": "0123456789abcdef", "extra": ["an-extra"]}
+    whole = "\n".join(texts(kind, payload, basis))
+    for word in ("a-spec", "a-manifest", "a-patch", "a-branch", "a-tool", "an-input", "a-stranger"):
+        assert word in whole, word
+    assert "a-tree" in whole and "an-extra" in whole and "0123456789ab" in whole
+
+
+def test_files_stand_in_place_of_what_they_are_made_of() -> None:
+    payload: JsonObject = {"spec": {"name": "wash"}, "reason": "daily"}
+    basis: JsonObject = {"files": {"skills/wash.json": '{\n  "name": "wash"\n}\n'}, "ref": "main"}
+    assert texts("skill", payload, basis) == [
+        "reason: daily",
+        "new file skills/wash.json",
+        "+{",
+        '+  "name": "wash"',
+        "+}",
+        "it stands on",
+        "ref: main",
+    ]
+
+
+def test_what_an_agent_wrote_cannot_move_a_cursor_turn_a_line_or_begin_one() -> None:
+    trick = "\x1b[2J\r\u202e\u2066\u200b\x00\x85\u2028 safe"
+    payload: JsonObject = {"tool": trick, "input": {trick: [trick]}, "reason": f"{trick}\n-gone"}
+    for kind in ("call", "else"):
+        whole = "\n".join(texts(kind, payload, {"diff": trick}))
+        assert not set(trick[:-5]) & set(whole.replace("\n", "")) - set("[2J")
+        assert "<U+001B>" in whole and "<U+202E>" in whole
+        # a line of the reason does not pass for one of the difference
+        assert "\n-gone" not in whole and "\n  -gone" in whole
+    assert plainly("Grüße, мир\t漢字") == "Grüße, мир\t漢字"
+
+
+def test_a_conversation_is_shown_the_beginning_how_much_is_left_and_where_to_see_it() -> None:
+    payload: JsonObject = {"tool": "t", "input": json.loads(json.dumps({"rows": ["x" * 50] * 500}))}
+    text = asked_text("main", "appr_1", "call", payload, {})
+    assert text.startswith("main asks for the use of t.") and len(text) < 2_000
+    assert "more lines" in text and "choirctl approval show appr_1" in text
+    assert "/approve appr_1" in text and "/reject appr_1" in text
+    short = asked_text("main", "appr_1", "call", {"tool": "t", "input": {}}, {})
+    assert "more lines" not in short
+    long = lines_of("call", {"tool": "t", "input": {"a": "y" * 5_000}}, {})
+    assert "(a long line)" in beginning_of(long, 100, 100_000)
