@@ -252,6 +252,7 @@ class Control:
                 database=self.database,
                 configuration=self.configuration,
                 approvals=self._approvals,
+                clock=SystemClock(),
                 order=order.of,
                 ring=bell.ring,
                 said=self._outbox.rescan,
@@ -433,6 +434,7 @@ class Control:
             for interval_s, what, work in (
                 (prune.EVERY_S, "pruning of signals", self._pruner.sweep),
                 (expire.EVERY_S, "expiry of approvals", self._expiry.reject_overdue),
+                (prune.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
             ):
                 tasks.create_task(every(interval_s, what, work), name=what)
             tasks.create_task(self._workshop.evolution.run(), name="what was approved")

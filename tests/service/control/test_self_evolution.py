@@ -119,6 +119,15 @@ async def until_session(world: World, other_than: str | None) -> str:
     return session[0]
 
 
+async def until_said(world: World, text: str) -> None:
+    """Wait until the conversation has heard exactly this: some model calls of a real process away."""
+
+    async def heard() -> bool:
+        return text in world.gateway.texts
+
+    await until(heard, 120)
+
+
 async def until_state(world: World, approval: str, state: str) -> dict[str, Any]:
     view: dict[str, Any] = {}
 
@@ -145,7 +154,7 @@ async def test_an_agent_designs_a_skill_and_its_next_session_uses_it(
     await real.post("/v1/agents/main/start", json={})
     first = await until_session(real, None)
     await real.say("learn to wash", "u1")
-    assert (await real.delivered(1))[0] == "I have proposed it."
+    await until_said(real, "I have proposed it.")
     assert remote.git("rev-parse", "main") == before  # nothing without a human
 
     [asked] = (await shown(real, "/v1/approvals"))["items"]
@@ -160,9 +169,13 @@ async def test_an_agent_designs_a_skill_and_its_next_session_uses_it(
     assert json.loads(remote.git("show", "main:skills/wash.json")) == WASH
 
     second = await until_session(real, first)
-    already = len(real.gateway.delivered)
     await real.say("wash up", "u2")
-    assert "All is clean." in (await real.delivered(already + 1))[already:]
+    await until_said(real, "All is clean.")
+    told = [text.split(":")[0] for text in real.gateway.texts if "the skill wash" in text]
+    assert told[0].startswith("main asks for the skill wash") and told[1:] == [
+        "Approved by operator",
+        "Done",
+    ]
     events = (await shown(real, f"/v1/sessions/{second}/events?limit=200"))["items"]
     assert [e["payload"]["skill"] for e in events if e["type"] == "skill_started"] == ["wash"]
 
@@ -206,7 +219,7 @@ async def test_an_operator_takes_back_on_the_command_line(world: World, agent: A
     name = asked["approval_id"]
     assert (await choirctl(world, "rollback", name))[0] == 5
     code, said = await choirctl(world, "approve", name)
-    assert code == 0 and '"event_window"' in said
+    assert code == 0 and "config.json: event_window\n+60" in said
     await until_state(world, name, "applied")
     assert await choirctl(world, "rollback", name) == (0, f"{name}: reverting.\n")
     await until_state(world, name, "rolled_back")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from choir_common.clock import SystemClock
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
@@ -38,6 +39,16 @@ SKILL: JsonObject = {
 PATCH: JsonObject = {"patch": {"budgets": {"max_core_jobs": 3}}, "reason": "fewer"}
 
 
+class SteppedClock(SystemClock):
+    """A monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
 @dataclass
 class Scene:
     """One home; `workshop()` is control after a restart."""
@@ -48,6 +59,7 @@ class Scene:
     configuration: Configuration
     renewed: list[str] = field(default_factory=list)
     calls: int = 0
+    clock: SteppedClock = field(default_factory=SteppedClock)
 
     @property
     def config_file(self) -> Path:
@@ -86,6 +98,7 @@ class Scene:
                 database=self.database,
                 configuration=self.configuration,
                 approvals=self.approvals,
+                clock=self.clock,
                 order=lambda _: lock,
                 ring=lambda _: None,
                 said=lambda _: None,
@@ -94,11 +107,13 @@ class Scene:
             )
         )
 
-    async def ask(self, kind: ApprovalKind, payload: JsonObject) -> str:
+    async def ask(
+        self, kind: ApprovalKind, payload: JsonObject, workshop: Workshop | None = None
+    ) -> str:
         """Ask as the agent would; return the request's id."""
         self.calls += 1
         request = ApprovalRequest(request_type=kind, call_id=f"c{self.calls}", payload=payload)
-        return (await self.workshop().intake.request(LEASE, request)).approval_id
+        return (await (workshop or self.workshop()).intake.request(LEASE, request)).approval_id
 
     async def approve(self, kind: ApprovalKind, payload: JsonObject) -> str:
         """Ask, and have a human approve what is shown."""

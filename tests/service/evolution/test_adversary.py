@@ -1,12 +1,16 @@
 """At every wait of carrying out: somebody changes the world (S13), or the process ends (S12, R12)."""
 
+import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ApprovalKind
 from tests.service.evolution.scene import PATCH, SKILL, Between, Scene, cut_off
+from tests.support.servers import PASSWORD
 
 FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
 MOST_WAITS = 200
@@ -59,6 +63,61 @@ async def test_a_config_change_cut_off_at_any_wait_is_done_once_after_the_next_s
         assert scene.configuration.current.config.budgets.max_core_jobs == 3
         assert sum(approval in words for words in await scene.said()) == 1
         assert at < MOST_WAITS
+
+
+ALTERED = {
+    "payload": (
+        "payload",
+        '{"patch": {"budgets": {"max_core_jobs": 60}}, "reason": "fewer"}',
+    ),
+    "basis": ("basis", '{"changes": [], "config": "", "version": 0}'),
+    "digest": ("digest", "0" * 64),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+async def test_a_request_that_is_altered_in_the_database_at_any_wait_is_never_carried_out_so(
+    scene: Scene, dsn: str, what: str
+) -> None:
+    original, ended, at = scene.config_file.read_text(), False, 0
+    failed = 0
+    while not ended:
+        at += 1
+        scene.config_file.write_text(original)
+        await scene.configuration.put_in_force(scene.configuration.read())
+        approval = await scene.approve("config_change", PATCH)
+        work = Between(
+            scene.workshop().evolution.work(), at, _forger(dsn, approval, *ALTERED[what])
+        )
+        await work
+        ended = work.waits < at
+        done = await scene.found(approval)
+        assert done.state in ("applied", "failed"), (at, done.detail)
+        # either what the human was shown, or nothing
+        jobs = scene.config().get("budgets", {}).get("max_core_jobs")
+        assert jobs == (3 if done.state == "applied" else None), at
+        failed += done.state == "failed"
+        assert at < MOST_WAITS
+    assert failed, "altered before it was looked at, it must be refused"
+
+
+def _forger(dsn: str, approval: str, column: str, value: str) -> Callable[[], None]:
+    """Return a deed that alters a request from outside, and is done when it returns."""
+    cast = "" if column == "digest" else "::json"
+
+    async def alter() -> None:
+        async with Database(dsn, PASSWORD, size=1, application="forger") as database:
+            await database.execute(
+                f"UPDATE choir_control.pending_approvals SET {column} = $2{cast} WHERE approval_id = $1",
+                approval,
+                value,
+            )
+
+    def deed() -> None:
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(asyncio.run, alter()).result(30)
+
+    return deed
 
 
 @pytest.mark.parametrize("kind", ["skill", "repo_change"])

@@ -22,6 +22,7 @@ async def test_a_branch_that_goes_on_from_the_ref_becomes_it(scene: Scene) -> No
     done = await scene.carried_out("repo_change", asked)
     assert done.state == "applied" and scene.renewed == ["main"]
     assert scene.remote.git("rev-parse", "main") == asked["commit"]
+    assert str(asked["branch"]) not in scene.remote.git("for-each-ref"), "merged, and deleted"
     assert "+two" in str(done.basis["diff"]) and "skills/new.json" in str(done.basis["diffstat"])
 
 
@@ -253,3 +254,38 @@ async def test_a_remote_that_is_away_is_tried_again_and_nothing_is_lost(scene: S
     away.rename(scene.remote.path)
     assert await evolution.work() == 1
     assert (await scene.found(approval)).state == "applied"
+
+
+async def test_clones_nobody_needs_any_more_are_removed_and_one_with_a_planned_commit_is_kept(
+    scene: Scene,
+) -> None:
+    workshop = scene.workshop()
+    approval = await scene.ask("repo_change", scene.propose(FILES), workshop)
+    clone = scene.home / "repos/proposals/main"
+    await workshop.tidy()
+    assert clone.exists(), "it was used a moment ago"
+    shown = await scene.found(approval)
+    await scene.desk().decide(approval, "approved", "operator", shown.digest)
+    scene.clock.at += 3_600
+    await workshop.tidy()
+    assert clone.exists(), "what is approved is not carried out yet"
+    assert await workshop.evolution.work() == 1
+    scene.clock.at += 3_600
+    await workshop.tidy()
+    assert not clone.exists()
+    await workshop.evolution.take_back(approval, "operator")
+    assert await workshop.evolution.work() == 1
+    assert (await scene.found(approval)).state == "rolled_back"
+
+
+async def test_a_merged_branch_that_has_gone_on_is_not_deleted(scene: Scene) -> None:
+    asked = scene.propose(FILES)
+    approval = await scene.approve("repo_change", asked)
+    evolution = scene.workshop().evolution
+    assert await evolution.work() == 1
+    other = str(scene.propose({**FILES, "more": "x"}, slug="other")["commit"])
+    assert (await scene.found(approval)).state == "applied"
+    scene.point(str(asked["branch"]), other)
+    await scene.workshop().evolution.take_back(approval, "operator")
+    await scene.workshop().evolution.work()
+    assert scene.remote.git("rev-parse", str(asked["branch"])) == other

@@ -52,7 +52,8 @@ def test_a_merge_is_shown_as_its_difference_with_the_lines_marked() -> None:
 def test_nothing_that_the_digest_covers_is_left_out(kind: str) -> None:
     payload: JsonObject = {
         "spec": {"name": "a-spec"}, "manifest": {"llm": {"name": "a-manifest"}}, "patch": {"a-patch": 1},
-        "branch": "a-branch", "tool": "a-tool", "input": {"deep": ["an-input"]}, "strange": {"x": "a-stranger"},
+        "branch": "a-branch", "tool": "a-tool", "input": {"deep": ["an-input"]},
+        "strange": {"x": "a-stranger"},
     }  # fmt: skip
     basis: JsonObject = {"tree": "a-tree", "config": "0123456789abcdef", "extra": ["an-extra"]}
     whole = "\n".join(texts(kind, payload, basis))

@@ -1,11 +1,13 @@
 """Hand out the workbench of an agent's repository, and its signature. Called by kinds that make commits."""
 
 import asyncio
+import shutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from choir_common.clock import Clock
 from choir_common.errors import BadInput
 from choir_control.approvals.store import Approval
 from choir_control.configuration.current import Configuration
@@ -14,6 +16,8 @@ from choir_control.repos.keys import Keys
 from choir_control.repos.source import Source, source_in
 
 CHOIR = ("Choir", "choir@localhost")
+# long enough for whoever looks at a proposal, decides on it and takes it back to meet a clone that is there
+IDLE_S = 600.0
 
 
 class Benches:
@@ -24,12 +28,16 @@ class Benches:
         home: Path,
         configuration: Configuration,
         environment: Mapping[str, str],
+        clock: Clock,
         keys: Keys | None = None,
     ) -> None:
         self._top = home / "repos" / "proposals"
         self._configuration = configuration
         self._environment = environment
         self._keys = keys
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._used: dict[str, float] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def source(self, agent_id: str) -> Source | None:
@@ -48,7 +56,19 @@ class Benches:
                 "proposed again."
             )
         async with self._turns[agent_id]:
-            yield Workbench(self._top / agent_id, source, self._environment, self._keys)
+            try:
+                yield Workbench(self._top / agent_id, source, self._environment, self._keys)
+            finally:
+                self._used[agent_id] = self._clock.monotonic()
+
+    async def sweep(self) -> None:
+        """Remove the clones nobody has used for a while; one that is needed again is fetched again."""
+        for directory in await asyncio.to_thread(_directories, self._top):
+            turn, now = self._turns[directory.name], self._clock.monotonic()
+            if turn.locked() or now - self._used.get(directory.name, self._began) < IDLE_S:
+                continue
+            async with turn:
+                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def signature(self, asked: Approval) -> Signature:
         """Return who the commit of an approved request is by: the agent's git identity, or Choir."""
@@ -58,3 +78,7 @@ class Benches:
         name, email = (found.name, found.email) if found else CHOIR
         when = asked.resolved_at or asked.created_at
         return Signature(name, email, int(when.timestamp()))
+
+
+def _directories(top: Path) -> list[Path]:
+    return [path for path in top.iterdir() if path.is_dir()] if top.is_dir() else []

@@ -1,12 +1,12 @@
 """Carry out a change of an agent's repository: merge exactly the commit that was shown (spec 20).
 
 Called by `ask` and `carry_out`. The agent has pushed `proposal/<session>/<slug>`; what the human sees is what
-the merge would change. A rejected branch stays where it is.
+the merge would change. A merged branch is deleted, a rejected one stays where it is.
 """
 
 import re
 
-from choir_common.errors import BadInput
+from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.json import JsonObject
 from choir_control.approvals.store import Approval
 from choir_control.evolution.benches import Benches
@@ -51,7 +51,8 @@ class RepoChange:
     async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
         """Push the commit, unless it is there."""
         async with self._benches.of(asked.agent_id) as bench:
-            return await land_plan(bench, plan)
+            said = await land_plan(bench, plan)
+            return f"{said} {await _tidy(bench, asked)}".rstrip()
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
         """Go back to what was there before the merge."""
@@ -66,6 +67,18 @@ class RepoChange:
             str(asked.basis["tree"]), (base, commit), words, self._benches.signature(asked)
         )
         return plan_of(bench, base, made)
+
+
+async def _tidy(bench: Workbench, asked: Approval) -> str:
+    """Delete the branch that is merged, unless there is something else on it by now."""
+    branch, commit = str(asked.payload["branch"]), str(asked.payload["commit"])
+    try:
+        if await bench.tip(branch) == commit:
+            await bench.delete(branch, commit)
+    except ChoirError as error:
+        # what was approved is done; a branch too many harms nobody
+        return f"{branch} could not be deleted: {error.message}"
+    return ""
 
 
 async def _look(bench: Workbench, branch: str, commit: str) -> JsonObject:

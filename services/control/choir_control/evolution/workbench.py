@@ -217,6 +217,10 @@ class Workbench:
             within_s=MOVE_WITHIN_S,
         )  # fmt: skip
 
+    async def delete(self, branch: str, expected: str) -> None:
+        """Delete a branch of the remote, if it is still `expected`; raises Unavailable."""
+        await self.push("", branch, expected)
+
     async def _check(self, tree: str) -> None:
         listed = await self._run("ls-tree", "-r", "-z", "--long", "--full-tree", tree)
         parse_listing(listed, self.source.spoken)

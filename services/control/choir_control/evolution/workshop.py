@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import Configuration
@@ -35,6 +36,7 @@ class Surroundings:
     database: Database
     configuration: Configuration
     approvals: ApprovalStore
+    clock: Clock
     order: Callable[[str], asyncio.Lock]
     ring: Callable[[str], None]
     said: Callable[[str], None]
@@ -49,7 +51,11 @@ class Workshop:
     """The parts of this room."""
 
     def __init__(self, around: Surroundings) -> None:
-        carriers = _carriers(around)
+        self._benches = Benches(
+            around.home, around.configuration, around.environment, around.clock, around.keys
+        )
+        self._effects = EffectStore(around.database)
+        carriers = _carriers(around, self._benches)
         self.intake = Intake(around.approvals, carriers, around.said)
 
         async def settle(asked: Approval) -> str:
@@ -58,7 +64,7 @@ class Workshop:
 
         self.evolution = Evolution(
             around.approvals,
-            EffectStore(around.database),
+            self._effects,
             carriers,
             around.order,
             around.ring,
@@ -66,9 +72,14 @@ class Workshop:
             settle,
         )
 
+    async def tidy(self) -> None:
+        """Remove clones that are of no use any more; called every now and then."""
+        # between a plan and the push of its commit that commit is nowhere else
+        if not await self._effects.unfinished():
+            await self._benches.sweep()
 
-def _carriers(around: Surroundings) -> dict[str, Carrier]:
-    benches = Benches(around.home, around.configuration, around.environment, around.keys)
+
+def _carriers(around: Surroundings, benches: Benches) -> dict[str, Carrier]:
     return {
         "config_change": ConfigChange(
             around.configuration, ConfigFile(around.config_file), around.put_in_force

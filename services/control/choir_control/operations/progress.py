@@ -62,7 +62,8 @@ class Progress:
             if self.over:
                 return
             try:
-                await asyncio.wait_for(news.wait(), quiet_s)
+                async with asyncio.timeout(quiet_s):
+                    await news.wait()
             except TimeoutError:
                 yield None
 

@@ -69,7 +69,8 @@ class Mender:
                 self._wake.clear()
                 await self._round(tasks)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), SWEEP_S)
+                    async with asyncio.timeout(SWEEP_S):
+                        await self._wake.wait()
 
     async def _follow_exits(self, tasks: asyncio.TaskGroup) -> None:
         async for gone in self._runtime.exits():

@@ -90,8 +90,10 @@ class Stopper:
             async with asyncio.timeout(self.patience_s):
                 while await self._still_there(session):
                     rung.clear()
+                    # not `wait_for`, which until Python 3.12 forgets to be cancelled when the bell rings too
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(rung.wait(), LOOK_S)
+                        async with asyncio.timeout(LOOK_S):
+                            await rung.wait()
 
     async def _still_there(self, session: SessionRow) -> bool:
         try:

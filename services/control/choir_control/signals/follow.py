@@ -84,7 +84,8 @@ class Followers:
                     quiet_since = now
                     continue
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), max(0.0, quiet_since + KEEPALIVE_S - now))
+                    async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
+                        await rung.wait()
                 if not rung.is_set():
                     quiet_since += KEEPALIVE_S
                     yield KEEPALIVE

@@ -88,8 +88,10 @@ class EmbeddingQueue:
 
     async def _wait_for_work(self) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._some.wait(), self._pace.poll_s)
-            await asyncio.wait_for(self._full.wait(), self._pace.tick_s)
+            async with asyncio.timeout(self._pace.poll_s):
+                await self._some.wait()
+            async with asyncio.timeout(self._pace.tick_s):
+                await self._full.wait()
         self._announced = 0
         self._some.clear()
         self._full.clear()

@@ -22,9 +22,14 @@ NEXT = (
 
 
 async def submit(
-    control: Control, context: CallContext, kind: ApprovalKind, what: str, payload: JsonObject
+    control: Control,
+    context: CallContext,
+    kind: ApprovalKind,
+    what: str,
+    payload: JsonObject,
+    then: str = "",
 ) -> ToolOutput:
-    """Store the proposal and return at once where it stands.
+    """Store the proposal and return at once where it stands; `then` is what is left to do.
 
     Raises ToolFailed when control refuses it, or cannot be reached for ten seconds.
     """
@@ -35,7 +40,7 @@ async def submit(
             "status": answer.status,
             "approval_id": answer.approval_id,
             "what": what,
-            "next": NEXT,
+            "next": f"{NEXT} {then}".rstrip(),
         }
     )
 

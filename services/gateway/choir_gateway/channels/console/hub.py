@@ -114,7 +114,8 @@ class ConsoleHub:
     async def _live(self, follower: _Follower, seen: int) -> AsyncIterator[bytes]:
         while not (self._closed or follower.cut):
             try:
-                message = await asyncio.wait_for(follower.queue.get(), KEEPALIVE_S)
+                async with asyncio.timeout(KEEPALIVE_S):
+                    message = await follower.queue.get()
             except TimeoutError:
                 yield KEEPALIVE
                 continue

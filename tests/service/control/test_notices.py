@@ -1,0 +1,229 @@
+"""What Choir itself says in a conversation: what is asked, decided and done; how works end."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from choir_common.clock import SystemClock
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import (
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalResponse,
+    TerminateRequest,
+)
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.expire import Expiry
+from choir_control.approvals.store import ApprovalStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+PATCH: JsonObject = {"patch": {"event_window": 60}, "reason": "longer memory"}
+
+
+async def ask(
+    agent: AgentHand,
+    call_id: str = "c1",
+    kind: ApprovalKind = "config_change",
+    payload: JsonObject = PATCH,
+) -> str:
+    request = ApprovalRequest(request_type=kind, call_id=call_id, payload=payload)
+    answer = await agent.call("REQUEST_APPROVAL", request)
+    return ApprovalResponse.model_validate_json(answer).approval_id
+
+
+@pytest.fixture
+async def say(world: World) -> Any:
+    """Say something in a DM; every time under a new id."""
+    count = 0
+
+    async def said(text: str, dm: str = "console") -> str | None:
+        nonlocal count
+        count += 1
+        return (await world.say(text, f"u{count}", dm)).note
+
+    return said
+
+
+async def hears(world: World, words: str) -> str:
+    """Wait until the conversation has heard something with these words; return it."""
+    found: list[str] = []
+
+    async def heard() -> bool:
+        found[:] = [text for text in world.gateway.texts if words in text]
+        return bool(found)
+
+    await until(heard, 60)
+    return found[0]
+
+
+async def test_who_asks_for_what_is_said_with_the_difference_and_how_to_decide(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    text = await hears(world, "main asks for the setting event_window.")
+    assert "config.json: event_window\n+60" in text and "reason: longer memory" in text
+    assert f"/approve {approval} or /reject {approval}" in text
+    assert f"choirctl approval show {approval}" in text
+    assert await ask(agent) == approval  # asked again it is the same, and said once
+    [message] = world.gateway.delivered
+    assert (message.agent_id, message.session_id, message.rev) == ("choir", None, None)
+    assert (message.kind, message.dm, message.gateway) == ("notice", "console", "console")
+
+
+async def test_a_decision_made_elsewhere_is_told_and_then_how_it_ended(
+    world: World, agent: AgentHand
+) -> None:
+    approval = await ask(agent)
+    await world.post(f"/v1/approvals/{approval}/approve")
+    done = await hears(world, "Done:")
+    assert "version" in done and approval in done
+    told = [text.split(":")[0] for text in world.gateway.texts[1:]]
+    assert told == ["Approved by operator", "Done"]
+    assert "Executing." in world.gateway.texts[1]
+    await world.post(f"/v1/approvals/{approval}/rollback")
+    assert approval in await hears(world, "Taken back:")
+    await world.post(f"/v1/approvals/{await ask(agent, 'c2')}/reject")
+    assert "setting event_window" in await hears(world, "Rejected by operator:")
+
+
+async def test_a_decision_made_in_the_conversation_is_not_told_twice_but_why_it_failed_is(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    approval = await ask(agent)
+    config = json.loads(world.settings.config_file.read_text())
+    world.settings.config_file.write_text(json.dumps({**config, "event_window": 70}))
+    note = await say(f"/approve {approval}")
+    assert (
+        note.startswith("Approved: main asks for the setting event_window") and "Executing" in note
+    )
+    failed = await hears(world, "Failed:")
+    assert "config.json has been edited" in failed and "Propose it again" in failed
+    assert not [text for text in world.gateway.texts if text.startswith("Approved")]
+
+
+async def test_a_request_that_nobody_answered_is_told_to_have_timed_out(
+    world: World, agent: AgentHand
+) -> None:
+    await ask(agent, kind="call", payload={"tool": "x.y", "input": {"a": 1}})
+    lock, store = asyncio.Lock(), ApprovalStore(world.database)
+    desk = Desk(store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm))
+    assert await Expiry(store, desk, lambda: timedelta(0), SystemClock()).reject_overdue() == 1
+    text = await hears(world, "Approval timed out: the use of x.y")
+    assert text.endswith("Rejected automatically.")
+
+
+def world_rescan(world: World, dm: str) -> None:
+    """Have choird look at what there is to say, as its own clock would."""
+    assert world.control is not None
+    world.control._outbox.rescan(dm)
+
+
+async def test_words_of_choir_and_of_the_agent_are_heard_in_the_order_of_their_numbers(
+    world: World, agent: AgentHand
+) -> None:
+    async def speak() -> None:
+        for number in range(20):
+            await agent.reply(f"word {number}", kind="notice")
+
+    async def work() -> None:
+        for number in range(20):
+            await ask(agent, f"c{number}", "call", {"tool": f"t{number}", "input": {}})
+
+    await asyncio.gather(speak(), work())
+    await world.delivered(40)
+    numbers = [message.outbox_id for message in world.gateway.delivered]
+    assert numbers == sorted(set(numbers)) and len(numbers) == 40
+
+
+async def test_a_bare_number_answers_the_question_that_was_just_asked(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    first, second = (
+        await ask(agent, "c1", "tool", {"n": 1}),
+        await ask(agent, "c2", "tool", {"n": 2}),
+    )
+    await world.delivered(2)
+    assert "Which one?" in await say("/reject")
+    assert second in await say("2")
+    third = await ask(agent, "c3", "tool", {"n": 3})
+    await world.delivered(3)
+    assert await say("1") is None, "nothing was asked any more: it is for the agent"
+    assert "Which one?" in await say("/reject")
+    assert "no number 7" in await say("7")
+    assert "Which one?" in await say("/reject")
+    await say("never mind")
+    assert await say("1") is None
+    states = {
+        name: (await world.get(f"/v1/approvals/{name}")).json()["status"] for name in (first, third)
+    }
+    assert set(states.values()) == {"pending"}
+
+
+async def test_a_number_after_somebody_else_has_spoken_decides_nothing_and_the_list_is_shown_again(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    for number in (1, 2):
+        await ask(agent, f"c{number}", "tool", {"n": number})
+    await world.delivered(2)
+    assert "Which one?" in await say("/approve")
+    await agent.reply("How many cups? Say 1 or 2.", kind="notice")
+    await hears(world, "How many cups?")
+    assert "Which one?" in await say("1")
+    listed = (await world.get("/v1/approvals")).json()["items"]
+    assert [each["status"] for each in listed] == ["pending", "pending"]
+    assert (await say("1")).startswith("Approved")
+
+
+async def test_a_request_is_shown_at_length_in_the_conversation(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    rows: JsonObject = {"tool": "t", "input": {"rows": [f"row {n}" for n in range(60)]}}
+    approval = await ask(agent, kind="call", payload=rows)
+    assert "row 59" not in await hears(world, "main asks for the use of t.")
+    await say("/approvals")
+    for named in ("1", approval):
+        shown = await say(f"/approvals {named}")
+        assert "row 59" in shown and "[pending]" in shown
+    assert "There is no request" in await say(f"/approvals {approval}", dm="second")
+
+
+async def test_what_takes_longer_than_the_acknowledgement_is_told_when_it_ends(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    async with agent.beating():
+        assert "This conversation is told when it is done." in await say("/stop")
+    assert not world.gateway.delivered
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+    assert await hears(world, "agent stop of main") == "agent stop of main: main has stopped."
+
+
+async def test_builds_updates_and_resets_are_told_when_they_end_and_each_agent_of_update_all(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "is told when it is done" in await say("/agent build other")
+    assert await hears(world, "agent build of other")
+    assert "is told when it is done" in await say("/workspace reset spare")
+    assert "0 entries deleted" in await hears(world, "workspace reset of spare")
+    await say("/update-all")
+    await hears(world, "agent update-all of all")
+    texts = world.gateway.texts
+    each = [text for text in texts if text[:3] in ("1/3", "2/3", "3/3")]
+    assert [text.split()[1] for text in each] == ["main", "never", "other"]
+    assert texts.index(each[-1]) < texts.index(await hears(world, "agent update-all of all"))
+
+
+async def test_what_choirds_end_cut_off_is_told_by_the_next_one(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    async with agent.beating():
+        assert "is told when it is done" in await say("/stop")
+    await world.stop()
+    assert not world.gateway.delivered
+    await world.start()
+    cut = await hears(world, "agent stop of main was cut off")
+    assert "begin it again" in cut
