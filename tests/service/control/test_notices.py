@@ -208,7 +208,7 @@ async def test_builds_updates_and_resets_are_told_when_they_end_and_each_agent_o
     assert "is told when it is done" in await say("/agent build other")
     assert await hears(world, "agent build of other")
     assert "is told when it is done" in await say("/workspace reset spare")
-    assert "0 entries deleted" in await hears(world, "workspace reset of spare")
+    assert "0 of 0 entries deleted" in await hears(world, "workspace reset of spare")
     await say("/update-all")
     await hears(world, "agent update-all of all")
     texts = world.gateway.texts

@@ -85,8 +85,8 @@ class Workspaces:
 
         async def work(progress: Progress) -> WorkspaceReset:
             done = await self._reset(name, root, asked.restart, progress)
-            stopped = f" {done.stopped} was stopped for it." if done.stopped else ""
-            progress.outcome = f"{done.removed:,} entries deleted.{stopped}"
+            if done.stopped:
+                progress.outcome = f"{progress.at}. {done.stopped} was stopped for it."
             return _judge(done)
 
         alone = frozenset({f"workspace {name}"})
