@@ -51,7 +51,7 @@ def test_a_request_is_listed_shown_whole_and_decided_once(stack: Stack) -> None:
     first, second = ask_for_a_setting(stack, 80), ask_for_a_setting(stack, 90)
     assert first in stack.run("approval", "list")
     shown = stack.run("approval", "show", first)
-    assert '"event_window": 80' in shown and "digest" in shown
+    assert "config.json: event_window" in shown and "+80" in shown and "digest" in shown
     assert data(stack, "approval", "approve", first)["status"] == "approved"
     assert "rejected" in stack.run("approval", "reject", second)
     for verdict in ("approve", "reject"):
