@@ -4,7 +4,7 @@ Wall time is for stamps that people read; leases and timeouts use `monotonic`, w
 """
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -24,3 +24,15 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class SteadyTime:
+    """Wall time as it goes on from when this is made: a clock that is set moves it not at all."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at, self._began = clock.now(), clock.monotonic()
+
+    def now(self) -> datetime:
+        """Return the time it would be."""
+        return self._began_at + timedelta(seconds=self._clock.monotonic() - self._began)

@@ -32,7 +32,7 @@ from choir_agent.lanes.think import Thinker
 from choir_agent.log.state import JobState
 from choir_agent.models.model import ModelFailed
 from choir_agent.settings import CurrentSettings
-from choir_common.clock import Clock
+from choir_common.clock import Clock, SteadyTime
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction
 from choir_common.wire.json import JsonObject
@@ -68,7 +68,8 @@ class CoreJob:
         self._thinker = thinker
         self._skills = skills
         self._current = current
-        self._clock = clock
+        # a job's time is measured from its log, and must not be over because a clock was set
+        self._time = SteadyTime(clock)
         self._validate = validate
         self._on_state = on_state
         self._news = asyncio.Event()
@@ -208,7 +209,7 @@ class CoreJob:
         return self._current().settings.budgets
 
     def _now(self) -> datetime:
-        return self._clock.now()
+        return self._time.now()
 
     def _move(self, trigger: CoreTrigger) -> None:
         if self.state not in ENDS:
