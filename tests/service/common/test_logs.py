@@ -193,6 +193,24 @@ def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> 
     assert seen == expected
 
 
+def test_a_follower_that_looks_away_for_several_rotations_misses_nothing(tmp_path: Path) -> None:
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(3))
+    file.write(shape(b"before 0", "choird", None))
+    file.archive()
+    file.write(shape(b"line 0", "choird", None))
+    with contextlib.closing(reading.follow(tmp_path / "choird.log")) as lines:
+        seen = [json.loads(next(lines))["message"]]
+        for number in range(1, 11):
+            file.write(shape(f"line {number}".encode(), "choird", None))
+        file.close()  # by now all that was put away is compressed
+        seen += [json.loads(next(lines))["message"] for _ in range(10)]
+        for number in range(11, 20):
+            file.write(shape(f"line {number}".encode(), "choird", None))
+        seen += [json.loads(next(lines))["message"] for _ in range(9)]
+    file.close()
+    assert seen == [f"line {number}" for number in range(20)]
+
+
 def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "logs", "main", lambda: LogLimits(3))
     file.write(shape(b"m0", "main", None))

@@ -57,7 +57,7 @@ def logs(
 ) -> None:
     """Print a log and go on with what is added, until Ctrl-C.
 
-    A log that is archived meanwhile is read to its end, and the new one from its beginning.
+    A log that is archived meanwhile, however often, is read to its end, and the new one from its beginning.
     """
     place = find_place(ctx, home)
     if place.url is not None:
