@@ -6,7 +6,7 @@ Nothing is asked of the code that is cut: the lines are counted from outside, in
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 
 KILLED, DONE, BROKEN = 9, 0, 1
@@ -34,6 +34,24 @@ def killed_at(line: int, work: Callable[[], object], *modules: str) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (KILLED, DONE), f"the work itself broke in its process (exit {code})"
     return code == KILLED
+
+
+def die_at(line: int, module: str, functions: Collection[str]) -> None:
+    """Let this process, all its threads, be gone at the `line`-th line of these functions."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal seen
+        code = frame.f_code
+        if code.co_name not in functions or not code.co_filename.endswith(module):
+            return None
+        seen += event == "line"
+        if seen == line:
+            os._exit(KILLED)
+        return trace
+
+    threading.settrace(trace)  # type: ignore[arg-type]
+    sys.settrace(trace)  # type: ignore[arg-type]
 
 
 def _do(line: int, work: Callable[[], object], modules: tuple[str, ...]) -> None:

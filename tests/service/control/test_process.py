@@ -7,13 +7,16 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 
 import httpx2
 
 from tests.service.control.world import OPERATOR_TOKEN, World, a_config, until
 
 
-async def spawn(world: World, **more: str) -> Process:
+async def spawn(
+    world: World, *, program: Sequence[str] = ("-m", "choir_control"), **more: str
+) -> Process:
     """Start `python -m choir_control` in the world's home, secrets on standard input."""
     env = {
         "PATH": os.environ["PATH"],
@@ -29,7 +32,7 @@ async def spawn(world: World, **more: str) -> Process:
     os.close(write_end)
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "choir_control"),
+            *(sys.executable, *program),
             env=env,
             stdin=read_end,
             stdout=PIPE,

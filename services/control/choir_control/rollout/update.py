@@ -13,7 +13,7 @@ from choir_control.configuration.current import Configuration
 from choir_control.images.build import Built, Images, sources_of
 from choir_control.images.port import Image, Report
 from choir_control.images.shelf import Shelf
-from choir_control.sessions.record import SessionRow
+from choir_control.sessions.record import TAKEN_BACK, UPDATED, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
 from choir_control.sessions.store import SessionStore
@@ -22,7 +22,6 @@ log = structlog.get_logger("choir.rollout")
 
 UP_WITHIN_S = 45.0
 LOOK_S = 0.2
-WHY = "it is updated to a new image"
 
 
 class Updater:
@@ -64,7 +63,7 @@ class Updater:
         if self._shelf.running(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
         report.step(f"stopping {agent_id}", 0.8)
-        await self._stopper.stop(agent_id, WHY)
+        await self._stopper.stop(agent_id, UPDATED)
         report.step(f"starting {agent_id} with {built.image.version.image_version}", 0.9)
         try:
             await self._start(agent_id, live)
@@ -118,7 +117,7 @@ class Updater:
         why = f"the new image did not come up: {error.message}"
         if before is None or before == built.image:
             return _outcome("failed", built, why)
-        await self._stopper.stop(agent_id, "its new image did not come up")
+        await self._stopper.stop(agent_id, TAKEN_BACK)
         await asyncio.to_thread(self._shelf.put, before)
         try:
             await self._start(agent_id, live)

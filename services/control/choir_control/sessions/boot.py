@@ -13,7 +13,7 @@ from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
-from choir_control.sessions.record import SHUT_DOWN, SessionRow
+from choir_control.sessions.record import STARTED_AGAIN, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 
@@ -53,7 +53,7 @@ class Boot:
         return orphans, len(stale)
 
     async def start_agents(self) -> None:
-        """Start the agents that are to run from the start, or ran until choird was shut down."""
+        """Start the agents that are to run from the start, or ran until choird ended."""
         for agent_id, agent in self._configuration.current.config.agents.items():
             newest = next(iter(await self._store.page(agent_id, None, 1)), None)
             # defaults may have been edited meanwhile; what was started by hand is started as it was
@@ -80,7 +80,7 @@ class Boot:
 
 
 def _as_before(newest: SessionRow | None) -> ResourceBindings | None:
-    """Return what an agent was started with that ran until choird was shut down."""
-    if newest is None or newest.end_reason != SHUT_DOWN:
+    """Return what an agent was started with that ran until choird was shut down, or died in an update."""
+    if newest is None or newest.end_reason not in STARTED_AGAIN:
         return None
     return newest.started_with

@@ -13,6 +13,10 @@ RUNNING = ("starting", "active", "stopping")
 LIVE = (*RUNNING, "crashed")
 SHUT_DOWN = "Choir was shut down"
 """Why a session ended whose agent is to run again when choird does."""
+UPDATED = "it is updated to a new image"
+TAKEN_BACK = "its new image did not come up"
+STARTED_AGAIN = (SHUT_DOWN, UPDATED, TAKEN_BACK)
+"""Why sessions end whose agent is started right after; choird does it if it died in between."""
 
 
 @dataclass(frozen=True, slots=True)
