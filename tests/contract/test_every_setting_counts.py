@@ -1,0 +1,193 @@
+"""No dead settings: each field of config.json stands here with where it is read, and is read there."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from choir_browser.settings import BrowserSettings
+from choir_common.settings import ServiceSettings
+from choir_common.wire.config_schema import config_reference
+from choir_control.settings import ControlSettings
+from choir_gateway.settings import GatewaySettings
+from choir_local.settings import LocalSettings
+from choir_memory.settings import MemorySettings
+
+ROOT = Path(__file__).parents[2]
+CONTROL, AGENT = "services/control/choir_control", "services/agent/choir_agent"
+COMMON, LOCAL = "libs/choir_common/choir_common", "deploy/local/choir_local"
+GATEWAY, MEMORY = "services/gateway/choir_gateway", "services/memory/choir_memory"
+
+# field -> where it is read; after a space, the name under which it is read there as part of a whole
+READ = {
+    "$schema": "an editor",
+    "agents.*.autostart": f"{CONTROL}/sessions/boot.py",
+    "agents.*.restart": f"{CONTROL}/sessions/crash.py",
+    "agents.*.repo.url": f"{CONTROL}/repos/source.py",
+    "agents.*.repo.ref": f"{CONTROL}/repos/source.py",
+    "agents.*.repo.git_identity": f"{CONTROL}/repos/source.py",
+    "agents.*.defaults.workspace": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.llm": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.dm": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.core_llm": f"{CONTROL}/configuration/current.py",
+    "agents.*.defaults.search": f"{CONTROL}/configuration/current.py",
+    "agents.*.defaults.voice_profile": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.git_identity": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.notion": f"{CONTROL}/sessions/choose.py",
+    "agents.*.defaults.email": f"{CONTROL}/sessions/choose.py",
+    "workspaces.*.path": f"{CONTROL}/sessions/launch.py",
+    "models.*.provider": f"{CONTROL}/operator/choices.py",
+    "models.*.model": f"{AGENT}/models/completion.py",
+    "models.*.endpoint": f"{AGENT}/models/openai_model.py",
+    "models.*.temperature": f"{AGENT}/models/completion.py",
+    "models.*.reasoning_effort": f"{AGENT}/models/completion.py",
+    "models.*.secret": f"{AGENT}/lanes/think.py",
+    "models.*.context_window": f"{AGENT}/compaction/compact.py",
+    "models.*.timeout_ms": f"{AGENT}/models/openai_model.py",
+    "models.*.max_completion_tokens": f"{AGENT}/models/metered.py",
+    "gateways.*.type": f"{GATEWAY}/roster.py",
+    "gateways.*.secret": f"{GATEWAY}/roster.py",
+    "gateways.*.api_url": f"{GATEWAY}/channels/telegram/channel.py",
+    "dms.*.gateway": f"{CONTROL}/configuration/current.py",
+    "dms.*.user_id": f"{GATEWAY}/roster.py",
+    "dms.*.admin": f"{CONTROL}/commands/obey.py",
+    "global_repo.url": f"{CONTROL}/repos/source.py",
+    "global_repo.ref": f"{CONTROL}/repos/source.py",
+    "global_repo.git_identity": f"{CONTROL}/repos/source.py",
+    "tts.*.provider": f"{CONTROL}/operator/choices.py",
+    "tts.*.model_id": f"{AGENT}/tools/builtin/tts_speak.py",
+    "tts.*.endpoint": f"{AGENT}/tools/builtin/tts_speak.py",
+    "tts.*.secret": f"{AGENT}/credentials/scope.py",
+    "voice_profiles.*.tts": f"{CONTROL}/configuration/current.py",
+    "voice_profiles.*.voice_id": f"{AGENT}/tools/builtin/tts_speak.py",
+    "voice_profiles.*.output_format": f"{AGENT}/tools/builtin/tts_speak.py",
+    **{
+        f"voice_profiles.*.voice_settings.{name}": f"{AGENT}/tools/builtin/tts_speak.py voice_settings"
+        for name in ("stability", "similarity_boost", "style", "use_speaker_boost", "speed")
+    },
+    "git_identities.*.name": f"{AGENT}/credentials/config_files.py",
+    "git_identities.*.email": f"{AGENT}/credentials/config_files.py",
+    "git_identities.*.secret": f"{AGENT}/credentials/git.py",
+    "git_identities.*.hosts": f"{AGENT}/credentials/answer.py",
+    "git_identities.*.username": f"{AGENT}/credentials/answer.py",
+    "notion_integrations.*.secret": f"{AGENT}/credentials/scope.py",
+    "notion_integrations.*.endpoint": f"{AGENT}/tools/notion/api.py",
+    "email_accounts.*.smtp_host": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.smtp_port": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.imap_host": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.imap_port": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.sharing": f"{CONTROL}/sessions/record.py",
+    "email_accounts.*.secret": f"{AGENT}/credentials/scope.py",
+    "email_accounts.*.address": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.smtp_security": f"{AGENT}/tools/mail/account.py",
+    "email_accounts.*.imap_security": f"{AGENT}/tools/mail/account.py",
+    "search.*.secret": f"{AGENT}/credentials/scope.py",
+    "search.*.endpoint": f"{AGENT}/tools/builtin/web_search.py",
+    # a word for people: every provider is spoken to alike
+    "embedding.provider": "a person",
+    "embedding.model": f"{MEMORY}/settings.py",
+    "embedding.dimensions": f"{MEMORY}/settings.py",
+    "embedding.endpoint": f"{MEMORY}/settings.py",
+    "embedding.secret": f"{LOCAL}/config_names.py",
+    # nothing is taken from this section, and a load says so
+    **{
+        f"postgres.{name}": f"{CONTROL}/configuration/check.py postgres"
+        for name in ("host", "port", "database", "secret")
+    },
+    "budgets.max_steps_per_turn": f"{AGENT}/lanes/next_move.py",
+    "budgets.max_tool_calls_per_turn": f"{AGENT}/lanes/next_move.py",
+    "budgets.max_core_jobs": f"{AGENT}/budgets/limits.py",
+    "budgets.max_core_jobs_per_message": f"{AGENT}/budgets/limits.py",
+    "budgets.total_session_tokens": f"{AGENT}/budgets/limits.py",
+    "budgets.max_tool_calls_per_session": f"{AGENT}/budgets/limits.py",
+    "budgets.per_job_max_steps": f"{AGENT}/lanes/core_moves.py",
+    "budgets.per_job_max_tool_calls": f"{AGENT}/lanes/core_moves.py",
+    "budgets.per_job_wall_time_ms": f"{AGENT}/lanes/core_moves.py",
+    "budgets.max_injections_per_job": f"{AGENT}/lanes/standing.py",
+    "budgets.skill_step_retries": f"{AGENT}/lanes/skill_steps.py",
+    "heartbeat_interval_ms": f"{AGENT}/control/dynamic_settings.py",
+    "crash_detection_threshold_ms": f"{CONTROL}/sessions/mend.py",
+    "rate_limit_retry_ms": f"{AGENT}/lanes/think.py",
+    "log_archive_threshold_lines": f"{COMMON}/logs/file.py",
+    "log_archive_keep_days": f"{COMMON}/logs/prune.py",
+    "log_archive_keep_mb": f"{COMMON}/logs/prune.py",
+    "approval_timeout_ms": f"{CONTROL}/app.py",
+    "event_window": f"{AGENT}/compaction/compact.py",
+    "compaction_threshold": f"{AGENT}/compaction/compact.py",
+    "summary_timeout_ms": f"{AGENT}/compaction/session_summary.py",
+}
+SERVICES: dict[type[ServiceSettings], str] = {
+    ControlSettings: CONTROL,
+    GatewaySettings: GATEWAY,
+    BrowserSettings: "services/browser/choir_browser",
+    MemorySettings: MEMORY,
+    LocalSettings: LOCAL,
+}
+
+
+def leaves() -> Iterator[str]:
+    """Yield every place of config.json that holds a value and no further places."""
+    for line in config_reference().splitlines():
+        cells = [cell.strip() for cell in line.split(" | ")]
+        if line.startswith("| `") and "object" not in cells[1].split(" or "):
+            yield cells[0].removeprefix("| ").strip("`").replace("NAME", "*")
+
+
+@cache
+def names_read_in(path: Path) -> frozenset[str]:
+    """Return the attributes that a module reads."""
+    return frozenset(
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    )
+
+
+def test_every_field_of_config_json_stands_in_the_table_and_nothing_else() -> None:
+    assert sorted(leaves()) == sorted(READ)
+
+
+@pytest.mark.parametrize("field", [name for name, place in READ.items() if place.count("/")])
+def test_a_field_is_read_where_the_table_says(field: str) -> None:
+    place, _, whole = READ[field].partition(" ")
+    name = whole or field.rpartition(".")[2]
+    assert name in names_read_in(ROOT / place), f"{place} does not read .{name}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (settings, name)
+        for settings in SERVICES
+        for name in settings.model_fields
+        # the embedded stack hands its environment on to the services, which read what they all share
+        if settings is not LocalSettings or name not in ServiceSettings.model_fields
+    ],
+)
+def test_a_setting_of_the_environment_is_read_by_its_service(
+    settings: type[BaseModel], name: str
+) -> None:
+    modules = [
+        *(ROOT / SERVICES[settings]).rglob("*.py"),  # type: ignore[index]
+        *(ROOT / COMMON).glob("*.py"),
+        *(ROOT / "libs/choirctl/choirctl").rglob("*.py"),
+    ]
+    assert any(name in names_read_in(module) for module in modules), f"nobody reads .{name}"
+
+
+def test_every_limit_that_the_design_names_can_be_set() -> None:
+    """Spec 6.3, 7.6, 11.3, 11.8, 13.5: what it calls configurable."""
+    named = (
+        *("max_core_jobs", "total_session_tokens", "max_tool_calls_per_session"),
+        *("per_job_max_steps", "per_job_max_tool_calls", "per_job_wall_time_ms"),
+        *("max_injections_per_job", "skill_step_retries"),
+    )
+    top = (
+        *("heartbeat_interval_ms", "crash_detection_threshold_ms", "rate_limit_retry_ms"),
+        *("log_archive_threshold_lines", "approval_timeout_ms", "event_window"),
+        *("compaction_threshold", "summary_timeout_ms"),
+    )
+    assert {*(f"budgets.{name}" for name in named), *top} <= set(leaves())
