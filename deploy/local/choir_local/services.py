@@ -236,11 +236,19 @@ def _postgres_env(parts: Parts) -> dict[str, str]:
     return {"CHOIR_POSTGRES_DSN": parts.postgres.dsn}
 
 
+# what control's git reaches repositories with: the user's ssh-agent, proxy and certificates; no agent gets it
+FOR_GIT = (
+    *("SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"),
+    *("ALL_PROXY", "all_proxy"),
+)
+
+
 def _control_env(parts: Parts) -> dict[str, str]:
     rehearsal = {"CHOIR_REHEARSAL_URL": parts.rehearsal_url} if parts.model.rehearsal else {}
     return {
         **_postgres_env(parts),
         **rehearsal,
+        **{name: os.environ[name] for name in FOR_GIT if name in os.environ},
         "CHOIR_HTTP_PORT": str(parts.http_port),
         "CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket),
         "CHOIR_DEFAULT_MODEL": parts.model.config.model_dump_json(),
