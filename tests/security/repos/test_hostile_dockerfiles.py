@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,8 +92,41 @@ async def test_a_build_that_wants_all_memory_fails_alone(forge: Forge) -> None:
         await forge.images.build("main", Told())
 
 
-async def test_a_volume_would_be_writable_and_is_refused(forge: Forge) -> None:
-    forge.fill_own(Dockerfile="FROM choir-base\nVOLUME /usr/lib\n")
+TRICKS = {
+    "the engine would fetch it": "ADD http://127.0.0.1:9400/v1/openapi.json /x",
+    "as an argument": "ARG FROM_WHERE=http://169.254.169.254/\nADD $FROM_WHERE /x",
+    "for the next build": "ONBUILD ADD http://127.0.0.1/ /x",
+    "over lines": "aDd \\\n # a comment\n http://127.0.0.1/ \\\n /x",
+    "in what BuildKit would take for text": "RUN true <<CMD\nADD http://127.0.0.1/ /x\nCMD\n",
+    "with another escape": "RUN echo \\\nADD http://127.0.0.1/ /x",
+    "a volume": "VOLUME /usr/lib",
+    "a volume for the next": "onbuild volume /usr/lib",
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_what_would_reach_further_than_a_build_is_refused_before_it(
+    tmp_path: Path, trick: str
+) -> None:
+    head = "# escape=`\n" if "escape" in trick else ""
+    text = f"{head}FROM choir-base\n{TRICKS[trick]}\n"
+    forge = Forge(tmp_path)
+    forge.fill_own(Dockerfile=text)
+    with pytest.raises(BadInput, match="line [0-9]: (ADD|VOLUME|a text begun with <<)"):
+        await forge.images.build("main", Told())
+
+
+async def test_add_as_a_word_of_a_command_is_nobodys_concern(tmp_path: Path) -> None:
+    forge = Forge(tmp_path)
+    forge.fill_own(Dockerfile="FROM choir-base\nRUN apk \\\n  add \\\n  volume-tools\n")
+    assert (await forge.images.build("main", Told())).fresh
+
+
+async def test_a_volume_would_be_writable_and_is_refused(forge: Forge, client: Any) -> None:
+    """As a base has it that somebody else made."""
+    with_volume = f"FROM {PYTHON_IMAGE}\nVOLUME /usr/lib\nLABEL choir.built_for={forge.home}\n"
+    base, _ = client.images.build(fileobj=io.BytesIO(with_volume.encode()), rm=True)
+    forge.images._builder = DockerImages(forge.home, base.id, LIMITS)
     with pytest.raises(BadInput, match="VOLUME /usr/lib"):
         await forge.images.build("main", Told())
     assert forge.shelf.current("main") is None

@@ -24,9 +24,10 @@ KNOWN = frozenset(
         *("MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
     )
 )
+HEREDOCS = ("RUN", "COPY", "ADD")
 _ESCAPE = re.compile(r"^#\s*escape\s*=\s*([\\`])\s*$", re.IGNORECASE)
 # BuildKit's: RUN <<EOF, COPY <<-"EOF" /there
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)[A-Za-z_][A-Za-z0-9_]*\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def dockerfile_fault(text: str) -> str | None:
         for found in _instructions(text):
             if found.word not in KNOWN:
                 return f"line {found.line}: {found.word[:40]!r} is no instruction of a Dockerfile"
+            if refused := _refused(found):
+                return f"line {found.line}: {refused}"
             if not found.rest:
                 return f"line {found.line}: {found.word} says nothing"
             began = began or found.word == "FROM"
@@ -60,6 +63,24 @@ def dockerfile_fault(text: str) -> str | None:
     except _Unfinished as error:
         return str(error)
     return None if began else "must begin with FROM: there is no image it starts from"
+
+
+def _refused(found: Instruction) -> str | None:
+    """Return why an instruction that could be read is not taken, none if it is.
+
+    The engine itself would fetch what ADD names, from where it stands: beside the host's own services.
+    Its classic builder knows no heredoc and would take the lines of one for instructions of their own.
+    """
+    words = [found.word]
+    if found.word == "ONBUILD":
+        words.append(found.rest.partition(" ")[0].upper())
+    if "ADD" in words:
+        return "ADD may fetch from where no build may reach: write COPY, or RUN with curl or tar"
+    if "VOLUME" in words:
+        return "VOLUME: an agent can write to /workspace and /tmp alone"
+    if found.word in HEREDOCS and _HEREDOC.search(found.rest):
+        return "a text begun with << is BuildKit's: write it into a file, and COPY that"
+    return None
 
 
 def _instructions(text: str) -> Iterator[Instruction]:
@@ -71,9 +92,6 @@ def _instructions(text: str) -> Iterator[Instruction]:
             continue
         whole = _continued(number, line, rest, escape)
         word, _, arguments = whole.strip().partition(" ")
-        if word.upper() in ("RUN", "COPY", "ADD"):
-            for _, name in _HEREDOC.findall(arguments):
-                _skip_heredoc(number, name, rest)
         yield Instruction(number, word.upper(), arguments.strip())
 
 
@@ -91,8 +109,3 @@ def _continued(number: int, line: str, rest: Iterator[tuple[int, str]], escape: 
 def _is_passed_over(line: str) -> bool:
     """Tell whether a builder skips this line inside an instruction."""
     return not line.strip() or line.lstrip().startswith("#")
-
-
-def _skip_heredoc(number: int, name: str, rest: Iterator[tuple[int, str]]) -> None:
-    if not any(line.strip() == name for _, line in rest):
-        raise _Unfinished(number, f"the text begun with <<{name} has no end")
