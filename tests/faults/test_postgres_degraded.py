@@ -196,7 +196,8 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
 async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:
     async with choird_behind_a_proxy() as (world, _, postgres):
         agent = await begin(world)
-        agent.add(work())
+        # words, because heartbeats that tell of work alone share one statement, and one connection
+        agent.say("to be delivered", kind="notice")
         holder = await asyncpg.connect(postgres.dsn, password=PASSWORD)
         lock = holder.transaction()
         await lock.start()
