@@ -32,6 +32,7 @@ from choirctl.background import is_running
 from choirctl.config_file import read_config
 from choirctl.first_home import check_length
 from choirctl.place import environment
+from choirctl.printing import counted
 from choirctl.secrets_file import read_secrets, salvage_secrets
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -142,7 +143,7 @@ async def _secrets(patient: Patient) -> Answer:
     if mode & 0o077:
         return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
     try:
-        return "ok", f"{path}, mode {mode:04o}, {len(read_secrets(path))} secrets"
+        return "ok", f"{path}, mode {mode:04o}, {counted(len(read_secrets(path)), 'secret')}"
     except StartupError as error:
         if not is_running(patient.home):
             raise
@@ -156,7 +157,7 @@ async def _config(patient: Patient) -> Answer:
     if not patient.config.exists():
         return "ok", f"{patient.config} does not exist yet; `choirctl up` makes it"
     config = read_config(patient.config)
-    return "ok", f"{patient.config}: {len(config.agents)} agents"
+    return "ok", f"{patient.config}: {counted(len(config.agents), 'agent')}"
 
 
 async def _chromium(_: Patient) -> Answer:

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
+GAP = 2
+LAST_MAY_FOLD = 20  # columns: texts stand last, and read well in this
 PIPE_WIDTH = 10_000  # a pipe has no width: nothing may be cut there
 
 
@@ -35,9 +38,10 @@ def print_rows(rows: Table, nothing: str = "") -> None:
         err().print(nothing, markup=False)
         return
     console = out()
-    # measured without the terminal's width: no word of it would be cut
-    needed = Measurement.get(console, console.options.update(max_width=PIPE_WIDTH), rows).minimum
-    if needed <= console.width or not rows.show_header:
+    widths = _narrowest(rows)
+    if sum(widths) + GAP * (len(widths) - 1) <= console.width or not rows.show_header:
+        for column, width in zip(rows.columns, widths, strict=True):
+            column.min_width = width
         console.print(rows)
         return
     heads = [str(column.header) for column in rows.columns]
@@ -50,6 +54,18 @@ def print_rows(rows: Table, nothing: str = "") -> None:
         if number:
             console.print()
         console.print(card)
+
+
+def _narrowest(rows: Table) -> list[int]:
+    """Return how wide each column is with its words whole; those of the last one may be folded."""
+    widths = []
+    for column in rows.columns:
+        texts = [Text.from_markup(str(cell)) for cell in (column.header, *column.cells)]
+        widths.append(
+            max(cell_len(word) for text in texts for word in (text.plain.split() or [""]))
+        )
+    *whole, last = widths
+    return [*whole, min(last, LAST_MAY_FOLD)]
 
 
 def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, object]) -> None:
@@ -72,10 +88,15 @@ def print_json_line(value: BaseModel) -> None:
 
 def table(*columns: str) -> Table:
     """Return an empty table with plain heads and no lines."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
     return made
+
+
+def counted(number: int, noun: str) -> str:
+    """Say how many there are: `1 agent`, `2 agents`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:

@@ -34,7 +34,7 @@ CORE = "core:"
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
     """Return one line per agent."""
-    rows = table("AGENT", "STATE", "MODEL", "SESSION", "STARTED", "HEARTBEAT", "QUEUED")
+    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "BEAT", "QUEUED")
     for agent in agents:
         rows.add_row(
             agent.agent_id,
@@ -101,7 +101,7 @@ def _budget(lane: StatusReport) -> str:
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
     """Return one line per session."""
-    rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED", "CONTINUES")
+    rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED")
     for session in sessions:
         rows.add_row(
             session.session_id,
@@ -111,7 +111,6 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
             str(session.head_rev),
             ago(session.started_at),
             ago(session.ended_at),
-            session.continues or "-",
         )
     return rows
 
@@ -143,13 +142,12 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
 
 def operation_rows(operations: Sequence[OperationView]) -> Table:
     """Return one line per long work."""
-    rows = table("OPERATION", "WHAT", "OF", "STATUS", "BEGAN", "AT")
+    rows = table("OPERATION", "WHAT", "STATUS", "BEGAN", "AT")
     for each in operations:
         share = f" {each.share:.0%}" if each.status == "running" and each.share is not None else ""
         rows.add_row(
             each.operation_id,
-            each.kind,
-            escape(each.subject),
+            escape(f"{each.kind} {each.subject}"),
             f"{_state(each.status)}{share}",
             ago(each.began_at),
             escape(_short(each.error or each.step, SHORT_REASON)),

@@ -113,7 +113,7 @@ async def test_a_backup_restored_elsewhere_is_the_same_and_verifies(homes: Path)
 
     again = ctl(homes / "b", "db", "restore", str(file))
     assert again.returncode == 5
-    assert "--force" in again.stderr
+    assert "--yes" in again.stderr
     assert ctl(homes / "b", "db", "restore", str(file), "--force").returncode == 0
     assert ctl(homes / "a", "db", "backup", str(file)).returncode == 5
 
@@ -172,6 +172,6 @@ async def test_a_damaged_or_foreign_file_is_told_and_changes_nothing(homes: Path
 def test_a_home_without_a_database_is_told_so(homes: Path) -> None:
     for words in (("status",), ("migrate",), ("backup", str(homes / "x"))):
         refused = ctl(homes / "none", "db", *words)
-        assert refused.returncode == 1
+        assert refused.returncode == 3
         assert "no embedded database" in " ".join(refused.stderr.split())
     assert not (homes / "x").exists()

@@ -11,7 +11,7 @@ from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import SystemStatus
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import out, print_json, print_rows, table
+from choirctl.printing import counted, out, print_json, print_rows, table
 from choirctl.views import agent_rows, work_tree
 
 LOOKED_AT = 20
@@ -50,8 +50,9 @@ async def _waiting(api: ControlApi) -> list[str]:
     with contextlib.suppress(ChoirError):
         pending = sum(view.status == "pending" for view in await api.approvals())
         if pending:
-            noun = "request waits" if pending == 1 else "requests wait"
-            lines.append(f"{pending} {noun} for your decision: `choirctl approval list`.")
+            verb = "waits" if pending == 1 else "wait"
+            who = counted(pending, "request")
+            lines.append(f"{who} {verb} for your decision: `choirctl approval list`.")
         for work in await api.operations(LOOKED_AT):
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"

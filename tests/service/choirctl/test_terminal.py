@@ -1,0 +1,218 @@
+"""choirctl on a real terminal, in a pipe and in a shell: widths, colours, Ctrl-C, questions, completion."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.shell import Shell
+from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.terminal import typing
+
+ESCAPE = "\x1b["
+STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with running_stack() as running:
+        running.run("chat", "-m", "hello")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shell(stack: Stack) -> Shell:
+    return Shell(stack.home, stack.env)
+
+
+@pytest.fixture
+def session(shell: Shell) -> str:
+    return str(shell.data("session", "list")[0]["session_id"])
+
+
+def run_in_bash(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `choirctl` is the real one."""
+    path = f"{CHOIRCTL.parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        env={**os.environ, **shell.env, "CHOIR_HOME": str(shell.home), "PATH": path},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_no_name_is_cut_however_narrow_the_terminal(
+    shell: Shell, session: str, columns: int
+) -> None:
+    for words in (("session", "list"), ("agent", "list"), ("status",)):
+        with typing(shell, *words, columns=columns, NO_COLOR="1") as typed:
+            assert typed.end() == 0
+        lines = [line.rstrip() for line in STYLE.sub("", typed.shown).splitlines()]
+        assert any(session in line for line in lines), typed.shown
+        # one line of prose is left to the terminal to wrap
+        assert all(len(line) <= columns for line in lines if "State:" not in line), typed.shown
+        assert (columns < 80) is (f"SESSION  {session}" in lines)
+
+
+def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: Shell) -> None:
+    with typing(shell, "agent", "list") as coloured:
+        assert coloured.end() == 0
+    with typing(shell, "agent", "list", NO_COLOR="1") as plain:
+        assert plain.end() == 0
+    assert f"{ESCAPE}32m" in coloured.shown and f"{ESCAPE}32m" not in plain.shown
+    assert ESCAPE not in shell.succeeds("agent", "list")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "choirctl session events SESSION --follow | head -1",
+        "choirctl session events SESSION --json | head -1",
+        "choirctl config schema | head -1",
+        "choirctl logs choird --no-follow | head -1",
+        "choirctl status >&-",
+    ],
+)
+def test_a_reader_that_goes_away_gets_no_traceback(shell: Shell, session: str, line: str) -> None:
+    # something more comes, so that who follows finds its reader gone
+    wake = "sleep 3; choirctl agent inject main x 2>/dev/null" if "--follow" in line else "true"
+    done = run_in_bash(shell, f"({wake}) & {line.replace('SESSION', session)}; wait")
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == (0 if ">&-" in line else 1)
+
+
+def test_a_log_is_followed_until_its_session_is_over(shell: Shell, session: str) -> None:
+    with typing(shell, "session", "events", session, "--follow") as typed:
+        typed.until("session_started")
+        shell.succeeds("chat", "-m", "are you followed?")
+        typed.until("are you followed?")
+        typed.interrupt()
+        assert typed.end() == 130
+    assert "Traceback" not in typed.shown
+
+
+def test_sessions_are_followed_as_they_end_and_begin(shell: Shell, session: str) -> None:
+    with typing(shell, "session", "list", "--follow", NO_COLOR="1", columns=160) as typed:
+        typed.until(session)
+        after = shell.data("agent", "restart", "main")["session_id"]
+        typed.until(f"{session} main stopped")
+        typed.until(f"{after} main active")
+        typed.interrupt()
+        assert typed.end() == 130
+
+
+def test_what_is_emptied_has_to_be_named(stack: Stack, shell: Shell) -> None:
+    file = stack.home / "workspaces/main/keep.txt"
+    file.write_text("x")
+    with typing(shell, "workspace", "reset", "main") as typed:
+        typed.until("Type the workspace's name")
+        typed.answer("other")
+        assert typed.end() == 2
+    assert file.exists() and "nothing was deleted" in typed.shown
+    with typing(shell, "workspace", "reset", "main", "--restart") as typed:
+        typed.until("Type the workspace's name")
+        typed.answer("main")
+        assert typed.end() == 0
+    assert not file.exists() and "started again" in typed.shown
+    assert "entries deleted" in typed.shown
+
+
+def test_who_leaves_a_long_work_is_told_that_it_goes_on(stack: Stack, shell: Shell) -> None:
+    asked = subprocess.Popen(
+        [CHOIRCTL, "chat", "-m", "#delay=8000 think"],
+        env={**os.environ, "CHOIR_HOME": str(stack.home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with typing(shell, "workspace", "reset", "main", "--yes", "--restart") as typed:
+            typed.until("stopping main")
+            typed.interrupt()
+            assert typed.end() == 130
+    finally:
+        asked.kill()
+        asked.wait()
+    assert "It goes on without you" in typed.shown
+    newest = shell.data("operation", "list")[0]["operation_id"]
+    assert newest in typed.shown
+    assert "succeeded" in shell.succeeds("operation", "show", newest, "--follow")
+
+
+def test_a_choird_that_is_stuck_is_called_stuck(stack: Stack, shell: Shell) -> None:
+    pid = stack.pid("control")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        words = shell.fails(6, "agent", "list")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "did not answer in time" in words and "logs choird" in words
+
+
+def test_a_database_is_replaced_only_when_that_is_confirmed(stack: Stack, shell: Shell) -> None:
+    backup, other = str(stack.home / "b"), Shell(stack.home / "o")
+    shell.succeeds("db", "backup", backup)
+    other.succeeds("db", "restore", backup)
+    assert "--yes" in other.fails(5, "db", "restore", backup)
+    for answer, code in (("n", 2), ("y", 0)):
+        with typing(other, "db", "restore", backup) as typed:
+            typed.until("Replace it")
+            typed.answer(answer)
+            assert typed.end() == code
+    assert "Restored" in typed.shown
+    assert "choirctl down" in shell.fails(5, "db", "restore", backup, "--yes")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("agent stat", "status"),
+        ("agent status ", "main"),
+        ("workspace reset ", "main"),
+        ("logs ch", "choird"),
+        ("agent start main --workspace ", "main"),
+        ("session show ", "SESSION"),
+    ],
+)
+def test_shells_complete_what_there_is(
+    shell: Shell, session: str, words: str, expected: str
+) -> None:
+    expected = expected.replace("SESSION", session)
+    typed = f"choirctl {words}"
+    count = len(typed.split()) - (not typed.endswith(" "))
+    words_of_bash = " ".join(f'"{word}"' for word in typed.split()) + (
+        ' ""' if typed.endswith(" ") else ""
+    )
+    bash = run_in_bash(
+        shell,
+        'eval "$(choirctl --show-completion bash)"; '
+        f"COMP_WORDS=({words_of_bash}); COMP_CWORD={count}; _choirctl_completion choirctl; "
+        'echo "${COMPREPLY[@]}"',
+    )
+    assert expected in bash.stdout.split(), bash
+    for name, more in (("zsh", {}), ("fish", {"_TYPER_COMPLETE_FISH_ACTION": "get-args"})):
+        asking = Shell(
+            shell.home,
+            {"_CHOIRCTL_COMPLETE": f"complete_{name}", "_TYPER_COMPLETE_ARGS": typed, **more},
+        )
+        assert expected in asking.succeeds()
+        assert "_CHOIRCTL_COMPLETE" in shell.succeeds("--show-completion", name)
+
+
+def test_everything_that_is_data_is_json(shell: Shell, session: str) -> None:
+    for words in (
+        ("operation", "list"),
+        ("approval", "list"),
+        ("workspace", "list"),
+        ("voice", "list"),
+        ("session", "show", session),
+        ("model", "get", "main"),
+    ):
+        done = run_in_bash(shell, f"choirctl {' '.join(words)} --json 2>&1")
+        json.loads(done.stdout)
