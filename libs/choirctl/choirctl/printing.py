@@ -38,10 +38,10 @@ def print_rows(rows: Table, nothing: str = "") -> None:
         err().print(nothing, markup=False)
         return
     console = out()
-    widths = _narrowest(rows)
-    if sum(widths) + GAP * (len(widths) - 1) <= console.width or not rows.show_header:
-        for column, width in zip(rows.columns, widths, strict=True):
-            column.min_width = width
+    widths = _fitting(rows, console.width) if rows.show_header else None
+    for column, width in zip(rows.columns, widths or (), strict=False):
+        column.width = width
+    if widths is not None or not rows.show_header:
         console.print(rows)
         return
     heads = [str(column.header) for column in rows.columns]
@@ -49,23 +49,29 @@ def print_rows(rows: Table, nothing: str = "") -> None:
     for number in range(rows.row_count):
         card = table("", "")
         card.show_header = False
-        for head, column in zip(heads, cells, strict=True):
-            card.add_row(f"[bold]{head}[/]", column[number])
+        for head, texts in zip(heads, cells, strict=True):
+            card.add_row(f"[bold]{head}[/]", texts[number])
         if number:
             console.print()
         console.print(card)
 
 
-def _narrowest(rows: Table) -> list[int]:
-    """Return how wide each column is with its words whole; those of the last one may be folded."""
-    widths = []
-    for column in rows.columns:
-        texts = [Text.from_markup(str(cell)) for cell in (column.header, *column.cells)]
-        widths.append(
-            max(cell_len(word) for text in texts for word in (text.plain.split() or [""]))
-        )
-    *whole, last = widths
-    return [*whole, min(last, LAST_MAY_FOLD)]
+def _fitting(rows: Table, width: int) -> list[int] | None:
+    """Return how wide each column is for all to fit; None if that would cut a word.
+
+    Only the last column's words may be folded: texts and paths stand there.
+    """
+    cells = [
+        [Text.from_markup(str(c)).plain for c in (it.header, *it.cells)] for it in rows.columns
+    ]
+    natural = [max(map(cell_len, column)) for column in cells]
+    words = [max(cell_len(word) for text in it for word in (text.split() or [""])) for it in cells]
+    room = width - GAP * (len(cells) - 1)
+    for chosen in (natural, words):
+        rest = room - sum(chosen[:-1])
+        if rest >= min(natural[-1], LAST_MAY_FOLD):
+            return [*chosen[:-1], min(rest, natural[-1])]
+    return None
 
 
 def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, object]) -> None:
