@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.expire import Expiry
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
+from choir_control.rpc.door import HELD_S
 from choir_control.rpc.limits import APPROVALS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
@@ -212,6 +214,15 @@ async def test_a_flood_of_questions_ends_at_its_bound_and_goes_on_after_a_decisi
     assert await ask(agent, f"c{results.index(taken[0])}") == taken[0]
     await world.post(f"/v1/approvals/{taken[0]}/reject")
     assert await ask(agent, "next")
+
+
+async def test_who_asks_too_often_waits_for_the_answer(agent: AgentHand) -> None:
+    for number in range(MAX_PENDING):
+        await ask(agent, f"c{number}")
+    start = time.monotonic()
+    with pytest.raises(RateLimited):
+        await ask(agent, "one more")
+    assert time.monotonic() - start >= HELD_S, "else asking on and on is free"
 
 
 async def test_what_cannot_be_shown_to_a_human_is_refused(agent: AgentHand) -> None:

@@ -3,6 +3,7 @@
 Called by the rpc door's HEARTBEAT; the outbox rows made go to `offer`, which wakes the outbox.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,12 +14,15 @@ from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest
 from choir_control.eventlog.group import GroupedAppends
 from choir_control.eventlog.intake import Batch, read_heartbeat, rest_of
+from choir_control.eventlog.pace import Pace
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
 from choir_control.metrics.meter import Meter
 
 # a second heartbeat of the same agent may land between our two looks, hardly more than once
 ATTEMPTS = 4
+# more events than this go one heartbeat at a time: who tells much never holds up those who tell little
+MUCH = 50
 
 Offer = Callable[[Sequence[OutboundMessage]], None]
 Rescan = Callable[[str], None]
@@ -32,6 +36,8 @@ class Appender:
     ) -> None:
         self._store = store
         self._group = GroupedAppends(store)
+        self._pace = Pace()
+        self._much = asyncio.Semaphore(1)
         self._offer = offer
         self._rescan = rescan
         self._meter = meter
@@ -51,7 +57,10 @@ class Appender:
     async def _append(self, lease: Lease, request: HeartbeatRequest) -> int:
         if request.epoch != lease.epoch or request.agent_id != lease.agent_id:
             raise Fenced(f"This session is at epoch {lease.epoch} of agent {lease.agent_id}.")
-        batch = read_heartbeat(request, lease.session_id, lease.dm)
+        wait_s = self._pace.wait_s(lease.session_id)
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        batch = await read_heartbeat(request, lease.session_id, lease.dm)
         for _ in range(ATTEMPTS):
             if await self._store_batch(lease, batch):
                 return request.new_rev
@@ -73,18 +82,23 @@ class Appender:
         raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")
 
     async def _store_batch(self, lease: Lease, batch: Batch) -> bool:
-        said: Sequence[OutboundMessage] | None
-        if batch.tells_only_of_work:
-            said = () if await self._group.append(lease, batch) else None
-        else:
-            said = await self._store.append(lease, batch)
+        said = await self._store_events(lease, batch)
         if said is None:
             return False
+        self._pace.told(lease.session_id, len(batch.events))
         if self._meter is not None:
             self._meter.note_events(batch.events)
         if said:
             self._offer(said)
         return True
+
+    async def _store_events(self, lease: Lease, batch: Batch) -> Sequence[OutboundMessage] | None:
+        if len(batch.events) > MUCH:
+            async with self._much:
+                return await self._store.append(lease, batch)
+        if batch.tells_only_of_work:
+            return () if await self._group.append(lease, batch) else None
+        return await self._store.append(lease, batch)
 
     async def _check_same(self, lease: Lease, batch: Batch, head: Head) -> None:
         stored = await self._store.hash_at(lease.session_id, head.rev) if head.rev else GENESIS

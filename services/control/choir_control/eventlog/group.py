@@ -18,7 +18,7 @@ from choir_control.leases.store import Lease
 WRITERS = 2
 # what a statement may hold: it is to take milliseconds, or the others wait for one who tells much
 MOST_SESSIONS = 100
-MOST_EVENTS = 250
+MOST_EVENTS = 200
 
 # the sessions that were stored; None: Postgres refused the statement, so each is to try alone
 Stored = set[str] | None

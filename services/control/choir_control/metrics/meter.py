@@ -1,5 +1,6 @@
 """Count events as they become durable. Called by `eventlog.append`; served by `doors`."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -57,8 +58,9 @@ class Meter:
 
     def note_events(self, events: Sequence[Event]) -> None:
         """Count events that have just become durable."""
+        for kind, count in Counter(event.type for event in events).items():
+            self._events.labels(kind).inc(count)
         for event in events:
-            self._events.labels(event.type).inc()
             match event.type:
                 case "model_output":
                     self._note_model(event)

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from choir_common.errors import BadInput, ChoirError, Fenced, NotFound, TooLarge, TooSlow
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    Fenced,
+    NotFound,
+    RateLimited,
+    TooLarge,
+    TooSlow,
+)
 from choir_common.http.problems import problem_response
 from choir_common.http.service_app import BODY_WITHIN_S, Counting
 from choir_common.metrics import Metrics
@@ -22,6 +30,8 @@ from choir_control.rpc.verbs import Verb
 
 PREFIX = "/rpc/"
 TEMPLATE = "/rpc/{verb}"
+# how long the answer to one who asks too often is held back, at most
+HELD_S = 0.25
 
 
 class RpcDoor:
@@ -58,6 +68,9 @@ class RpcDoor:
         try:
             answer = await self._answer(scope, receive)
         except ChoirError as error:
+            if isinstance(error, RateLimited):
+                # who does not wait is made to: else one who asks on costs the others all the same
+                await asyncio.sleep(min(error.retry_after_s or HELD_S, HELD_S))
             await problem_response(error)(scope, receive, send)
             return
         headers = [

@@ -1,0 +1,141 @@
+"""One who tells much waits for himself; he keeps nobody else waiting."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event, ToolCallRequested
+from choir_common.wire.messages import OutboundMessage
+from choir_common.wire.rpc import HeartbeatRequest, ResourceBindings
+from choir_control.eventlog.append import MUCH, Appender
+from choir_control.eventlog.intake import SLICE, Batch, read_heartbeat
+from choir_control.eventlog.pace import BURST, EVENTS_PER_S, SESSIONS, Pace
+from choir_control.eventlog.store import EventStore
+from choir_control.leases.store import Lease
+
+BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
+
+
+def heartbeat(session_id: str, count: int) -> HeartbeatRequest:
+    head, events = Head(), list[Event]()
+    for number in range(count):
+        call = ToolCallRequested(turn_id="t", call_id=f"c{number}", tool="x", input={})
+        events.append(link(head, session_id, "edge", call, datetime.now(UTC)))
+        head = head_of(events[-1])
+    return HeartbeatRequest(
+        agent_id="main",
+        epoch=1,
+        base_rev=0,
+        new_rev=count,
+        patches=tuple(events),
+        config_version=1,
+        hash_prev=Head().hash,
+        hash_new=head.hash,
+        timestamp="",
+    )
+
+
+class SlowStore(EventStore):
+    """A store where long batches wait for a gate; it knows in which order batches came."""
+
+    def __init__(self) -> None:
+        super().__init__(Database("", None, size=1, application="test"))
+        self.gate = asyncio.Event()
+        self.came: list[str] = []
+
+    async def append(self, lease: Lease, batch: Batch) -> list[OutboundMessage] | None:
+        self.came.append(lease.session_id)
+        await self.gate.wait()
+        return []
+
+    async def append_work(self, asks: Sequence[tuple[Lease, Batch]]) -> set[str]:
+        self.came += [lease.session_id for lease, _ in asks]
+        return {lease.session_id for lease, _ in asks}
+
+
+async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them() -> None:
+    store = SlowStore()
+    appender = Appender(store, lambda _: None, lambda _: None)
+
+    def send(session_id: str, count: int) -> "asyncio.Task[int]":
+        lease = Lease(session_id, "main", 1, b"", BOUND)
+        return asyncio.create_task(appender.append(lease, heartbeat(session_id, count)))
+
+    long = [send(f"long{number}", MUCH + 1) for number in range(3)]
+    async with asyncio.timeout(20):
+        while not store.came:
+            await asyncio.sleep(0)
+        for number in range(5):
+            assert await send(f"short{number}", 1) == 1
+        assert store.came == ["long0", *(f"short{number}" for number in range(5))]
+        store.gate.set()
+        assert await asyncio.gather(*long) == [MUCH + 1] * 3
+
+
+async def test_while_a_long_heartbeat_is_read_others_have_their_turn() -> None:
+    slices = 10
+    request = heartbeat("ses_1", SLICE * slices)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(others())
+    batch = await read_heartbeat(request, "ses_1", "d")
+    waiting.cancel()
+    assert turns >= slices - 1
+    assert batch.head.rev == SLICE * slices == len(batch.payloads)
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def tell(pace: Pace, events: int) -> float:
+    wait_s = pace.wait_s("a")
+    pace.told("a", events)
+    return wait_s
+
+
+def test_a_burst_goes_at_once_and_what_comes_after_it_at_the_pace() -> None:
+    clock = Hand()
+    pace = Pace(clock)
+    assert sum(tell(pace, 100) for _ in range(int(BURST) // 100)) == 0
+    assert tell(pace, 100) == 0
+    assert round(tell(pace, 100), 6) == 100 / EVENTS_PER_S
+    assert pace.wait_s("b") == 0, "another session has its own"
+    clock.now += 200 / EVENTS_PER_S
+    assert round(tell(pace, 100), 6) == 0
+    clock.now += 1_000
+    assert tell(pace, 100) == 0
+
+
+def test_what_could_not_be_stored_costs_nothing() -> None:
+    pace = Pace(Hand())
+    pace.told("a", int(BURST))
+    assert [pace.wait_s("a") for _ in range(100)] == [0.0] * 100
+
+
+def test_ten_thousand_events_that_gathered_go_within_ten_seconds() -> None:
+    clock = Hand()
+    pace, start = Pace(clock), clock.now
+    for _ in range(20):
+        clock.now += tell(pace, 500)
+    assert clock.now - start <= 4
+
+
+def test_only_so_many_sessions_are_remembered() -> None:
+    pace = Pace(Hand())
+    for number in range(SESSIONS * 2):
+        pace.told(f"s{number}", 1)
+    assert len(pace._paid_at) == SESSIONS
