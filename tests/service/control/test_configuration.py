@@ -232,8 +232,13 @@ async def test_a_removed_agent_goes_on_until_it_is_stopped(world: World, agent: 
     edit(world, lambda c: c["agents"].pop("main"))
     staged = await load(world)
     assert any("main" in warning for warning in staged["warnings"])
+    assert (await world.say("hello", "1")).note is None
     report = (await apply(world))["report"]
     assert "until it is stopped" in named(report, "main")["detail"]
+    # its users hear of it, too
+    told = await world.say("hello", "2")
+    assert told.agent_state == "running"
+    assert told.note is not None and "until an operator stops it" in told.note
     await heartbeat(agent, 1)
     answer = json.loads(await agent.call("FETCH_DYNAMIC_CONFIG", b'{"current_config_version": 1}'))
     assert answer["config_version"] == 2
@@ -250,6 +255,9 @@ async def test_a_removed_agent_goes_on_until_it_is_stopped(world: World, agent: 
     await agent.call("TERMINATE_SELF", b'{"reason": "told to"}')
     assert (await stopping).status_code == 200
     assert (await world.post("/v1/agents/main/start")).status_code == 404
+    # what comes now waits for the other agent that this conversation belongs to
+    after = await world.say("hello", "3")
+    assert (after.agent_id, after.agent_state) == ("never", "stopped") and after.note
 
 
 async def test_what_cannot_be_stored_changes_nothing_and_stays_staged(world: World) -> None:

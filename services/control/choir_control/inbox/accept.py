@@ -119,7 +119,17 @@ def _answer(snapshot: Snapshot, dm: str, stored: Stored) -> Accepted:
         duplicate=stored.duplicate,
         agent_id=agent_id,
         agent_state=state,
-        note=_note(state, agent_id),
+        note=_note(state, agent_id) or _leaving(snapshot, agent_id),
+    )
+
+
+def _leaving(snapshot: Snapshot, agent_id: str | None) -> str | None:
+    """Tell the user of an agent that a configuration has removed while it runs."""
+    if agent_id is None or agent_id in snapshot.config.agents:
+        return None
+    return (
+        f"{agent_id} has been taken out of the configuration: it still answers, until an operator stops "
+        "it, and then nobody does."
     )
 
 
