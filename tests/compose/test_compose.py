@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,10 +24,12 @@ from tests.journey.conversation import (
     hold_conversation,
     leave_a_note,
 )
+from tests.support.repositories import Repository
 from tests.support.stack import read_log, sessions_of, user_at, verify
 
 pytestmark = pytest.mark.timeout(1200)
 MEND_WITHIN_S = 60
+BUILT_WITHIN_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +183,44 @@ async def test_a_killed_agent_is_started_again_and_answers(stack: ComposeStack) 
     await asyncio.to_thread(docker, "kill", agent["Id"])
     async with user_at(stack.endpoint) as user:
         assert NOTE in await user.asks("read the note", MEND_WITHIN_S)
+
+
+async def test_an_agent_is_built_from_its_repository_by_the_hosts_engine(
+    stack: ComposeStack,
+) -> None:
+    """Control is in a container here: its own git, another user, the engine's socket of the host."""
+    remote = Repository(stack.home / "remotes/main.git")
+    soul = {"identity/SOUL.md": "I was built."}
+    remote.commit({**soul, "Dockerfile": "FROM choir-base\nRUN touch /built-here\n"})
+    owner = stack.home.stat().st_uid
+    await asyncio.to_thread(give_to, stack.home / "remotes", owner)
+    path = stack.home / "config.json"
+    config = json.loads(path.read_text())
+    config["agents"]["main"]["repo"] = {"url": str(remote.path)}
+    path.write_text(json.dumps(config))
+    for words in (("config", "load"), ("config", "apply"), ("agent", "update", "main")):
+        await asyncio.to_thread(stack.run, *words, timeout=BUILT_WITHIN_S)
+    async with user_at(stack.endpoint) as user:
+        assert NOTE in await user.asks("read the note", MEND_WITHIN_S)
+    (agent,) = await asyncio.to_thread(stack.agent_containers)
+    try:
+        current = json.loads((stack.home / "images/main/current.json").read_text())
+        assert agent["Image"] == current["place"]
+        mounts = {mount["Destination"]: mount["RW"] for mount in agent["Mounts"]}
+        assert mounts == {"/workspace": True, "/run/choir": False}
+        look = ("exec", agent["Id"], "sh", "-c", "ls /built-here && cat /choir/SOUL.md")
+        assert await asyncio.to_thread(docker, *look) == "/built-here\nI was built."
+    finally:
+        del config["agents"]["main"]["repo"]
+        path.write_text(json.dumps(config))
+        for words in (("config", "load"), ("config", "apply"), ("agent", "restart", "main")):
+            await asyncio.to_thread(stack.run, *words, timeout=BUILT_WITHIN_S)
+
+
+def give_to(top: Path, owner: int) -> None:
+    """Give a repository to the owner of the home, as whom control's git looks at it."""
+    for path in (top, *top.rglob("*")):
+        os.chown(path, owner, owner)
 
 
 async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:

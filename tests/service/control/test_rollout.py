@@ -11,7 +11,7 @@ import pytest
 from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
 from tests.service.control.rolling import ended, state_of, until_state, with_processes
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest, a_skill
 from tests.support.repositories import Repository
 
@@ -47,6 +47,18 @@ async def real(stopped: World, remotes: dict[str, Repository]) -> AsyncIterator[
         yield stopped
 
 
+async def first_events(world: World, session_id: str) -> list[dict[str, Any]]:
+    """Wait for the first events, which come a moment after the agent has introduced itself."""
+    events: list[dict[str, Any]] = []
+
+    async def there() -> bool:
+        events.extend((await world.get(f"/v1/sessions/{session_id}/events")).json()["items"])
+        return bool(events)
+
+    await until(there, 60)
+    return events
+
+
 async def test_an_agent_is_built_started_updated_and_left_alone_when_nothing_changed(
     real: World, remotes: dict[str, Repository]
 ) -> None:
@@ -64,7 +76,7 @@ async def test_an_agent_is_built_started_updated_and_left_alone_when_nothing_cha
     assert (await real.post("/v1/agents/main/start", json={})).status_code == 200
     await until_state(real, "main", "running")
     view = (await real.get("/v1/agents/main")).json()
-    events = (await real.get(f"/v1/sessions/{view['session_id']}/events")).json()["items"]
+    events = await first_events(real, view["session_id"])
     assert events[0]["payload"]["image_version"] == one["image_version"]
 
     again = await ended(real, "/v1/agents/main/update")
