@@ -176,7 +176,13 @@ class Scene:
         """Have the user ask the agent to read something, and wait for its answer."""
         self.said += 1
         await self.world.say(order, str(self.said))
-        await self.world.delivered(self.said)
+
+        async def answered() -> bool:
+            # Choir's own words, of what is asked, are no answers
+            words = [message for message in self.world.gateway.delivered if message.session_id]
+            return len(words) >= self.said
+
+        await until(answered, 60)
 
     async def approvals(self) -> list[JsonObject]:
         found: list[JsonObject] = (await self.world.get("/v1/approvals")).json()["items"]
