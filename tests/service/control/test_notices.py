@@ -139,6 +139,19 @@ async def test_words_of_choir_and_of_the_agent_are_heard_in_the_order_of_their_n
     assert numbers == sorted(set(numbers)) and len(numbers) == 40
 
 
+async def test_nothing_the_agent_says_gets_a_number_while_choir_is_saying_something(
+    world: World, agent: AgentHand
+) -> None:
+    async with world.database.transaction() as held:
+        await held.fetchval("SELECT choir_control.say('console', 'console', 'first')")
+        saying = asyncio.create_task(agent.reply("second", kind="notice"))
+        done, _ = await asyncio.wait({saying}, timeout=1)
+        assert not done, "its number would be seen before a lower one"
+    await saying
+    rows = await world.database.fetch("SELECT text FROM choir_control.outbox ORDER BY outbox_id")
+    assert [row["text"] for row in rows] == ["first", "second"]
+
+
 async def test_a_bare_number_answers_the_question_that_was_just_asked(
     world: World, agent: AgentHand, say: Any
 ) -> None:
