@@ -61,7 +61,7 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     if view.note:
         err().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
     if view.staged:
-        err().print("Something else is staged: see `choirctl config diff`.")
+        err().print("Something is staged: `choirctl config diff` compares it.")
     out().print_json(data=view.config)
 
 
@@ -193,7 +193,7 @@ def _tell_changes(found: ConfigDiff) -> None:
     if not found.changes:
         more = "" if found.repos else ", and no repository has gone on"
         err().print(
-            f"config.json says what is in force (version {found.running_version}){more}.",
+            f"What is staged is in force already (version {found.running_version}){more}.",
             highlight=False,
         )
     for line in diff_lines(found):
