@@ -1,4 +1,4 @@
-"""What docs/proofs.md names as proof exists, and README.md names no test that does not."""
+"""What GUARANTEES.md names as proof exists, and README.md names no test that does not."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ FILE = re.compile(r"`(tests/[\w/.]+)`")
 
 def proofs() -> list[tuple[str, str, str]]:
     """Return every proof: its row, its file, its test. A test without a file is in the file before it."""
-    found, text = [], (ROOT / "docs/proofs.md").read_text()
+    found, text = [], (ROOT / "GUARANTEES.md").read_text()
     for row in ROW.finditer(text):
         file = ""
         for match in NAMED.finditer(row.group()):
@@ -37,7 +37,7 @@ def test_every_proof_names_a_test_that_exists() -> None:
 
 
 def test_every_row_has_a_proof_and_stands_once() -> None:
-    rows = ROW.findall((ROOT / "docs/proofs.md").read_text())
+    rows = ROW.findall((ROOT / "GUARANTEES.md").read_text())
     assert len(rows) == len(set(rows)) >= 20
     assert {row for row, _, _ in proofs()} == set(rows)
 
