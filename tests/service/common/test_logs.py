@@ -74,12 +74,21 @@ def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Pa
         assert kept.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_is_put_away_faster_than_it_is_compressed_stays_whole(tmp_path: Path) -> None:
+    file = LogFile(tmp_path, "choird", lambda: LogLimits(1))
+    said = [f"{number} " + os.urandom(3_000).hex() for number in range(300)]
+    for words in said:
+        file.write(shape(words.encode(), "choird", None))
+    file.close()
+    assert everything(tmp_path, "choird") == said
+
+
 def archived(logs: Path, source: str, days_old: dict[str, int], size: int = 1) -> Path:
-    """Make archived logs, each so many days old; return their directory."""
+    """Make archived logs, each so many days old; their names, which are times, are before any of today."""
     archive = logs / "archive" / source
     archive.mkdir(parents=True)
     for name, days in days_old.items():
-        path = archive / f"{name}.log.gz"
+        path = archive / f"2000{name}.log.gz"
         path.write_bytes(b"x" * size)
         then = time.time() - days * 86_400
         os.utime(path, (then, then))
@@ -87,7 +96,7 @@ def archived(logs: Path, source: str, days_old: dict[str, int], size: int = 1) -
 
 
 def left_in(archive: Path) -> list[str]:
-    return sorted(path.name.partition(".")[0] for path in archive.iterdir())
+    return sorted(path.name.partition(".")[0].removeprefix("2000") for path in archive.iterdir())
 
 
 def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_path: Path) -> None:

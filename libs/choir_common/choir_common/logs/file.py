@@ -1,7 +1,7 @@
 """Append lines to one source's log, and move it to the archive (spec 22.2).
 
 Called by `pump` and by control's runtimes. `logs/<source>.log` goes to `logs/archive/<source>/<time>.log` in
-one rename, so that no line is lost or doubled; it is compressed afterwards, by a thread, and a rename again
+one rename, so that no line is lost or doubled; it is compressed afterwards, by one thread, and a rename again
 makes the whole `.gz` appear at once. What a crash left uncompressed is compressed at the next opening.
 """
 
@@ -34,7 +34,8 @@ class LogFile:
         self._lock = threading.Lock()
         self._fd: int | None = None
         self._lines = 0
-        self._compressing: list[threading.Thread] = []
+        self._untidy = False
+        self._tidying: threading.Thread | None = None
 
     def write(self, lines: bytes) -> None:
         """Append whole lines; a disk that takes none loses them, and nothing else.
@@ -62,48 +63,52 @@ class LogFile:
         """Close the file and wait for what is being compressed."""
         with self._lock:
             self._release()
-            busy, self._compressing = self._compressing, []
-        for thread in busy:
-            thread.join(JOIN_S)
+            busy = self._tidying
+        if busy is not None:
+            busy.join(JOIN_S)
 
     def _opened(self) -> int:
         if self._fd is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._lines = _count_lines(self.path)
-            self._tidy([path for path in self._archive.glob("*.log") if path.is_file()])
+            self._tidy()
         return self._fd
 
     def _put_away(self) -> None:
         self._release()
         self._archive.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target = self._archive / f"{_stamp()}.log"
-        self.path.rename(target)
+        self.path.rename(self._archive / f"{_stamp()}.log")
         self._lines = 0
-        self._tidy([target])
+        self._tidy()
 
     def _release(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    def _tidy(self, paths: list[Path]) -> None:
-        """Compress what was put away, and delete what is not kept any longer."""
-        self._compressing = [thread for thread in self._compressing if thread.is_alive()]
-        thread = threading.Thread(
-            target=_tidy_up, args=(paths, self._archive.parent, self._limits()), name="log archive"
-        )
-        thread.start()
-        self._compressing.append(thread)
+    def _tidy(self) -> None:
+        """Have what was put away compressed, and what is not kept any longer deleted."""
+        self._untidy = True
+        if self._tidying is None:
+            # one at a time: two would write to one file
+            self._tidying = threading.Thread(target=self._tidy_up, name="log archive")
+            self._tidying.start()
 
-
-def _tidy_up(paths: list[Path], archive: Path, limits: LogLimits) -> None:
-    for path in paths:
-        # a full disk leaves the plain file, which is tried again at the next opening
-        with contextlib.suppress(OSError):
-            _compress(path)
-    with contextlib.suppress(OSError):
-        prune(archive, limits)
+    def _tidy_up(self) -> None:
+        while True:
+            with self._lock:
+                if not self._untidy:
+                    self._tidying = None
+                    return
+                self._untidy = False
+                limits = self._limits()
+            for path in sorted(self._archive.glob("*.log")):
+                # a full disk leaves the plain file, which is tried again at the next opening
+                with contextlib.suppress(OSError):
+                    _compress(path)
+            with contextlib.suppress(OSError):
+                prune(self._archive.parent, limits)
 
 
 def _compress(path: Path) -> None:
