@@ -31,6 +31,7 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
         "control": True,
         "postgres": True,
         "nats": True,
+        "runtime": True,
         "memory": False,
         "gateway": False,
         "browser": False,
