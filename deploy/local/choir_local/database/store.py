@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-import orjson
-
 from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.eventlog.stored import event_of
 from choir_common.postgres.migrate import SchemaState, read_state
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
@@ -118,19 +117,7 @@ class DatabaseStore:
             after,
             PAGE,
         )
-        return [
-            Event(
-                session_id=session_id,
-                rev=row["rev"],
-                lane=row["lane"],
-                type=row["type"],
-                payload=orjson.loads(row["payload"]),
-                at=row["at"],
-                hash_prev=row["hash_prev"],
-                hash=row["hash"],
-            )
-            for row in rows
-        ]
+        return [event_of(session_id, row) for row in rows]
 
     async def _has(self, table: str) -> bool:
         return bool(await self._database.fetchval("SELECT to_regclass($1) IS NOT NULL", table))

@@ -7,9 +7,8 @@ token and sets the head; everything else in it hangs on that row having matched.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from choir_common.eventlog.chain import Head
+from choir_common.eventlog.stored import event_of
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
@@ -176,19 +175,7 @@ class EventStore:
             after,
             limit,
         )
-        return [
-            Event(
-                session_id=session_id,
-                rev=row["rev"],
-                lane=row["lane"],
-                type=row["type"],
-                payload=orjson.loads(row["payload"]),
-                at=row["at"],
-                hash_prev=row["hash_prev"],
-                hash=row["hash"],
-            )
-            for row in rows
-        ]
+        return [event_of(session_id, row) for row in rows]
 
 
 def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:
