@@ -1,6 +1,6 @@
 """Bound what one session may ask: how often, how much at once, and how large (spec 12.3).
 
-Called by `routes` and by the events door once a lease is known. Each class of verbs has a bucket of its own,
+Called by `door` and by the events door once a lease is known. Each class of verbs has a bucket of its own,
 so that no number of tool calls keeps a heartbeat waiting.
 """
 

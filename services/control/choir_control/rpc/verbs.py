@@ -1,4 +1,4 @@
-"""What each of the eight verbs does: a request model and the room that answers. Called by `routes`."""
+"""What each of the eight verbs does: a request model and the room that answers. Called by `door`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
