@@ -23,7 +23,7 @@ from choir_memory.embedding.offline import OfflineEmbedder
 from choir_memory.embedding.port import Embedder
 from choir_memory.embedding.provider import ProviderEmbedder
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
-from choir_memory.endpoints import Endpoints
+from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.schema.spaces import Spaces
@@ -52,7 +52,7 @@ class MemoryService:
         self._guard = EmbedderGuard(self._embedder, SystemClock(), deadline_s)
         self._queue = EmbeddingQueue(self._database, self._guard, _pace(settings))
         self._spaces = Spaces(SpaceStore(self._database), settings.model, settings.dimensions)
-        self._endpoints = Endpoints(
+        self._agents = AgentDoor(
             self._spaces,
             Knowledge(self._database, self._spaces, self._queue.announce),
             Recall(self._database, self._spaces, self._guard),
@@ -77,7 +77,7 @@ class MemoryService:
             await self._spaces.open()
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(
-                self._bus.serve(SERVICE, VERSION, *self._endpoints.table())
+                self._bus.serve(SERVICE, VERSION, *self._agents.table())
             )
             self._health.serving = True
             log.info("memory serves", model=self._guard.name)

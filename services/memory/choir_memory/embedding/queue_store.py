@@ -24,13 +24,14 @@ WHERE due_at <= now() ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
 _READ = "SELECT id, version, text FROM {documents} WHERE id = ANY($1::uuid[])"
 # FOR SHARE: the text cannot change between this comparison of versions and the commit
 _STORE = """
-INSERT INTO {embeddings} (document_id, part, embedding)
-SELECT d.id, made.part, made.vector::halfvec
-FROM unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[])
+INSERT INTO {embeddings} (document_id, model, part, embedding)
+SELECT d.id, m.id, made.part, made.vector::halfvec
+FROM choir_memory.embedding_models m, unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[])
     AS made (document_id, version, part, vector)
 JOIN {documents} d ON d.id = made.document_id AND d.version = made.version
+WHERE m.state = 'active'
 FOR SHARE OF d
-ON CONFLICT (document_id, part) DO UPDATE SET embedding = excluded.embedding
+ON CONFLICT (document_id, model, part) DO UPDATE SET embedding = excluded.embedding
 """
 _FINISH = "DELETE FROM choir_memory.embedding_queue WHERE id = ANY($1::bigint[])"
 _POSTPONE = """

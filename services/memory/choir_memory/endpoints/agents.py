@@ -1,18 +1,12 @@
-"""The door to the bus: ensure, query, upsert, status (`choir_common.clients.memory`).
+"""Ensure, query, upsert, status (`choir_common.clients.memory`).
 
-Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`. Writes carry a call_id
-and reads change nothing, so both are tried again while the database comes back.
+Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
-
-import stamina
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.memories import (
     EnsureSpace,
     MemoryHits,
@@ -24,18 +18,14 @@ from choir_common.wire.memories import (
 from choir_common.wire.messages import Nothing
 from choir_memory.embedding.guard import EmbedderGuard
 from choir_memory.embedding.queue import EmbeddingQueue
+from choir_memory.endpoints.patience import patiently
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.schema.spaces import Spaces
 from choir_memory.search.recall import Recall
 
-PATIENCE_S = 6.0
-"""Seconds an answer waits for a database that is away; callers wait ten."""
-
-Answer = TypeVar("Answer")
-
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
+class AgentDoor:
     """Answers control's calls."""
 
     spaces: Spaces
@@ -54,14 +44,14 @@ class Endpoints:
         )
 
     async def _ensure(self, space: EnsureSpace) -> Nothing:
-        await _patiently(lambda: self.spaces.ensure(space.agent_id))
+        await patiently(lambda: self.spaces.ensure(space.agent_id))
         return Nothing()
 
     async def _query(self, query: MemoryQuery) -> MemoryHits:
-        return await _patiently(lambda: self.recall.query(query))
+        return await patiently(lambda: self.recall.query(query))
 
     async def _upsert(self, write: MemoryUpsert) -> MemoryWritten:
-        return await _patiently(lambda: self.knowledge.upsert(write))
+        return await patiently(lambda: self.knowledge.upsert(write))
 
     async def _status(self, _: Nothing) -> MemoryStatus:
         queued, failed = await self.queue.counts()
@@ -72,12 +62,3 @@ class Endpoints:
             failed=failed,
             degraded=self.guard.trouble,
         )
-
-
-async def _patiently(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    async for attempt in stamina.retry_context(
-        on=Unavailable, attempts=None, timeout=PATIENCE_S, wait_initial=0.05, wait_max=0.5
-    ):
-        with attempt:
-            return await call()
-    raise ChoirError  # the loop above returns or raises

@@ -1,0 +1,35 @@
+-- These three are of the service, one table for all agents: ten thousand agents would make thirty thousand tables of
+-- them. No agent's role can reach this schema.
+
+-- Who did what to whose memory. Says which documents, never what stood in them.
+CREATE TABLE {schema}.audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT now(),
+    agent_id     text NOT NULL,
+    actor        text NOT NULL,
+    operation    text NOT NULL,
+    document_ids uuid[] NOT NULL DEFAULT '{}',
+    detail       jsonb NOT NULL DEFAULT '{}'
+);
+CREATE INDEX audit_of_agent ON {schema}.audit (agent_id, id);
+
+-- What a search did: which arms, which scores, which documents, what was cut.
+CREATE TABLE {schema}.receipts (
+    id       uuid PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT now(),
+    agent_id text NOT NULL,
+    asked_by text NOT NULL,
+    receipt  jsonb NOT NULL
+);
+CREATE INDEX receipts_of_agent ON {schema}.receipts (agent_id, at);
+CREATE INDEX receipts_at ON {schema}.receipts (at);
+
+-- How far a pipeline has come: archiving, consolidation, extraction. `holder` has it until `held_until`.
+CREATE TABLE {schema}.cursors (
+    agent_id   text NOT NULL,
+    name       text NOT NULL,
+    position   jsonb NOT NULL DEFAULT '{}',
+    holder     text,
+    held_until timestamptz,
+    PRIMARY KEY (agent_id, name)
+);
