@@ -7,7 +7,9 @@ import pytest
 from choir_common.errors import BadInput, NotFound
 from choir_memory.embedding.port import render
 from choir_memory.schema.store import as_agent
-from choir_memory.search.store import ARM_DEPTH, Scope, SearchStore
+from choir_memory.search.scope_store import Scope
+from choir_memory.search.scored import ARM_DEPTH
+from choir_memory.search.vector_arm_store import vector_arm
 from choir_memory.words.tokens import document_tokens, tsvector
 from tests.service.memory.conftest import Room
 from tests.service.memory.provider import ScriptedProvider, vector_of
@@ -156,9 +158,9 @@ async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room
     await embed_all(room)
     asked = render(vector_of("alpha"))
     async with as_agent(room.database, "main") as held:
-        store = SearchStore(held, Scope("main", "knowledge"))
-        near = await store.vector_arm(asked, [])
-        with_far = await store.vector_arm(asked, [UUID(far.document_id)])
+        scope = Scope("main", "knowledge")
+        near = await vector_arm(held, scope, asked, [])
+        with_far = await vector_arm(held, scope, asked, [UUID(far.document_id)])
     assert len(near) == ARM_DEPTH
     assert with_far[:-1] == near
     assert (str(with_far[-1].document_id), with_far[-1].rank) == (far.document_id, ARM_DEPTH + 6)

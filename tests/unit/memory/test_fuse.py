@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_memory.search.fuse import Scored, fuse
+from choir_memory.search.fuse import fuse
+from choir_memory.search.scored import Scored
 
 
 def listed(*pairs: tuple[int, float]) -> list[Scored]:

@@ -2,7 +2,11 @@
 
 Reads only. An agent's own store is read under its role, another's through the admin path.
 
-    recall    one query from request to hits
-    fuse      weigh the arms' scores, pure
-    store     the statements of the arms
+    recall              one query from request to hits
+    fuse                weigh the arms' scores, pure
+    text_arm_store      documents by the query's rarest terms
+    vector_arm_store    documents by the nearest vector
+    read_store          documents as they are shown, and a session in its order
+    scope_store         which documents may be seen
+    scored              what an arm says of a document
 """

@@ -11,18 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from choir_memory.search.scored import Scored
+
 Arm = Literal["vector", "text"]
 
 WEIGHTS: Mapping[Arm, float] = {"vector": 0.5, "text": 0.5}
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A document in the list of one arm; `rank` counts from 1."""
-
-    document_id: UUID
-    rank: int
-    score: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Answer a memory query: ask the arms, fuse them, read the documents.
 
-Called by `endpoints`; next is `store` for each arm and `embedding.guard` for the query's vector. The
+Called by `endpoints`; next are the `*_store` of each arm and `embedding.guard` for the query's vector. The
 vector is made while full text is searched; when it does not come in time the query goes on without.
 """
 
@@ -19,8 +19,12 @@ from choir_memory.embedding.guard import EmbedderGuard
 from choir_memory.embedding.port import render
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
-from choir_memory.search.fuse import Arm, Fused, Scored, fuse
-from choir_memory.search.store import Scope, SearchStore, Stored
+from choir_memory.search.fuse import Arm, Fused, fuse
+from choir_memory.search.read_store import Stored, in_order, read
+from choir_memory.search.scope_store import Scope
+from choir_memory.search.scored import Scored
+from choir_memory.search.text_arm_store import text_arm
+from choir_memory.search.vector_arm_store import vector_arm
 from choir_memory.words.tokens import query_terms
 
 log = structlog.get_logger("choir.memory.recall")
@@ -62,22 +66,22 @@ class Recall:
         return await self._search(query, scope)
 
     async def _in_order(self, query: MemoryQuery, scope: Scope) -> MemoryHits:
-        async with self._reading(query, scope) as store:
-            found = await store.in_order(query.limit)
-            stored = await store.read(found)
+        async with self._reading(query, scope) as held:
+            found = await in_order(held, scope, query.limit)
+            stored = await read(held, scope, found)
         hits = (_hit(stored[one], Fused(one, 0.0, {})) for one in found if one in stored)
         return MemoryHits(hits=tuple(hits), arms_used=())
 
     async def _search(self, query: MemoryQuery, scope: Scope) -> MemoryHits:
         vector, text = await self._prepare(query, scope)
         lists: dict[Arm, Sequence[Scored]] = {"text": text}
-        async with self._reading(query, scope) as store:
+        async with self._reading(query, scope) as held:
             if vector.text is not None:
-                lists["vector"] = await store.vector_arm(
-                    vector.text, [one.document_id for one in text]
+                lists["vector"] = await vector_arm(
+                    held, scope, vector.text, [one.document_id for one in text]
                 )
             fused = fuse(lists, query.limit)
-            stored = await store.read([one.document_id for one in fused])
+            stored = await read(held, scope, [one.document_id for one in fused])
         return MemoryHits(
             hits=tuple(_hit(stored[f.document_id], f) for f in fused if f.document_id in stored),
             arms_used=tuple(sorted(lists)),
@@ -97,8 +101,8 @@ class Recall:
         terms = sorted(query_terms(query.query), key=len, reverse=True)[:MAX_QUERY_TERMS]
         if not terms:
             return []
-        async with self._reading(query, scope) as store:
-            return await store.text_arm(terms)
+        async with self._reading(query, scope) as held:
+            return await text_arm(held, scope, terms)
 
     async def _vector(self, query: MemoryQuery) -> _Vector:
         if query.mode != "semantic":
@@ -109,13 +113,13 @@ class Recall:
             return _Vector(None, f"Searched by full text alone: {error.message}")
 
     @contextlib.asynccontextmanager
-    async def _reading(self, query: MemoryQuery, scope: Scope) -> AsyncIterator[SearchStore]:
+    async def _reading(self, query: MemoryQuery, scope: Scope) -> AsyncIterator[Connection]:
         own = scope.agent_id == query.agent_id
         lent: AbstractAsyncContextManager[Connection] = (
             as_agent(self.database, scope.agent_id) if own else as_reader(self.database)
         )
         async with lent as held:
-            yield SearchStore(held, scope)
+            yield held
 
 
 def check(query: MemoryQuery) -> None:

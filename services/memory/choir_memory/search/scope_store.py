@@ -1,0 +1,108 @@
+"""Which documents a search may see, as a condition of its statements.
+
+Made by `recall` out of a query's filters; every arm's statement and the reading of documents hold to it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from choir_memory.schema.naming import qualified
+
+Store = Literal["session", "knowledge"]
+Hidden = Literal["held", "retired", "expired"]
+
+_JOINED = "JOIN {documents} d ON d.id = e.document_id"
+# the place of a document among its neighbours: in its session, or in the collection it was cut from
+_SESSION_PLACE = "d.session_id AS session_id, d.chunk_index AS chunk_index"
+_KNOWLEDGE_PLACE = "d.collection AS session_id, d.chunk_index AS chunk_index"
+_SESSION_TIME = "d.happened_at"
+_KNOWLEDGE_TIME = "coalesce(d.happened_at, d.valid_from, d.created_at)"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which documents of which agent are searched; None and () filter nothing.
+
+    No slots: the clauses are made once and kept.
+    """
+
+    agent_id: str
+    store: Store
+    tiers: tuple[str, ...] = ()
+    session_id: str | None = None
+    kinds: tuple[str, ...] = ()
+    speakers: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    min_trust: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+    grain: str | None = None
+    collection: str | None = None
+    tags: str | None = None
+    """JSON that the metadata must contain."""
+    hidden: tuple[Hidden, ...] = ()
+    """What is not found unless it is named here."""
+
+    @property
+    def arguments(self) -> tuple[object, ...]:
+        """Return the values of the placeholders in `condition`."""
+        return tuple(value for _, value in self._filters)
+
+    def condition(self, first: int) -> str:
+        """Return the WHERE clause, whose placeholders count from `first`."""
+        filters = [
+            clause.replace("$", f"${first + at}") for at, (clause, _) in enumerate(self._filters)
+        ]
+        return " AND ".join([*self._always, *filters]) or "TRUE"
+
+    def sql(self, statement: str, first: int) -> str:
+        """Return `statement` over this scope's tables; the condition's placeholders count from `first`."""
+        session = self.store == "session"
+        tables = "memory" if session else "knowledge"
+        parts = {
+            "{scoped_by_document}": _JOINED,
+            "{place}": _SESSION_PLACE if session else _KNOWLEDGE_PLACE,
+            "{happened_at}": self._time,
+            "{documents}": f"{{schema}}.{tables}_documents",
+            "{embeddings}": f"{{schema}}.{tables}_embeddings",
+            "{scope}": self.condition(first),
+        }
+        for name, part in parts.items():
+            statement = statement.replace(name, part)
+        return qualified(statement, self.agent_id)
+
+    @property
+    def _time(self) -> str:
+        return _SESSION_TIME if self.store == "session" else _KNOWLEDGE_TIME
+
+    @cached_property
+    def _always(self) -> tuple[str, ...]:
+        clauses = []
+        if self.store == "knowledge":
+            shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
+            clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
+        if "expired" not in self.hidden:
+            clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
+        return tuple(clauses)
+
+    @cached_property
+    def _filters(self) -> tuple[tuple[str, object], ...]:
+        return tuple((clause, value) for clause, value in self._wanted() if value)
+
+    def _wanted(self) -> Iterator[tuple[str, object]]:
+        if self.store == "session":
+            yield "d.tier = ANY($::text[])", list(self.tiers)
+            yield "d.session_id = $", self.session_id
+            yield "lower(d.speaker) = ANY($::text[])", [one.lower() for one in self.speakers]
+            yield "d.grain = $", self.grain
+        else:
+            yield "d.collection = $", self.collection
+        yield "d.kind = ANY($::text[])", list(self.kinds)
+        yield "d.origin = ANY($::text[])", list(self.origins)
+        yield "d.trust >= $", self.min_trust
+        yield f"{self._time} >= $", self.since
+        yield f"{self._time} < $", self.until
+        yield "d.metadata @> $::jsonb", self.tags
