@@ -7,8 +7,9 @@ and the queue that gives documents their vectors. Never decides who may act, nev
     __main__
     app                   builds all, opens in order, closes in reverse
     endpoints | health    the two doors: the bus, and /livez and /readyz
-    knowledge | search    write documents by key | find documents by several arms
+    knowledge | sessions | search    write documents by key | what sessions leave | find by several arms
     embedding             vectors: the durable queue, the embedders, the guard around them
+    documents             rows of session memory and links; kinds, origins, trust
     schema                schemas and roles per agent; run SQL as one of them
     words                 tokens and passages, pure
     settings              the only reader of the environment

@@ -24,11 +24,13 @@ from choir_memory.embedding.port import Embedder
 from choir_memory.embedding.provider import ProviderEmbedder
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.endpoints.agents import AgentDoor
+from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
 from choir_memory.search.recall import Recall
+from choir_memory.sessions.record import Recorder
 from choir_memory.settings import MemorySecrets, MemorySettings
 
 log = structlog.get_logger("choir.memory")
@@ -59,6 +61,7 @@ class MemoryService:
             self._queue,
             self._guard,
         )
+        self._sessions = SessionDoor(Recorder(self._database, self._spaces, self._queue.announce))
         self._health = Health(self._database, self._bus, self._guard)
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
@@ -77,7 +80,7 @@ class MemoryService:
             await self._spaces.open()
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(
-                self._bus.serve(SERVICE, VERSION, *self._agents.table())
+                self._bus.serve(SERVICE, VERSION, *self._agents.table(), *self._sessions.table())
             )
             self._health.serving = True
             log.info("memory serves", model=self._guard.name)

@@ -46,6 +46,11 @@ def memory_status() -> str:
     return "choir.memory.status"
 
 
+def record_units() -> str:
+    """control → memory: RecordUnits → UnitsRecorded."""
+    return "choir.memory.sessions.record"
+
+
 def open_context() -> str:
     """control → browser: ContextRequest → Nothing."""
     return "choir.browser.open"

@@ -61,9 +61,9 @@ class EmbeddingQueue:
         self._full = asyncio.Event()
         self._in_trouble = False
 
-    def announce(self) -> None:
-        """Tell that a document was queued; a full batch is taken at once, less after a tick."""
-        self._announced += 1
+    def announce(self, documents: int = 1) -> None:
+        """Tell that documents were queued; a full batch is taken at once, less after a tick."""
+        self._announced += documents
         self._some.set()
         if self._announced >= BATCH:
             self._full.set()

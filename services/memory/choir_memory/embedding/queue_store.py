@@ -17,6 +17,13 @@ Store = Literal["session", "knowledge"]
 _ENQUEUE = """
 INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id) VALUES ($1, $2, $3)
 """
+_ENQUEUE_ALL = """
+INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id)
+SELECT $1, $2, id FROM unnest($3::uuid[]) AS id
+"""
+_WITHDRAW = """
+DELETE FROM choir_memory.embedding_queue WHERE agent_id = $1 AND document_id = ANY($2::uuid[])
+"""
 _CLAIM = """
 SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
 WHERE due_at <= now() ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -94,6 +101,20 @@ class Postponed:
 async def enqueue(held: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
     """Ask for a document's vector, if this transaction commits."""
     await held.execute(_ENQUEUE, agent_id, store, document_id)
+
+
+async def enqueue_all(
+    held: Connection, agent_id: str, store: Store, document_ids: Sequence[UUID]
+) -> None:
+    """Ask for the vectors of these documents, if this transaction commits."""
+    if document_ids:
+        await held.execute(_ENQUEUE_ALL, agent_id, store, list(document_ids))
+
+
+async def withdraw(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
+    """Ask no longer for the vectors of these documents."""
+    if document_ids:
+        await held.execute(_WITHDRAW, agent_id, list(document_ids))
 
 
 async def claim(held: Connection, limit: int) -> list[Job]:

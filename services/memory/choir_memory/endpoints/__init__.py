@@ -4,5 +4,6 @@ One module per room behind it, each with a `table()` of its subjects; `app` serv
 nothing and decide nothing: the bus hands over checked types, and the rooms answer.
 
     agents     an agent's own questions and writes, passed on by control
+    sessions   what sessions leave behind, told by control
     patience   wait for a database that is away, as long as the caller waits
 """

@@ -87,7 +87,7 @@ class SpaceStore:
 async def as_agent(database: Database, agent_id: str) -> AsyncIterator[Connection]:
     """Lend a transaction in which only the agent's own schema can be reached (spec 23.0)."""
     async with database.transaction() as held:
-        await held.execute(qualified("SET LOCAL ROLE {schema}", agent_id))
+        await take_agent_role(held, agent_id)
         yield held
 
 
@@ -97,6 +97,11 @@ async def as_reader(database: Database) -> AsyncIterator[Connection]:
     async with database.transaction() as held:
         await held.execute("SET TRANSACTION READ ONLY")
         yield held
+
+
+async def take_agent_role(held: Connection, agent_id: str) -> None:
+    """Be the agent for the rest of this transaction, or until `resume_service_role`."""
+    await held.execute(qualified("SET LOCAL ROLE {schema}", agent_id))
 
 
 async def resume_service_role(held: Connection) -> None:

@@ -1,4 +1,4 @@
--- These three are of the service, one table for all agents: ten thousand agents would make thirty thousand tables of
+-- These are of the service, one table for all agents: ten thousand agents would make thirty thousand tables of
 -- them. No agent's role can reach this schema.
 
 -- Who did what to whose memory. Says which documents, never what stood in them.
@@ -33,3 +33,21 @@ CREATE TABLE {schema}.cursors (
     held_until timestamptz,
     PRIMARY KEY (agent_id, name)
 );
+
+-- How far each session has come on its way into memory. A session that was erased stays as a row, so that nothing of it
+-- is stored again.
+CREATE TABLE {schema}.sessions (
+    agent_id    text NOT NULL,
+    session_id  text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    ended_at    timestamptz,
+    through_rev bigint NOT NULL DEFAULT 0,
+    -- what was begun in the events up to there and has not ended: the next page goes on with it
+    unsettled   jsonb NOT NULL DEFAULT '{}',
+    topics      jsonb NOT NULL DEFAULT '[]',
+    promoted_at timestamptz,
+    erased_at   timestamptz,
+    PRIMARY KEY (agent_id, session_id)
+);
+CREATE INDEX sessions_to_promote ON {schema}.sessions (agent_id, started_at DESC, session_id DESC)
+    WHERE ended_at IS NOT NULL AND promoted_at IS NULL AND erased_at IS NULL;

@@ -1,0 +1,83 @@
+"""Links between documents of either kind: evidence, supersedes, mentions, rolls_up.
+
+Called inside a transaction under the agent's role. A link goes from what was derived to what it stands on. No
+foreign key guards them, so whoever deletes a document calls `cut`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection
+from choir_memory.documents.kinds import LinkKind
+from choir_memory.schema.naming import qualified
+
+_ADD = """
+INSERT INTO {schema}.links (from_id, kind, to_id)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
+"""
+# supported by nothing else that stays: not by another document outside the deleted ones
+_ONLY_SUPPORTED_BY = """
+SELECT DISTINCT l.from_id FROM {schema}.links l
+WHERE l.to_id = ANY($1::uuid[]) AND l.kind IN ('evidence', 'rolls_up')
+  AND NOT (l.from_id = ANY($1::uuid[]))
+  AND NOT EXISTS (
+    SELECT FROM {schema}.links other
+    WHERE other.from_id = l.from_id AND other.kind IN ('evidence', 'rolls_up')
+      AND NOT (other.to_id = ANY($1::uuid[])))
+"""
+_CUT = "DELETE FROM {schema}.links WHERE from_id = ANY($1::uuid[]) OR to_id = ANY($1::uuid[])"
+_FROM = "SELECT from_id, kind, to_id FROM {schema}.links WHERE from_id = ANY($1::uuid[])"
+_TO = "SELECT from_id, kind, to_id FROM {schema}.links WHERE to_id = ANY($1::uuid[])"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`from_id` is there because of `to_id`."""
+
+    from_id: UUID
+    kind: LinkKind
+    to_id: UUID
+
+
+class LinkStore:
+    """The links of one agent, on a connection under its role."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def add(self, links: Sequence[Link]) -> None:
+        """Keep these links; those that are there stay."""
+        if links:
+            columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
+            await self._held.execute(self._sql(_ADD), *(list(column) for column in columns))
+
+    async def supports(self, document_ids: Sequence[UUID]) -> list[Link]:
+        """Return what these documents stand on."""
+        return _links(await self._held.fetch(self._sql(_FROM), list(document_ids)))
+
+    async def supported(self, document_ids: Sequence[UUID]) -> list[Link]:
+        """Return what stands on these documents."""
+        return _links(await self._held.fetch(self._sql(_TO), list(document_ids)))
+
+    async def with_what_they_alone_support(self, document_ids: Sequence[UUID]) -> list[UUID]:
+        """Return these documents and all that would be left without any support, however far derived."""
+        doomed = list(document_ids)
+        while True:
+            rows = await self._held.fetch(self._sql(_ONLY_SUPPORTED_BY), doomed)
+            if not rows:
+                return doomed
+            doomed += [row["from_id"] for row in rows]
+
+    async def cut(self, document_ids: Sequence[UUID]) -> None:
+        """Remove every link to or from these documents."""
+        if document_ids:
+            await self._held.execute(self._sql(_CUT), list(document_ids))
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+def _links(rows: Sequence[object]) -> list[Link]:
+    return [Link(row["from_id"], row["kind"], row["to_id"]) for row in rows]  # type: ignore[index]

@@ -1,0 +1,43 @@
+"""A row of `memory_documents` before it is stored. Made by whoever remembers; next is `store`."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from choir_common.wire.json import JsonObject
+from choir_memory.documents.kinds import Grain, Origin, Tier, UnitKind
+from choir_memory.words.tokens import document_tokens
+
+_NAMESPACE = UUID("5b1c6d0e-6b1f-4c55-9d1e-0f6f2a3f8f11")
+
+
+def document_id(*source: str) -> UUID:
+    """Return the id of what comes from `source`: a rerun makes the same rows."""
+    return uuid5(_NAMESPACE, "\x1f".join(source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One unit that search ranks; `session_id` is None for a summary of a period."""
+
+    document_id: UUID
+    session_id: str | None
+    tier: Tier
+    chunk_index: int
+    kind: UnitKind
+    text: str
+    happened_at: datetime
+    origin: Origin
+    trust: int
+    ended_at: datetime | None = None
+    speaker: str | None = None
+    first_rev: int | None = None
+    last_rev: int | None = None
+    grain: Grain | None = None
+    period: str | None = None
+    expires_at: datetime | None = None
+    metadata: JsonObject = field(default_factory=dict)
+
+    def tokens(self) -> list[str]:
+        """Return what full text finds it by: who said it, and what was said."""
+        return document_tokens(f"{self.speaker or ''}\n{self.text}")

@@ -1,0 +1,164 @@
+"""Rows of `memory_documents`: written, moved to another tier, deleted.
+
+Called inside a transaction under the agent's role. A row is made once: given again it is left alone, or, if
+it says something else now, replaced and without vectors until the queue makes new ones.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import orjson
+
+from choir_common.errors import Conflict
+from choir_common.postgres.pool import Connection
+from choir_memory.documents.kinds import Tier
+from choir_memory.documents.row import Row
+from choir_memory.schema.naming import qualified
+from choir_memory.words.tokens import tsvector
+
+_KNOWN = """
+SELECT d.id, d.text = given.text AS same_text
+FROM {schema}.memory_documents d
+JOIN unnest($1::uuid[], $2::text[]) AS given (id, text) ON given.id = d.id
+FOR NO KEY UPDATE OF d
+"""
+_TAKEN = """
+SELECT d.session_id, d.chunk_index FROM {schema}.memory_documents d
+JOIN unnest($1::uuid[], $2::text[], $3::text[], $4::int[]) AS given (id, session_id, tier, chunk_index)
+  ON d.session_id = given.session_id AND d.tier = given.tier AND d.chunk_index = given.chunk_index
+WHERE d.id <> given.id LIMIT 1
+"""
+# the tier of a row that is there is left as it is: a rerun must not bring back what was promoted
+_PUT = """
+INSERT INTO {schema}.memory_documents AS d
+    (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
+     first_rev, last_rev, grain, period, origin, trust, expires_at, metadata)
+SELECT id, session_id, tier, chunk_index, kind, text, tsv::tsvector, tokens, happened_at, ended_at, speaker,
+       first_rev, last_rev, grain, period, origin, trust, expires_at, metadata::jsonb
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[],
+            $9::timestamptz[], $10::timestamptz[], $11::text[], $12::bigint[], $13::bigint[], $14::text[],
+            $15::text[], $16::text[], $17::smallint[], $18::timestamptz[], $19::text[])
+  AS given (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
+            first_rev, last_rev, grain, period, origin, trust, expires_at, metadata)
+ON CONFLICT (id) DO UPDATE SET
+    chunk_index = excluded.chunk_index, kind = excluded.kind, text = excluded.text, tsv = excluded.tsv,
+    tokens = excluded.tokens, happened_at = excluded.happened_at, ended_at = excluded.ended_at,
+    speaker = excluded.speaker, first_rev = excluded.first_rev, last_rev = excluded.last_rev,
+    origin = excluded.origin, trust = excluded.trust, expires_at = excluded.expires_at,
+    metadata = excluded.metadata, version = d.version + (d.text <> excluded.text)::int
+"""
+_DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = ANY($1::uuid[])"
+_OF_SESSION = """
+SELECT id FROM {schema}.memory_documents
+WHERE session_id = $1 AND ($2::text IS NULL OR tier = $2) ORDER BY tier, chunk_index
+"""
+_MOVE = """
+UPDATE {schema}.memory_documents SET tier = $3 WHERE session_id = $1 AND tier = $2 RETURNING id
+"""
+_DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A row with its search tokens already cut."""
+
+    row: Row
+    tsv: str
+    tokens: int
+
+
+async def prepare(rows: Sequence[Row]) -> list[Prepared]:
+    """Cut the rows' texts into tokens, off the event loop: before a transaction, not inside it."""
+    return await asyncio.to_thread(lambda: [_cut(row) for row in rows])
+
+
+class DocumentStore:
+    """The statements over one agent's session memory, on a connection under its role."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def put(self, rows: Sequence[Prepared]) -> list[UUID]:
+        """Store rows of different ids; return those that are new or say something new, and so need a vector.
+
+        Raises Conflict when a place in a session is taken by another row.
+        """
+        if not rows:
+            return []
+        ids = [one.row.document_id for one in rows]
+        known = await self._held.fetch(self._sql(_KNOWN), ids, [one.row.text for one in rows])
+        same = {row["id"]: row["same_text"] for row in known}
+        await self._refuse_taken(rows)
+        columns = zip(*(_columns(one) for one in rows), strict=True)
+        await self._held.execute(self._sql(_PUT), *(list(column) for column in columns))
+        await self.drop_vectors([one for one, kept in same.items() if not kept])
+        return [one for one in ids if not same.get(one, False)]
+
+    async def ids_of_session(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
+        """Return the rows of a session in order."""
+        rows = await self._held.fetch(self._sql(_OF_SESSION), session_id, tier)
+        return [row["id"] for row in rows]
+
+    async def move(self, session_id: str, tier: Tier, to: Tier) -> list[UUID]:
+        """Give the rows of a session that are of `tier` another one; return them."""
+        rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to)
+        return [row["id"] for row in rows]
+
+    async def drop_vectors(self, document_ids: Sequence[UUID]) -> None:
+        """Leave these to full text."""
+        if document_ids:
+            await self._held.execute(self._sql(_DROP_VECTORS), list(document_ids))
+
+    async def delete(self, document_ids: Sequence[UUID]) -> None:
+        """Remove rows and their vectors; their links are `links_store`'s."""
+        if document_ids:
+            await self._held.execute(self._sql(_DELETE), list(document_ids))
+
+    async def _refuse_taken(self, rows: Sequence[Prepared]) -> None:
+        places = [
+            (one.row.document_id, one.row.session_id, one.row.tier, one.row.chunk_index)
+            for one in rows
+        ]
+        columns = [list(column) for column in zip(*places, strict=True)]
+        taken = await self._held.fetchrow(self._sql(_TAKEN), *columns)
+        if taken is not None:
+            raise Conflict(
+                f"Position {taken['chunk_index']} of session {taken['session_id']} is another "
+                "unit's; give each unit of a session a position of its own."
+            )
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+def _cut(row: Row) -> Prepared:
+    tokens = row.tokens()
+    return Prepared(row, tsvector(tokens), len(tokens))
+
+
+def _columns(one: Prepared) -> tuple[object, ...]:
+    row = one.row
+    return (
+        row.document_id,
+        row.session_id,
+        row.tier,
+        row.chunk_index,
+        row.kind,
+        row.text,
+        one.tsv,
+        one.tokens,
+        row.happened_at,
+        row.ended_at,
+        row.speaker,
+        row.first_rev,
+        row.last_rev,
+        row.grain,
+        row.period,
+        row.origin,
+        row.trust,
+        row.expires_at,
+        orjson.dumps(row.metadata).decode(),
+    )

@@ -1,0 +1,87 @@
+"""Write units of a session that somebody else cut: imports, and conversations held elsewhere.
+
+Called by `endpoints.sessions`; next are `documents.store` and the embedding queue, in one transaction.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_sessions import RecordUnits, SessionUnit, UnitsRecorded
+from choir_memory.documents.kinds import TRUST, Tier
+from choir_memory.documents.row import Row, document_id
+from choir_memory.documents.store import DocumentStore, prepare
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import resume_service_role, take_agent_role
+from choir_memory.sessions.store import SessionStore
+
+MAX_METADATA = 20_000
+"""Bytes of JSON; metadata describes a unit and is no place for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Stores units; `announce` tells the embedding queue how many wait."""
+
+    database: Database
+    spaces: Spaces
+    announce: Callable[[int], None]
+
+    async def record(self, given: RecordUnits) -> UnitsRecorded:
+        """Store the units and ask for their vectors; what is there already is left alone.
+
+        Raises BadInput, Conflict (two units for one position) or NotFound (the session was erased).
+        """
+        check(given.units)
+        ids = [document_id(given.session_id, "unit", unit.id) for unit in given.units]
+        if not ids:
+            return UnitsRecorded(document_ids=(), written=0)
+        await self.spaces.ensure(given.agent_id)
+        prepared = await prepare([_row(given.session_id, unit) for unit in given.units])
+        async with self.database.transaction() as held:
+            began = min(unit.at for unit in given.units)
+            state = await SessionStore(held, given.agent_id).hold(given.session_id, began)
+            if state.erased:
+                raise NotFound(f"Session {given.session_id} was erased from memory.")
+            await take_agent_role(held, given.agent_id)
+            written = await DocumentStore(held, given.agent_id).put(prepared)
+            await resume_service_role(held)
+            await enqueue_all(held, given.agent_id, "session", written)
+        self.announce(len(written))
+        return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
+
+
+def check(units: Sequence[SessionUnit]) -> None:
+    """Refuse units that cannot be stored; raises BadInput saying which."""
+    if len({unit.id for unit in units}) < len(units):
+        raise BadInput("Two units have the same id.")
+    for unit in units:
+        metadata = orjson.dumps(unit.metadata)
+        if not unit.text.strip():
+            raise BadInput(f"The text of unit {unit.id} is blank.")
+        if len(metadata) > MAX_METADATA:
+            raise BadInput(f"The metadata of unit {unit.id} is larger than {MAX_METADATA} bytes.")
+        if "\x00" in f"{unit.id}{unit.text}{unit.speaker or ''}" or b"\\u0000" in metadata:
+            raise BadInput("The NUL character cannot be stored.")
+
+
+def _row(session_id: str, unit: SessionUnit) -> Row:
+    tier: Tier = "mid_term"
+    return Row(
+        document_id=document_id(session_id, "unit", unit.id),
+        session_id=session_id,
+        tier=tier,
+        chunk_index=unit.position,
+        kind=unit.kind,
+        text=unit.text,
+        happened_at=unit.at,
+        ended_at=unit.ended_at,
+        speaker=unit.speaker,
+        origin=unit.origin,
+        trust=TRUST[unit.origin] if unit.trust is None else unit.trust,
+        metadata={**unit.metadata, "unit": unit.id},
+    )
