@@ -48,16 +48,17 @@ class Redactor:
         self, _: object, __: str, event: MutableMapping[str, object]
     ) -> Mapping[str, object]:
         """Clean a log line (a structlog processor that stands after the traceback's rendering)."""
-        return {key: self._deep(value) for key, value in event.items()}
+        return {key: self.clean_deep(value) for key, value in event.items()}
 
-    def _deep(self, value: object) -> object:
+    def clean_deep(self, value: object) -> object:
+        """Return a value as JSON has them with every known secret masked, in names as well."""
         match value:
             case str():
                 return self.clean(value)
             case dict():
-                return {key: self._deep(item) for key, item in value.items()}
+                return {self.clean_deep(key): self.clean_deep(item) for key, item in value.items()}
             case list() | tuple():
-                return [self._deep(item) for item in value]
+                return [self.clean_deep(item) for item in value]
             case bool() | int() | float() | None:
                 return value
             case _:

@@ -316,7 +316,7 @@ class Control:
         )
 
     def _verbs(self) -> Verbs:
-        sessions, tools = self._household, MemoryTools(self._memory)
+        sessions, tools = self._household, MemoryTools(self._memory, self._redactor)
         return Verbs(
             greeting=Greeting(
                 sessions.store,

@@ -10,6 +10,7 @@ and the queue that gives documents their vectors. Never decides who may act, nev
     knowledge | sessions | search    write documents by key | what sessions leave | find by several arms
     embedding             vectors: the durable queue, the embedders, the guard around them
     documents             rows of session memory and links; kinds, origins, trust
+    audit                 who did what to whose memory
     schema                schemas and roles per agent; run SQL as one of them
     words                 tokens and passages, pure
     settings              the only reader of the environment

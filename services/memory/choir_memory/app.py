@@ -18,6 +18,7 @@ from choir_common.http.listen import serve
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.postgres.pool import Database
 from choir_memory import VERSION
+from choir_memory.audit.store import AuditStore
 from choir_memory.embedding.guard import EmbedderGuard
 from choir_memory.embedding.offline import OfflineEmbedder
 from choir_memory.embedding.port import Embedder
@@ -60,6 +61,7 @@ class MemoryService:
             Recall(self._database, self._spaces, self._guard),
             self._queue,
             self._guard,
+            AuditStore(self._database),
         )
         self._sessions = SessionDoor(Recorder(self._database, self._spaces, self._queue.announce))
         self._health = Health(self._database, self._bus, self._guard)

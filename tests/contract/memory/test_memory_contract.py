@@ -181,3 +181,22 @@ async def test_the_status_counts_what_waits_for_a_vector(memory: Memory) -> None
     assert status.embedder
     assert status.queued >= 0
     assert status.failed == 0
+
+
+async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_id: str) -> None:
+    first = await memory.upsert(
+        put(agent_id, "walnut", operation="update", key="k", expected_version=0)
+    )
+    second = await memory.upsert(
+        put(agent_id, "hazel", operation="update", key="k", expected_version=first.version)
+    )
+    assert (first.version, second.version) == (1, 2)
+    for stale in (0, 1):
+        with pytest.raises(Conflict, match="version 2"):
+            await memory.upsert(
+                put(agent_id, "beech", operation="update", key="k", expected_version=stale)
+            )
+    with pytest.raises(BadInput):
+        await memory.upsert(put(agent_id, "beech", key="new", expected_version=1))
+    gone = await memory.upsert(put(agent_id, operation="delete", key="k", expected_version=2))
+    assert (gone.operation, gone.version) == ("deleted", None)

@@ -18,6 +18,7 @@ TABLES = (
     "knowledge_documents",
     "knowledge_embeddings",
     "operations",
+    "links",
 )
 FOREIGN = [
     *(f"SELECT * FROM choir_other.{table}" for table in TABLES),

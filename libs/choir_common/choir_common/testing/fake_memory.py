@@ -36,6 +36,7 @@ class _Document:
     metadata: JsonObject
     created_at: datetime
     updated_at: datetime
+    version: int = 1
 
 
 @dataclass(slots=True)
@@ -105,17 +106,26 @@ class FakeMemory:
                 raise Conflict(f"There is knowledge under the key {write.key}; use update.")
             case "insert":
                 return self._insert(space, write)
-            case "update" if found is None and write.key is not None:
+            case "update" if found is None and write.key is not None and not write.expected_version:
                 return self._insert(space, write)
         if found is None:
             raise NotFound(f"There is no knowledge {write.key or write.document_id}.")
+        if write.expected_version not in (None, found.version):
+            raise Conflict(
+                f"The knowledge is at version {found.version}, and you expect version "
+                f"{write.expected_version}."
+            )
         if write.operation == "delete":
             del space.documents[found.document_id]
             return _written(found, "deleted")
         if (found.text, found.metadata) == (write.text, write.metadata):
             return _written(found, "unchanged")
         changed = replace(
-            found, text=write.text or "", metadata=write.metadata, updated_at=self._clock.now()
+            found,
+            text=write.text or "",
+            metadata=write.metadata,
+            updated_at=self._clock.now(),
+            version=found.version + 1,
         )
         space.documents[found.document_id] = changed
         return _written(changed, "updated")
@@ -146,6 +156,8 @@ def _check_write(write: MemoryUpsert) -> None:
         raise BadInput(f"{write.operation} needs a text that is not blank.")
     if write.operation == "insert" and write.document_id is not None:
         raise BadInput("insert gives the document_id; to change that document use update.")
+    if write.operation == "insert" and write.expected_version is not None:
+        raise BadInput("insert makes a new document; expected_version is for update and delete.")
     if write.operation != "insert" and not named:
         raise BadInput(f"{write.operation} needs either a key or a document_id.")
 
@@ -164,6 +176,7 @@ def _written(
         key=document.key,
         operation=operation,
         embedded="queued" if operation in ("inserted", "updated") else "none",
+        version=None if operation == "deleted" else document.version,
     )
 
 

@@ -69,6 +69,8 @@ class MemoryUpsert(Wire):
     key: Key | None = None
     document_id: str | None = None
     metadata: JsonObject = Field(default_factory=dict)
+    expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Write only if the document is at this version; 0: only if there is none under the key yet."""
 
 
 class MemoryWritten(Wire):
@@ -78,6 +80,8 @@ class MemoryWritten(Wire):
     key: str | None
     operation: Literal["inserted", "updated", "deleted", "unchanged"]
     embedded: Literal["queued", "none"]
+    version: int | None = None
+    """The document's version now, counted from 1; none once it is deleted."""
 
 
 class MemoryStatus(Wire):

@@ -1,6 +1,11 @@
-"""choir.memory.query and choir.memory.upsert, by the memory service (spec 11.7)."""
+"""choir.memory.query and choir.memory.upsert, by the memory service (spec 11.7).
+
+Whatever is kept there for good passes the redactor here: control is who knows every secret's value. Questions
+as well, for the memory service keeps a receipt of each.
+"""
 
 from choir_common.clients.memory import Memory
+from choir_common.redactor import Redactor
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert
 from choir_common.wire.model import Wire
@@ -11,22 +16,28 @@ from choir_control.leases.store import Lease
 class MemoryTools:
     """An agent's long-term memory; its space is made before it is first used."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, redactor: Redactor) -> None:
         self._memory = memory
+        self._redactor = redactor
         self._ensured: set[str] = set()
 
     async def query(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Search; `target_agent` may name another agent, for reading only."""
-        query = read_input(MemoryQuery, given, agent_id=lease.agent_id)
+        query = read_input(MemoryQuery, self._clean(given), agent_id=lease.agent_id)
         await self.ensure(lease.agent_id)
         return await self._memory.query(query)
 
     async def upsert(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Write the agent's own knowledge, once per call."""
         key = f"{lease.session_id}:{call_id}"[:200]
-        write = read_input(MemoryUpsert, given, agent_id=lease.agent_id, call_id=key)
+        write = read_input(MemoryUpsert, self._clean(given), agent_id=lease.agent_id, call_id=key)
         await self.ensure(lease.agent_id)
         return await self._memory.upsert(write)
+
+    def _clean(self, given: JsonObject) -> JsonObject:
+        cleaned = self._redactor.clean_deep(given)
+        assert isinstance(cleaned, dict)
+        return cleaned
 
     async def ensure(self, agent_id: str) -> None:
         """Have the agent's schema and role made, once per run of control."""

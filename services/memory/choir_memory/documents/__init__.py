@@ -5,6 +5,7 @@ Owns the words for tiers, kinds, origins and trust, the ids of rows, and every s
 never makes vectors: whoever writes a document asks `embedding` for them.
 
     store        rows of one agent: put, move to another tier, delete
+    erase_store  delete documents with all that tells of them and what only they supported
     links_store  why a derived row is there; what is left without support
     row          a row before it is stored, and the id it will always have
     kinds        tiers, kinds, origins and how far each is trusted

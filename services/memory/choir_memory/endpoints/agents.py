@@ -4,6 +4,7 @@ Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
@@ -16,6 +17,7 @@ from choir_common.wire.memories import (
     MemoryWritten,
 )
 from choir_common.wire.messages import Nothing
+from choir_memory.audit.store import AuditStore, Entry, as_actor
 from choir_memory.embedding.guard import EmbedderGuard
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.endpoints.patience import patiently
@@ -33,6 +35,7 @@ class AgentDoor:
     recall: Recall
     queue: EmbeddingQueue
     guard: EmbedderGuard
+    audit: AuditStore
 
     def table(self) -> tuple[Endpoint, ...]:
         """Return every subject this service answers."""
@@ -48,7 +51,14 @@ class AgentDoor:
         return Nothing()
 
     async def _query(self, query: MemoryQuery) -> MemoryHits:
-        return await patiently(lambda: self.recall.query(query))
+        hits = await patiently(lambda: self.recall.query(query))
+        target = query.target_agent or query.agent_id
+        if target != query.agent_id:
+            # before the answer leaves: nobody reads another's memory unseen
+            read = [UUID(hit.document_id) for hit in hits.hits]
+            entry = Entry(target, as_actor(query.agent_id), "read", read, {"mode": query.mode})
+            await patiently(lambda: self.audit.note(entry))
+        return hits
 
     async def _upsert(self, write: MemoryUpsert) -> MemoryWritten:
         return await patiently(lambda: self.knowledge.upsert(write))

@@ -18,27 +18,29 @@ ON CONFLICT DO NOTHING RETURNING call_id
 _RECALL = "SELECT digest, answer FROM {schema}.operations WHERE call_id = $1"
 _RECORD = "UPDATE {schema}.operations SET answer = $2::jsonb WHERE call_id = $1"
 _INSERT = """
-INSERT INTO {schema}.knowledge_documents (id, key, text, tsv, tokens, metadata)
-VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb)
+INSERT INTO {schema}.knowledge_documents (id, key, text, tsv, tokens, metadata, origin, trust)
+VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb, $7, $8)
 ON CONFLICT (key) DO NOTHING RETURNING id
 """
-_FIND_BY_KEY = """
-SELECT id, key, text, metadata = $2::jsonb AS same_metadata
-FROM {schema}.knowledge_documents WHERE key = $1 FOR NO KEY UPDATE
+# What was retired or has run out is not what the writer sees: writing the same again brings it back. And what
+# is repeated by somebody who is trusted further is trusted further from then on.
+_FIND = """
+SELECT id, key, version, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = 'active'
+    AND (expires_at IS NULL OR expires_at > now()) AS same
+FROM {schema}.knowledge_documents WHERE {named} = $1 FOR NO KEY UPDATE
 """
-_FIND_BY_ID = """
-SELECT id, key, text, metadata = $2::jsonb AS same_metadata
-FROM {schema}.knowledge_documents WHERE id = $1 FOR NO KEY UPDATE
-"""
+# the new words are the writer's: they are trusted as the writer is, whoever wrote the old ones
 _REPLACE = """
 UPDATE {schema}.knowledge_documents
-SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb,
+SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, origin = $6, trust = $7,
+    status = 'active', retired_at = NULL, expires_at = NULL, evidence = NULL,
     version = version + 1, updated_at = now()
-WHERE id = $1
+WHERE id = $1 RETURNING version
 """
 # a vector of the old text must not answer for the new one
 _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = $1"
-_DELETE = "DELETE FROM {schema}.knowledge_documents WHERE id = $1"
+# the old words' reasons are none for the new ones
+_DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Body:
     tokens: int
     metadata: str
     """JSON."""
+    origin: str
+    trust: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,9 @@ class Found:
 
     document_id: UUID
     key: str | None
-    same_text: bool
-    same_metadata: bool
+    version: int
+    same: bool
+    """Whether it says already what is to be written."""
 
 
 class KnowledgeStore:
@@ -98,27 +103,33 @@ class KnowledgeStore:
             body.tsv,
             body.tokens,
             body.metadata,
+            body.origin,
+            body.trust,
         )
         return inserted is not None
 
     async def find(self, key: str | None, document_id: UUID | None, body: Body) -> Found | None:
         """Return and lock the document of `key` or else of `document_id`, compared with `body`."""
-        statement, name = (_FIND_BY_KEY, key) if key is not None else (_FIND_BY_ID, document_id)
-        row = await self._held.fetchrow(self._sql(statement), name, body.metadata)
-        if row is None:
-            return None
-        return Found(row["id"], row["key"], row["text"] == body.text, row["same_metadata"])
+        named, name = ("key", key) if key is not None else ("id", document_id)
+        sql = self._sql(_FIND.replace("{named}", named))
+        row = await self._held.fetchrow(sql, name, body.text, body.metadata, body.trust)
+        return Found(row["id"], row["key"], row["version"], row["same"]) if row else None
 
-    async def replace(self, document_id: UUID, body: Body) -> None:
-        """Give a document a new body, without a vector until the queue makes one."""
-        await self._held.execute(
-            self._sql(_REPLACE), document_id, body.text, body.tsv, body.tokens, body.metadata
+    async def replace(self, document_id: UUID, body: Body) -> int:
+        """Give a document a new body, without a vector until the queue makes one; return its version."""
+        version = await self._held.fetchval(
+            self._sql(_REPLACE),
+            document_id,
+            body.text,
+            body.tsv,
+            body.tokens,
+            body.metadata,
+            body.origin,
+            body.trust,
         )
         await self._held.execute(self._sql(_DROP_VECTORS), document_id)
-
-    async def delete(self, document_id: UUID) -> None:
-        """Remove a document and its vectors."""
-        await self._held.execute(self._sql(_DELETE), document_id)
+        await self._held.execute(self._sql(_DROP_LINKS), document_id)
+        return int(version)
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)

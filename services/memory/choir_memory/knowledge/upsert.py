@@ -1,22 +1,27 @@
 """Insert, update by key and delete an agent's knowledge, once per call_id.
 
-Called by `endpoints`; next is `store`, then `embedding.queue_store` in the same transaction.
+Called by `endpoints` for an agent and by `operator` for a person; next is `store`, then, in the same
+transaction, `embedding.queue_store`, `documents.erase_store` and the audit.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
 
 import orjson
 
 from choir_common.errors import BadInput, Conflict, NotFound
-from choir_common.postgres.pool import Database
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import MemoryUpsert, MemoryWritten
+from choir_memory.audit.store import Entry, as_actor, note
+from choir_memory.documents.erase_store import erase, erase_mentions
+from choir_memory.documents.kinds import TRUST, Origin
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.knowledge.store import Body, KnowledgeStore
+from choir_memory.knowledge.store import Body, Found, KnowledgeStore
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, resume_service_role
 from choir_memory.words.tokens import document_tokens, tsvector
@@ -28,6 +33,22 @@ LONG_TEXT = 8_000
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes: as the audit calls them, and how far their words are trusted."""
+
+    actor: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a write did, and the documents it touched: those that stood on a deleted one, too."""
+
+    written: MemoryWritten
+    touched: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
 class Knowledge:
     """Writes knowledge; `announce` tells the embedding queue that there is work."""
 
@@ -35,28 +56,52 @@ class Knowledge:
     spaces: Spaces
     announce: Callable[[], None]
 
-    async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
-        """Do the write, or return what the same call_id did before.
+    async def upsert(self, write: MemoryUpsert, writer: Writer | None = None) -> MemoryWritten:
+        """Do the write, or return what the same call_id did before; the agent itself writes by default.
 
-        Raises BadInput, NotFound (nothing to change) or Conflict (key taken, call_id used for
-        another write).
+        Raises BadInput, NotFound (nothing to change) or Conflict (key taken, another version than
+        expected, call_id used for another write).
         """
         check(write)
         await self.spaces.ensure(write.agent_id)
-        body = await _body(write)
+        writer = writer or Writer(as_actor(write.agent_id), "agent")
+        body = await _body(write, writer)
         async with as_agent(self.database, write.agent_id) as held:
             store = KnowledgeStore(held, write.agent_id)
             before = await store.claim(write.call_id, _digest(write))
             if before is not None:
-                return before
-            answer = await _perform(store, write, body)
-            await store.record(write.call_id, answer)
-            if answer.embedded == "queued" and answer.document_id is not None:
-                await resume_service_role(held)
-                await enqueue(held, write.agent_id, "knowledge", UUID(answer.document_id))
-        if answer.embedded == "queued":
+                return _with_key(before, write)
+            done = await _perform(held, store, write, body)
+            await store.record(write.call_id, _as_recorded(done.written))
+            await resume_service_role(held)
+            await _follow_up(held, write, writer, done)
+        if done.written.embedded == "queued":
             self.announce()
-        return answer
+        return done.written
+
+
+async def _follow_up(held: Connection, write: MemoryUpsert, writer: Writer, done: Done) -> None:
+    """Do what only the service may, in the transaction of the write."""
+    answer = done.written
+    if answer.operation == "unchanged":
+        return
+    if answer.operation == "deleted":
+        await erase_mentions(held, write.agent_id, done.touched)
+    else:
+        for document_id in done.touched:
+            await enqueue(held, write.agent_id, "knowledge", document_id)
+    detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
+    entry = Entry(write.agent_id, writer.actor, answer.operation, done.touched, detail)
+    await note(held, entry)
+
+
+def _as_recorded(answer: MemoryWritten) -> MemoryWritten:
+    """Return what is kept of an answer: the key of what is deleted is forgotten with it."""
+    return answer.model_copy(update={"key": None}) if answer.operation == "deleted" else answer
+
+
+def _with_key(answer: MemoryWritten, write: MemoryUpsert) -> MemoryWritten:
+    return answer.model_copy(update={"key": answer.key or write.key})
 
 
 def check(write: MemoryUpsert) -> None:
@@ -72,6 +117,15 @@ def check(write: MemoryUpsert) -> None:
         raise BadInput("insert gives the document_id; to change that document use update.")
     elif write.operation == "update" and (write.key is None) == (write.document_id is None):
         raise BadInput("update needs either a key or a document_id.")
+    if write.expected_version is not None:
+        if write.operation == "insert":
+            raise BadInput(
+                "insert makes a new document; expected_version is for update and delete."
+            )
+        if write.expected_version == 0 and (write.operation == "delete" or write.key is None):
+            raise BadInput(
+                "expected_version 0 says that there is nothing under a key yet: update it."
+            )
     metadata = orjson.dumps(write.metadata)
     if len(metadata) > MAX_METADATA:
         raise BadInput(f"metadata is larger than {MAX_METADATA} bytes.")
@@ -80,58 +134,76 @@ def check(write: MemoryUpsert) -> None:
         raise BadInput("The NUL character cannot be stored.")
 
 
-async def _perform(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> MemoryWritten:
+async def _perform(
+    held: Connection, store: KnowledgeStore, write: MemoryUpsert, body: Body
+) -> Done:
     match write.operation:
         case "insert":
             return await _insert(store, write.key, body)
         case "update":
             return await _update(store, write, body)
         case "delete":
-            return await _delete(store, write, body)
+            return await _delete(held, store, write, body)
 
 
-async def _insert(store: KnowledgeStore, key: str | None, body: Body) -> MemoryWritten:
+async def _insert(store: KnowledgeStore, key: str | None, body: Body) -> Done:
     document_id = uuid4()
     if not await store.insert(document_id, key, body):
         raise Conflict(f"There is knowledge under the key {key}; use update to replace it.")
-    return _written(document_id, key, "inserted")
+    return _done(document_id, key, "inserted", 1)
 
 
-async def _update(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> MemoryWritten:
+async def _update(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Done:
     wanted = _document_id(write)
     found = await store.find(write.key, wanted, body)
-    if found is None and write.key is not None:
+    if found is None and write.key is not None and not write.expected_version:
         document_id = uuid4()
         if await store.insert(document_id, write.key, body):
-            return _written(document_id, write.key, "inserted")
+            return _done(document_id, write.key, "inserted", 1)
         found = await store.find(write.key, None, body)  # somebody was faster
+    found = _as_expected(write, found)
+    if found.same:
+        return _done(found.document_id, found.key, "unchanged", found.version)
+    version = await store.replace(found.document_id, body)
+    return _done(found.document_id, found.key, "updated", version)
+
+
+async def _delete(held: Connection, store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Done:
+    found = _as_expected(write, await store.find(write.key, _document_id(write), body))
+    gone = await erase(held, write.agent_id, (found.document_id,))
+    return replace(_done(found.document_id, found.key, "deleted", None), touched=gone.ids)
+
+
+def _as_expected(write: MemoryUpsert, found: Found | None) -> Found:
+    """Return what was found; raises NotFound, or Conflict naming both versions."""
+    name = write.key or write.document_id
+    expected = write.expected_version
     if found is None:
-        raise NotFound(f"There is no knowledge {write.key or write.document_id}.")
-    if found.same_text and found.same_metadata:
-        return _written(found.document_id, found.key, "unchanged")
-    await store.replace(found.document_id, body)
-    return _written(found.document_id, found.key, "updated")
+        was = f" (you expect version {expected})" if expected else ""
+        raise NotFound(f"There is no knowledge {name}{was}.")
+    if expected is not None and expected != found.version:
+        there = "you expect none yet" if expected == 0 else f"you expect version {expected}"
+        raise Conflict(
+            f"The knowledge {name} is at version {found.version}, and {there}. Nothing was changed: "
+            "read it again, and write on top of what it says now."
+        )
+    return found
 
 
-async def _delete(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> MemoryWritten:
-    found = await store.find(write.key, _document_id(write), body)
-    if found is None:
-        raise NotFound(f"There is no knowledge {write.key or write.document_id}.")
-    await store.delete(found.document_id)
-    return _written(found.document_id, found.key, "deleted")
-
-
-def _written(
+def _done(
     document_id: UUID,
     key: str | None,
     operation: Literal["inserted", "updated", "deleted", "unchanged"],
-) -> MemoryWritten:
-    return MemoryWritten(
+    version: int | None,
+) -> Done:
+    answer = MemoryWritten(
         document_id=str(document_id),
         key=key,
         operation=operation,
         embedded="queued" if operation in ("inserted", "updated") else "none",
+        version=version,
     )
+    return Done(answer, (document_id,))
 
 
 def _document_id(write: MemoryUpsert) -> UUID | None:
@@ -143,14 +215,17 @@ def _document_id(write: MemoryUpsert) -> UUID | None:
         raise NotFound(f"There is no knowledge {write.document_id}.") from None
 
 
-async def _body(write: MemoryUpsert) -> Body:
+async def _body(write: MemoryUpsert, writer: Writer) -> Body:
     text = write.text or ""
     cut = document_tokens
     tokens = await asyncio.to_thread(cut, text) if len(text) > LONG_TEXT else cut(text)
     metadata = orjson.dumps(write.metadata).decode()
-    return Body(text, tsvector(tokens), len(tokens), metadata)
+    trust = TRUST[writer.origin]
+    return Body(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)
 
 
 def _digest(write: MemoryUpsert) -> str:
     content = write.model_dump(mode="json", exclude={"call_id"})
+    if write.expected_version is None:
+        del content["expected_version"]  # as it was before there was such a thing
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -18,7 +18,8 @@ MANIFEST = ToolManifest(
         description=(
             "Change lasting knowledge. operation `insert`: add text; `update`: replace or make the "
             "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
-            "stable key for facts that may change, such as user.timezone."
+            "stable key for facts that may change, such as user.timezone. With expected_version (an "
+            "earlier answer's `version`) nothing is changed if somebody else wrote in between."
         ),
         parameters={
             "type": "object",
@@ -28,6 +29,7 @@ MANIFEST = ToolManifest(
                 "key": {"type": "string", "minLength": 1, "maxLength": 200},
                 "document_id": {"type": "string"},
                 "metadata": {"type": "object"},
+                "expected_version": {"type": "integer", "minimum": 0},
             },
             "required": ["operation"],
             "additionalProperties": False,

@@ -1,0 +1,33 @@
+"""What an agent keeps in its memory holds no secret's value, in whatever part of the write it stands."""
+
+from choir_common.redactor import MASK, Redactor
+from choir_common.testing.fake_memory import FakeMemory
+from choir_common.wire.memories import MemoryHits
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.hosttools.memory import MemoryTools
+from choir_control.leases.store import Lease
+
+SECRET = "sk-very-secret-1234"
+
+
+async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
+    redactor = Redactor()
+    redactor.learn((SECRET,))
+    bindings = ResourceBindings(workspace="main", llm="default", dm="console")
+    lease = Lease("ses_1", "main", 1, b"", bindings)
+    tools = MemoryTools(FakeMemory(), redactor)
+    write = {
+        "operation": "insert",
+        "text": f"The walnut key is {SECRET}.",
+        "key": f"keys.{SECRET}",
+        "metadata": {SECRET: ["deep", {"in": f"a list {SECRET}"}]},
+    }
+    await tools.upsert(lease, "call-1", write)
+    found = await tools.query(
+        lease, "call-2", {"store": "knowledge", "query": f"walnut {SECRET}", "mode": "text"}
+    )
+    assert isinstance(found, MemoryHits)
+    (hit,) = found.hits
+    assert SECRET not in hit.model_dump_json()
+    assert hit.text == f"The walnut key is {MASK}." and hit.key == f"keys.{MASK}"
+    assert hit.metadata == {MASK: ["deep", {"in": f"a list {MASK}"}]}
