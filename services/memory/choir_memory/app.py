@@ -58,7 +58,7 @@ class MemoryService:
         self._agents = AgentDoor(
             self._spaces,
             Knowledge(self._database, self._spaces, self._queue.announce),
-            Recall(self._database, self._spaces, self._guard),
+            Recall(self._database, self._spaces, self._guard, SystemClock()),
             self._queue,
             self._guard,
             AuditStore(self._database),

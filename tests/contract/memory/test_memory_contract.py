@@ -7,7 +7,7 @@ import pytest
 
 from choir_common.clients.memory import Memory
 from choir_common.errors import BadInput, Conflict, NotFound
-from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert
+from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert, ReadReceipt
 
 
 @pytest.fixture
@@ -138,6 +138,25 @@ async def test_the_limit_is_kept(memory: Memory, agent_id: str) -> None:
     for number in range(4):
         await memory.upsert(put(agent_id, f"walnut {number}"))
     assert len((await memory.query(ask(agent_id, limit=2))).hits) == 2
+
+
+async def test_every_search_leaves_a_receipt_with_the_memory_that_was_searched(
+    memory: Memory, agent_id: str
+) -> None:
+    other = f"{agent_id}b"
+    await memory.upsert(put(other, "walnut"))
+    found = await memory.query(ask(agent_id, target_agent=other))
+    assert found.receipt_id
+    kept = await memory.receipt(ReadReceipt(agent_id=other, receipt_id=found.receipt_id))
+    assert (kept.agent_id, kept.asked_by) == (other, agent_id)
+    assert (kept.receipt["store"], kept.receipt["mode"]) == ("knowledge", "semantic")
+    for wrong in (
+        ReadReceipt(agent_id=agent_id, receipt_id=found.receipt_id),
+        ReadReceipt(agent_id=other, receipt_id=str(uuid4())),
+        ReadReceipt(agent_id=other, receipt_id="nonsense"),
+    ):
+        with pytest.raises(NotFound):
+            await memory.receipt(wrong)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Room:
     queue: EmbeddingQueue
     knowledge: Knowledge
     recall: Recall
+    dsn: str
     calls: int = 0
 
     async def put(self, text: str | None, **more: object) -> MemoryWritten:
@@ -47,7 +48,7 @@ class Room:
         return await self.recall.query(MemoryQuery(**(fields | more)))
 
 
-async def make_room(database: Database, embedder: Embedder) -> Room:
+async def make_room(database: Database, embedder: Embedder, dsn: str = "") -> Room:
     """Build the parts around `embedder` over an empty database."""
     guard = EmbedderGuard(embedder, SystemClock(), 1.0)
     spaces = Spaces(SpaceStore(database), embedder.name, embedder.dimensions)
@@ -59,7 +60,8 @@ async def make_room(database: Database, embedder: Embedder) -> Room:
         guard,
         queue,
         Knowledge(database, spaces, queue.announce),
-        Recall(database, spaces, guard),
+        Recall(database, spaces, guard, SystemClock()),
+        dsn,
     )
 
 
@@ -70,8 +72,8 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 
 
 @pytest.fixture
-async def room(database: Database, provider: ScriptedProvider) -> AsyncIterator[Room]:
+async def room(database: Database, dsn: str, provider: ScriptedProvider) -> AsyncIterator[Room]:
     """Return the service's parts, with vectors from the scripted provider."""
     embedder = provider.embedder()
-    yield await make_room(database, embedder)
+    yield await make_room(database, embedder, dsn)
     await embedder.close()

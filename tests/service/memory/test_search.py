@@ -1,6 +1,6 @@
 """Searching: arms, fusion, stores, tiers, and other agents' memory."""
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
@@ -10,8 +10,8 @@ from choir_memory.schema.store import as_agent
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.vector_arm_store import vector_arm
-from choir_memory.words.tokens import document_tokens, tsvector
 from tests.service.memory.conftest import Room
+from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider, vector_of
 
 
@@ -20,24 +20,6 @@ async def embed_all(room: Room) -> None:
     while await room.queue._take_batch():
         pass
     assert await room.queue.counts() == (0, 0)
-
-
-async def remember_session(room: Room, session_id: str, tier: str, *texts: str) -> None:
-    await room.spaces.ensure("main")
-    for index, text in enumerate(texts):
-        tokens = document_tokens(text)
-        await room.database.execute(
-            "INSERT INTO choir_main.memory_documents "
-            "(id, session_id, tier, chunk_index, text, tsv, tokens) "
-            "VALUES ($1, $2, $3, $4, $5, $6::text::tsvector, $7)",
-            uuid4(),
-            session_id,
-            tier,
-            index,
-            text,
-            tsvector(tokens),
-            len(tokens),
-        )
 
 
 async def test_a_semantic_query_fuses_both_arms_and_shows_what_each_thought(room: Room) -> None:
@@ -109,9 +91,9 @@ async def test_session_search_reads_recent_chunks_and_summaries_only(room: Room)
     await remember_session(room, "s2", "long_term_summary", "summary: garden was planted")
     await remember_session(room, "s2", "long_term_detail", "garden detail: tulips", "roses")
     found = await room.ask("garden", store="session", mode="text")
-    assert {hit.metadata["tier"] for hit in found.hits} == {"mid_term", "long_term_summary"}
+    assert {hit.tier for hit in found.hits} == {"mid_term", "long_term_summary"}
     one = await room.ask("garden", store="session", mode="text", session_id="s1")
-    assert [hit.metadata["session_id"] for hit in one.hits] == ["s1"]
+    assert [hit.session_id for hit in one.hits] == ["s1"]
 
 
 async def test_session_detail_searches_one_session_or_reads_it_in_order(room: Room) -> None:

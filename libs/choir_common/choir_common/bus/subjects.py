@@ -41,6 +41,11 @@ def upsert_memory() -> str:
     return "choir.memory.upsert"
 
 
+def memory_receipt() -> str:
+    """control → memory: ReadReceipt → Receipt."""
+    return "choir.memory.receipt"
+
+
 def memory_status() -> str:
     """control → memory: Nothing → MemoryStatus."""
     return "choir.memory.status"

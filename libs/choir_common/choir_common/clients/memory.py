@@ -11,6 +11,8 @@ from choir_common.wire.memories import (
     MemoryStatus,
     MemoryUpsert,
     MemoryWritten,
+    ReadReceipt,
+    Receipt,
 )
 from choir_common.wire.messages import Nothing
 
@@ -25,6 +27,8 @@ class Memory(Protocol):
     async def query(self, query: MemoryQuery) -> MemoryHits: ...
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten: ...
+
+    async def receipt(self, asked: ReadReceipt) -> Receipt: ...
 
     async def status(self) -> MemoryStatus: ...
 
@@ -46,6 +50,10 @@ class BusMemory:
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
         """Write knowledge; repeating the same call_id changes nothing and answers the same."""
         return await self._bus.ask(subjects.upsert_memory(), write, MemoryWritten, TIMEOUT_S)
+
+    async def receipt(self, asked: ReadReceipt) -> Receipt:
+        """Return what a search did; raises NotFound when it is not kept (any more)."""
+        return await self._bus.ask(subjects.memory_receipt(), asked, Receipt, TIMEOUT_S)
 
     async def status(self) -> MemoryStatus:
         """Tell how the embedding pipeline stands."""

@@ -23,6 +23,8 @@ from choir_common.wire.memories import (
     MemoryStatus,
     MemoryUpsert,
     MemoryWritten,
+    ReadReceipt,
+    Receipt,
 )
 
 RESERVED = frozenset({"control", "memory"})
@@ -43,6 +45,7 @@ class _Document:
 class _Space:
     documents: dict[str, _Document] = field(default_factory=dict)
     operations: dict[str, tuple[MemoryUpsert, MemoryWritten]] = field(default_factory=dict)
+    receipts: dict[str, Receipt] = field(default_factory=dict)
 
 
 class FakeMemory:
@@ -65,16 +68,24 @@ class FakeMemory:
         elif target not in self._spaces:
             raise NotFound(f"There is no memory of an agent {target}.")
         if query.store == "session":
-            return MemoryHits(hits=(), arms_used=("text",))
+            return MemoryHits(hits=(), arms_used=("text",), receipt_id=self._keep(query, target))
         wanted = _words(query.query)
         scored = (
             (len(wanted & _words(document.text)) / len(wanted), document)
             for document in self._spaces[target].documents.values()
             if wanted & _words(document.text)
         )
-        best = sorted(scored, key=lambda pair: -pair[0])[: query.limit]
+        best = sorted(scored, key=lambda pair: -pair[0])[: query.limit or 10]
         hits = (_hit(document, score, rank) for rank, (score, document) in enumerate(best, 1))
-        return MemoryHits(hits=tuple(hits), arms_used=("text",))
+        receipt_id = self._keep(query, target)
+        return MemoryHits(hits=tuple(hits), arms_used=("text",), receipt_id=receipt_id)
+
+    async def receipt(self, asked: ReadReceipt) -> Receipt:
+        """Return what a search did."""
+        kept = self._space(asked.agent_id).receipts.get(asked.receipt_id)
+        if kept is None:
+            raise NotFound(f"There is no receipt {asked.receipt_id} of {asked.agent_id}'s memory.")
+        return kept
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
         """Write once per call_id."""
@@ -93,6 +104,17 @@ class FakeMemory:
     async def status(self) -> MemoryStatus:
         """Tell that nothing waits."""
         return MemoryStatus(embedder="fake", dimensions=0, queued=0, failed=0)
+
+    def _keep(self, query: MemoryQuery, target: str) -> str:
+        kept = Receipt(
+            receipt_id=str(uuid4()),
+            at=self._clock.now(),
+            agent_id=target,
+            asked_by=query.agent_id,
+            receipt={"store": query.store, "mode": query.mode},
+        )
+        self._space(target).receipts[kept.receipt_id] = kept
+        return kept.receipt_id
 
     def _space(self, agent_id: str) -> _Space:
         if agent_id in RESERVED:

@@ -1,20 +1,66 @@
 """Questions to and writes into the memory service (spec 11.7)."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import AgentName, Moment, Wire
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
+"""Who has a say in the order of what is found. `vector` and `text` find; the others only weigh."""
+ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "session", "speaker", "time")
+Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
+Grain = Literal["day", "week", "month", "quarter", "year"]
+Kind = Literal[
+    "turn",
+    "tools",
+    "note",
+    "summary",
+    "fact",
+    "rule",
+    "episode",
+    "error",
+    "entity",
+    "document_chunk",
+]
+"""The first four are of sessions (a note is of either store), the others of knowledge."""
+Status = Literal["active", "held", "retired"]
+Hidden = Literal["held", "retired", "expired"]
+"""What is not found unless it is asked for by name."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class EnsureSpace(Wire):
     """Make the agent's schema and role if they are not there; idempotent."""
 
     agent_id: AgentName
+
+
+def _aware(value: object, *, to_the_end: bool = False) -> object:
+    """Read a date as midnight UTC, and a time without a zone as UTC: models write both."""
+    if not isinstance(value, str):
+        return value
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return value  # the field's own check says what is wrong
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # "until 31 May" means with that day
+    whole_day = to_the_end and _DATE.fullmatch(value.strip())
+    return moment + timedelta(days=1) if whole_day else moment
+
+
+Since = Annotated[Moment, BeforeValidator(_aware)]
+Until = Annotated[Moment, BeforeValidator(lambda value: _aware(value, to_the_end=True))]
 
 
 class MemoryQuery(Wire):
@@ -25,16 +71,57 @@ class MemoryQuery(Wire):
     store: Literal["session", "knowledge"]
     mode: Literal["semantic", "text", "session_detail"] = "semantic"
     query: str = Field(default="", max_length=10_000)
-    session_id: str | None = None
-    limit: int = Field(default=10, ge=1, le=50)
+
+    session_id: str | None = Field(default=None, max_length=200)
+    since: Since | None = None
+    """When it happened: from here..."""
+    until: Until | None = None
+    """...to before here; a date alone is meant with that day."""
+    speakers: tuple[Word, ...] = Field(default=(), max_length=20)
+    kinds: tuple[Kind, ...] = ()
+    tiers: tuple[Tier, ...] = ()
+    """Default: what the mode searches."""
+    grain: Grain | None = None
+    collection: str | None = Field(default=None, max_length=200)
+    origins: tuple[Word, ...] = Field(default=(), max_length=20)
+    min_trust: int = Field(default=0, ge=0, le=100)
+    tags: JsonObject = Field(default_factory=dict)
+    """What the metadata must contain."""
+    include: tuple[Hidden, ...] = ()
+
+    limit: int | None = Field(default=None, ge=1, le=50)
+    """Hits; 10 unless `budget_tokens` is given."""
+    budget_tokens: int | None = Field(default=None, ge=50, le=100_000)
+    """As many hits as this holds, with their context; counted as a token for every three bytes."""
+    after: int | None = Field(default=None, ge=0)
+    """session_detail without a query: go on after this position."""
+    context: bool = False
+    """Show what stands around a hit in its session: two before it and one after."""
+    deadline_ms: int = Field(default=4_000, ge=10, le=9_000)
+    """What can be left out is left out when the time is up, and named in `cut`."""
+    arms: tuple[Arm, ...] = Field(default=ALL_ARMS, min_length=1)
+    """Ask only these."""
+    explain: bool = False
+    """Answer the receipt, too."""
 
 
 class ArmScore(Wire):
-    """What one search arm thought of a hit: its rank from 1 and its own score."""
+    """What one arm thought of a hit: its rank from 1 (0: it only weighs) and its own score."""
 
-    arm: Literal["vector", "text"]
+    arm: Arm
     rank: int
     score: float
+
+
+class Beside(Wire):
+    """What stands before or after a hit in its session."""
+
+    document_id: str
+    position: int
+    text: str
+    speaker: str | None = None
+    happened_at: Moment | None = None
+    origin: str = "agent"
 
 
 class MemoryHit(Wire):
@@ -48,14 +135,57 @@ class MemoryHit(Wire):
     created_at: Moment
     updated_at: Moment
     metadata: JsonObject = Field(default_factory=dict)
+    kind: Kind = "note"
+    tier: Tier | None = None
+    status: Status = "active"
+    session_id: str | None = None
+    """Or the collection it was cut from."""
+    position: int | None = None
+    speaker: str | None = None
+    happened_at: Moment | None = None
+    origin: str = "agent"
+    trust: int = 50
+    before: tuple[Beside, ...] = ()
+    after: tuple[Beside, ...] = ()
+    """What is a hit itself, or stands beside a better one, is not told again."""
+    truncated: bool = False
+    """The text did not fit into the budget."""
 
 
 class MemoryHits(Wire):
     """The hits, and which arms could be used: `vector` is missing while the provider is down."""
 
     hits: tuple[MemoryHit, ...]
-    arms_used: tuple[Literal["vector", "text"], ...]
+    arms_used: tuple[Arm, ...]
     degraded: str | None = None
+    cut: tuple[str, ...] = ()
+    """Stages that were left out because the time was up."""
+    receipt_id: str | None = None
+    """Under which it is kept what this search did."""
+    receipt: JsonObject | None = None
+    """The same, if the query said `explain`."""
+    tokens: int = 0
+    """About how many tokens the texts have."""
+    more_after: int | None = None
+    """session_detail: the position to go on after; None at the end."""
+
+
+class ReadReceipt(Wire):
+    """Ask what a search over this agent's memory did."""
+
+    agent_id: AgentName
+    receipt_id: str = Field(min_length=1, max_length=64)
+
+
+class Receipt(Wire):
+    """What a search did: arms, figures and ids, never a text or the question."""
+
+    receipt_id: str
+    at: Moment
+    agent_id: AgentName
+    """Whose memory was searched."""
+    asked_by: AgentName
+    receipt: JsonObject
 
 
 class MemoryUpsert(Wire):

@@ -1,4 +1,4 @@
-"""Ensure, query, upsert, status (`choir_common.clients.memory`).
+"""Ensure, query, upsert, receipt, status (`choir_common.clients.memory`).
 
 Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`.
 """
@@ -15,6 +15,8 @@ from choir_common.wire.memories import (
     MemoryStatus,
     MemoryUpsert,
     MemoryWritten,
+    ReadReceipt,
+    Receipt,
 )
 from choir_common.wire.messages import Nothing
 from choir_memory.audit.store import AuditStore, Entry, as_actor
@@ -43,6 +45,7 @@ class AgentDoor:
             Endpoint(subjects.ensure_memory(), EnsureSpace, self._ensure),
             Endpoint(subjects.query_memory(), MemoryQuery, self._query),
             Endpoint(subjects.upsert_memory(), MemoryUpsert, self._upsert),
+            Endpoint(subjects.memory_receipt(), ReadReceipt, self._receipt),
             Endpoint(subjects.memory_status(), Nothing, self._status),
         )
 
@@ -62,6 +65,9 @@ class AgentDoor:
 
     async def _upsert(self, write: MemoryUpsert) -> MemoryWritten:
         return await patiently(lambda: self.knowledge.upsert(write))
+
+    async def _receipt(self, asked: ReadReceipt) -> Receipt:
+        return await patiently(lambda: self.recall.receipt(asked))
 
     async def _status(self, _: Nothing) -> MemoryStatus:
         queued, failed = await self.queue.counts()

@@ -3,10 +3,15 @@
 Reads only. An agent's own store is read under its role, another's through the admin path.
 
     recall              one query from request to hits
-    fuse                weigh the arms' scores, pure
+    question            what may be asked, and the scope of it
+    answer              hits and receipt as they are told
+    pack                what fits into the budget, with what stands beside it
+    fuse                weigh what the arms say, pure
+    stages              the time a search may take
     text_arm_store      documents by the query's rarest terms
     vector_arm_store    documents by the nearest vector
     read_store          documents as they are shown, and a session in its order
+    receipt_store       what searches did
     scope_store         which documents may be seen
     scored              what an arm says of a document
 """

@@ -8,12 +8,10 @@ leans by itself to the vector when the query's words are not in the corpus.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
+from choir_common.wire.memories import Arm
 from choir_memory.search.scored import Scored
-
-Arm = Literal["vector", "text"]
 
 WEIGHTS: Mapping[Arm, float] = {"vector": 0.5, "text": 0.5}
 

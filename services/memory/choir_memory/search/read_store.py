@@ -1,31 +1,43 @@
-"""Read documents: those that were found, and a session in its order.
+"""Read documents: those that were found, those beside them, and a session in its order.
 
 Called by `recall` on a connection that may read the agent's schema.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import orjson
 
-from choir_common.postgres.pool import Connection
+from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.json import JsonObject
+from choir_common.wire.memories import Kind, Status, Tier
 from choir_memory.search.scope_store import Scope
 
+_SESSION_COLUMNS = """
+d.id, NULL AS key, d.text, d.created_at, d.created_at AS updated_at, d.metadata, d.kind, d.tier,
+'active' AS status, d.session_id, d.chunk_index, d.speaker, d.happened_at, d.origin, d.trust
+"""
+_KNOWLEDGE_COLUMNS = """
+d.id, d.key, d.text, d.created_at, d.updated_at, d.metadata, d.kind, NULL AS tier,
+d.status, d.collection AS session_id, d.chunk_index, NULL AS speaker, {happened_at} AS happened_at,
+d.origin, d.trust
+"""
+_READ = "SELECT {columns} FROM {documents} d WHERE d.id = ANY($1)"
+_BESIDE = """
+SELECT {columns} FROM {documents} d
+JOIN unnest($1::text[], $2::int[]) AS place (name, at)
+    ON {group} = place.name AND d.chunk_index = place.at
+WHERE {scope}
+"""
 _IN_ORDER = """
-SELECT d.id FROM {documents} d WHERE {scope} ORDER BY d.session_id, d.tier, d.chunk_index LIMIT $1
+SELECT {columns} FROM {documents} d WHERE d.chunk_index > $1 AND {scope}
+ORDER BY d.chunk_index, d.tier LIMIT $2
 """
-_READ_SESSION = """
-SELECT id, NULL AS key, text, created_at, created_at AS updated_at, metadata,
-       jsonb_build_object('session_id', session_id, 'tier', tier) AS origin
-FROM {documents} WHERE id = ANY($1)
-"""
-_READ_KNOWLEDGE = """
-SELECT id, key, text, created_at, updated_at, metadata, '{}'::jsonb AS origin
-FROM {documents} WHERE id = ANY($1)
-"""
+
+Place = tuple[str, int]
+"""A session (or collection) and a position in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +50,71 @@ class Stored:
     created_at: datetime
     updated_at: datetime
     metadata: JsonObject
+    kind: Kind
+    tier: Tier | None
+    status: Status
+    session_id: str | None
+    position: int | None
+    speaker: str | None
+    happened_at: datetime | None
+    origin: str
+    trust: int
 
-
-async def in_order(held: Connection, scope: Scope, limit: int) -> list[UUID]:
-    """Return the first documents of a session in the order they were lived."""
-    rows = await held.fetch(scope.sql(_IN_ORDER, 2), limit, *scope.arguments)
-    return [row["id"] for row in rows]
+    @property
+    def place(self) -> Place | None:
+        """Return where it stands among its neighbours, if anywhere."""
+        if self.session_id is None or self.position is None:
+            return None
+        return (self.session_id, self.position)
 
 
 async def read(held: Connection, scope: Scope, document_ids: Sequence[UUID]) -> dict[UUID, Stored]:
     """Return the documents that still exist."""
-    statement = _READ_SESSION if scope.store == "session" else _READ_KNOWLEDGE
-    rows = await held.fetch(scope.sql(statement, 2), list(document_ids))
-    return {
-        row["id"]: Stored(
-            row["id"],
-            row["key"],
-            row["text"],
-            row["created_at"],
-            row["updated_at"],
-            orjson.loads(row["metadata"]) | orjson.loads(row["origin"]),
-        )
-        for row in rows
-    }
+    if not document_ids:
+        return {}
+    rows = await held.fetch(_sql(_READ, scope, 2), list(document_ids))
+    return {one.document_id: one for one in map(_stored, rows)}
+
+
+async def read_beside(
+    held: Connection, scope: Scope, places: Iterable[Place]
+) -> dict[Place, Stored]:
+    """Return what stands at these places and may be seen in `scope`."""
+    columns = [list(column) for column in zip(*places, strict=True)]
+    if not columns:
+        return {}
+    rows = await held.fetch(_sql(_BESIDE, scope, 3), *columns, *scope.arguments)
+    return {place: one for one in map(_stored, rows) if (place := one.place) is not None}
+
+
+async def read_in_order(held: Connection, scope: Scope, after: int, limit: int) -> list[Stored]:
+    """Return the documents of a session behind the position `after`, as they were lived."""
+    rows = await held.fetch(_sql(_IN_ORDER, scope, 3), after, limit, *scope.arguments)
+    return [_stored(row) for row in rows]
+
+
+def _sql(statement: str, scope: Scope, first: int) -> str:
+    session = scope.store == "session"
+    statement = statement.replace("{columns}", _SESSION_COLUMNS if session else _KNOWLEDGE_COLUMNS)
+    statement = statement.replace("{group}", "d.session_id" if session else "d.collection")
+    return scope.sql(statement, first)
+
+
+def _stored(row: Record) -> Stored:
+    return Stored(
+        row["id"],
+        row["key"],
+        row["text"],
+        row["created_at"],
+        row["updated_at"],
+        orjson.loads(row["metadata"]),
+        row["kind"],
+        row["tier"],
+        row["status"],
+        row["session_id"],
+        row["chunk_index"],
+        row["speaker"],
+        row["happened_at"],
+        row["origin"],
+        row["trust"],
+    )

@@ -1,46 +1,69 @@
-"""Answer a memory query: ask the arms, fuse them, read the documents.
+"""Answer a memory query: ask the arms, weigh what they say, read and show the documents, keep a receipt.
 
-Called by `endpoints`; next are the `*_store` of each arm and `embedding.guard` for the query's vector. The
-vector is made while full text is searched; when it does not come in time the query goes on without.
+Called by `endpoints`; next are the `*_store` of each arm, `fuse`, and `embedding.guard` for the query's
+vector. That is made while full text is searched; when it does not come in time the query goes on without.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
 
 import structlog
 
-from choir_common.errors import BadInput, ChoirError
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, NotFound
 from choir_common.postgres.pool import Connection, Database
-from choir_common.wire.memories import ArmScore, MemoryHit, MemoryHits, MemoryQuery
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memories import Arm, MemoryHits, MemoryQuery, ReadReceipt, Receipt
 from choir_memory.embedding.guard import EmbedderGuard
 from choir_memory.embedding.port import render
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
-from choir_memory.search.fuse import Arm, Fused, fuse
-from choir_memory.search.read_store import Stored, in_order, read
+from choir_memory.search.answer import hit_of, receipt_of
+from choir_memory.search.fuse import Fused, fuse
+from choir_memory.search.pack import Shown, places_beside, show
+from choir_memory.search.question import check, limit_of, scope_of
+from choir_memory.search.read_store import read, read_beside, read_in_order
+from choir_memory.search.receipt_store import ReceiptStore
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import Scored
+from choir_memory.search.stages import Stages
 from choir_memory.search.text_arm_store import text_arm
 from choir_memory.search.vector_arm_store import vector_arm
 from choir_memory.words.tokens import query_terms
 
 log = structlog.get_logger("choir.memory.recall")
 
-SEARCHED_TIERS = ("mid_term", "long_term_summary")
-DETAIL_TIERS = ("mid_term", "long_term_detail")
 MAX_QUERY_TERMS = 64
 """Terms looked up to find the rarest; of a pasted page the longest words say most."""
+RECEIPT_S = 1.0
+"""Seconds an answer that is ready waits for its receipt to be kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Vector:
-    """The query's vector, or why there is none."""
+@dataclass(slots=True)
+class _Search:
+    """One query on its way: what it asks, and what is known so far."""
 
-    text: str | None
-    missing: str | None
+    query: MemoryQuery
+    scope: Scope
+    stages: Stages
+    vector: str | None = None
+    """The query's vector as pgvector reads it."""
+    degraded: str | None = None
+    """Why there is none."""
+    lists: dict[Arm, Sequence[Scored]] = field(default_factory=dict)
+    fused: Sequence[Fused] = ()
+    shown: Sequence[Shown] = ()
+    more_after: int | None = None
+
+    def cut_what_is_left(self) -> None:
+        """Name the optional stages that did not come to their end."""
+        wanted = {"vector": self.vector is not None, "context": self.query.context}
+        done = self.stages.took_ms
+        self.stages.cut += [name for name, asked in wanted.items() if asked and name not in done]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,111 +73,147 @@ class Recall:
     database: Database
     spaces: Spaces
     guard: EmbedderGuard
+    clock: Clock
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Return the best hits; raises BadInput or, for another agent, NotFound."""
         check(query)
-        target = query.target_agent or query.agent_id
-        if target == query.agent_id:
-            await self.spaces.ensure(target)
+        scope = scope_of(query)
+        if scope.agent_id == query.agent_id:
+            await self.spaces.ensure(scope.agent_id)
         else:
-            await self.spaces.require(target)
-            log.info("cross-agent read", agent_id=query.agent_id, target_agent=target)
-        scope = _scope(query, target)
+            await self.spaces.require(scope.agent_id)
+            log.info("cross-agent read", agent_id=query.agent_id, target_agent=scope.agent_id)
+        search = _Search(query, scope, Stages(self.clock, query.deadline_ms / 1000))
         if query.mode == "session_detail" and not query.query.strip():
-            return await self._in_order(query, scope)
-        return await self._search(query, scope)
+            await self._read_on(search)
+        else:
+            await self._prepare(search)
+            await self._find(search)
+        return await self._answer(search)
 
-    async def _in_order(self, query: MemoryQuery, scope: Scope) -> MemoryHits:
-        async with self._reading(query, scope) as held:
-            found = await in_order(held, scope, query.limit)
-            stored = await read(held, scope, found)
-        hits = (_hit(stored[one], Fused(one, 0.0, {})) for one in found if one in stored)
-        return MemoryHits(hits=tuple(hits), arms_used=())
-
-    async def _search(self, query: MemoryQuery, scope: Scope) -> MemoryHits:
-        vector, text = await self._prepare(query, scope)
-        lists: dict[Arm, Sequence[Scored]] = {"text": text}
-        async with self._reading(query, scope) as held:
-            if vector.text is not None:
-                lists["vector"] = await vector_arm(
-                    held, scope, vector.text, [one.document_id for one in text]
-                )
-            fused = fuse(lists, query.limit)
-            stored = await read(held, scope, [one.document_id for one in fused])
-        return MemoryHits(
-            hits=tuple(_hit(stored[f.document_id], f) for f in fused if f.document_id in stored),
-            arms_used=tuple(sorted(lists)),
-            degraded=vector.missing,
+    async def receipt(self, asked: ReadReceipt) -> Receipt:
+        """Return what a search did; raises NotFound when it is not kept (any more)."""
+        try:
+            kept = await ReceiptStore(self.database).read(UUID(asked.receipt_id), asked.agent_id)
+        except ValueError:
+            kept = None
+        if kept is None:
+            raise NotFound(f"There is no receipt {asked.receipt_id} of {asked.agent_id}'s memory.")
+        return Receipt(
+            receipt_id=asked.receipt_id,
+            at=kept.at,
+            agent_id=asked.agent_id,
+            asked_by=kept.asked_by,
+            receipt=kept.receipt,
         )
 
-    async def _prepare(self, query: MemoryQuery, scope: Scope) -> tuple[_Vector, list[Scored]]:
+    async def _read_on(self, search: _Search) -> None:
+        """Read a session in its order."""
+        query, limit = search.query, limit_of(search.query)
+        after = -1 if query.after is None else query.after
+        with search.stages.stage("read"):
+            async with self._reading(search) as held:
+                found = await read_in_order(held, search.scope, after, limit + 1)
+        search.fused = [Fused(one.document_id, 0.0, {}) for one in found]
+        search.shown = show(found[:limit], {}, query.budget_tokens, in_order=True)
+        if search.shown and len(search.shown) < len(found):
+            search.more_after = search.shown[-1].stored.position
+
+    async def _prepare(self, search: _Search) -> None:
+        """Ask full text, and make the query's vector meanwhile."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                vector = tasks.create_task(self._vector(query))
-                text = tasks.create_task(self._text_arm(query, scope))
+                tasks.create_task(self._make_vector(search))
+                tasks.create_task(self._text_arm(search))
         except ExceptionGroup as group:
             raise group.exceptions[0] from group  # the door knows single errors
-        return vector.result(), text.result()
 
-    async def _text_arm(self, query: MemoryQuery, scope: Scope) -> list[Scored]:
-        terms = sorted(query_terms(query.query), key=len, reverse=True)[:MAX_QUERY_TERMS]
-        if not terms:
-            return []
-        async with self._reading(query, scope) as held:
-            return await text_arm(held, scope, terms)
+    async def _text_arm(self, search: _Search) -> None:
+        if "text" not in search.query.arms and search.query.mode == "semantic":
+            return
+        terms = sorted(query_terms(search.query.query), key=len, reverse=True)[:MAX_QUERY_TERMS]
+        search.lists["text"] = []
+        if terms:
+            with search.stages.stage("text"):
+                async with self._reading(search) as held:
+                    search.lists["text"] = await text_arm(held, search.scope, terms)
 
-    async def _vector(self, query: MemoryQuery) -> _Vector:
-        if query.mode != "semantic":
-            return _Vector(None, None)
+    async def _make_vector(self, search: _Search) -> None:
+        if search.query.mode != "semantic" or "vector" not in search.query.arms:
+            return
         try:
-            return _Vector(render(await self.guard.embed_query(query.query)), None)
+            with search.stages.stage("embedding"):
+                async with search.stages.limit():
+                    search.vector = render(await self.guard.embed_query(search.query.query))
         except ChoirError as error:
-            return _Vector(None, f"Searched by full text alone: {error.message}")
+            search.degraded = f"Searched by full text alone: {error.message}"
+        except TimeoutError:
+            search.stages.cut.append("vector")
+            search.degraded = "Searched by full text alone: there was no time for the vector."
+
+    async def _find(self, search: _Search) -> None:
+        try:
+            async with search.stages.limit():
+                await self._rank_and_read(search, everything=True)
+        except TimeoutError:
+            search.cut_what_is_left()
+            await self._rank_and_read(search, everything=False)
+
+    async def _rank_and_read(self, search: _Search, *, everything: bool) -> None:
+        query, scope, lists = search.query, search.scope, search.lists
+        beside = {}
+        async with self._reading(search) as held:
+            if search.vector is not None and everything:
+                with search.stages.stage("vector"):
+                    also = [one.document_id for one in lists.get("text", ())]
+                    lists["vector"] = await vector_arm(held, scope, search.vector, also)
+            search.fused = fuse(lists, limit_of(query))
+            with search.stages.stage("read"):
+                stored = await read(held, scope, [one.document_id for one in search.fused])
+            hits = [stored[one.document_id] for one in search.fused if one.document_id in stored]
+            if query.context and everything:
+                with search.stages.stage("context"):
+                    around = scope.surroundings()
+                    beside = await read_beside(held, around, places_beside(hits))
+        search.shown = show(hits, beside, query.budget_tokens)
+
+    async def _answer(self, search: _Search) -> MemoryHits:
+        by_id = {one.document_id: one for one in search.fused}
+        receipt = receipt_of(
+            search.query, search.stages, search.lists, by_id, search.shown, search.degraded
+        )
+        receipt_id = await self._keep(search, receipt)
+        return MemoryHits(
+            hits=tuple(hit_of(one, by_id[one.stored.document_id]) for one in search.shown),
+            arms_used=tuple(sorted(search.lists)),
+            degraded=search.degraded,
+            cut=tuple(search.stages.cut),
+            receipt_id=receipt_id,
+            receipt=receipt if search.query.explain else None,
+            tokens=sum(one.tokens for one in search.shown),
+            more_after=search.more_after,
+        )
+
+    async def _keep(self, search: _Search, receipt: JsonObject) -> str | None:
+        receipt_id = uuid4()
+        store = ReceiptStore(self.database)
+        try:
+            async with asyncio.timeout(RECEIPT_S):
+                await store.keep(receipt_id, search.scope.agent_id, search.query.agent_id, receipt)
+        except (ChoirError, TimeoutError) as error:
+            # the answer is there: it is worth more than the note about it
+            log.warning("a search left no receipt", error=str(error))
+            search.stages.cut.append("receipt")
+            return None
+        return str(receipt_id)
 
     @contextlib.asynccontextmanager
-    async def _reading(self, query: MemoryQuery, scope: Scope) -> AsyncIterator[Connection]:
-        own = scope.agent_id == query.agent_id
+    async def _reading(self, search: _Search) -> AsyncIterator[Connection]:
+        agent_id = search.scope.agent_id
+        own = agent_id == search.query.agent_id
         lent: AbstractAsyncContextManager[Connection] = (
-            as_agent(self.database, scope.agent_id) if own else as_reader(self.database)
+            as_agent(self.database, agent_id) if own else as_reader(self.database)
         )
         async with lent as held:
             yield held
-
-
-def check(query: MemoryQuery) -> None:
-    """Refuse a query whose parts do not go together; raises BadInput saying which."""
-    if query.mode == "session_detail":
-        if query.store != "session" or query.session_id is None:
-            raise BadInput(
-                "session_detail searches one session: it needs store session and a session_id."
-            )
-    elif not query.query.strip():
-        raise BadInput("The query is blank.")
-    if query.store == "knowledge" and query.session_id is not None:
-        raise BadInput("Knowledge belongs to no session: leave session_id out.")
-    if "\x00" in query.query or "\x00" in (query.session_id or ""):
-        raise BadInput("The NUL character cannot be searched for.")
-
-
-def _scope(query: MemoryQuery, target: str) -> Scope:
-    if query.store == "knowledge":
-        return Scope(target, "knowledge")
-    tiers = DETAIL_TIERS if query.mode == "session_detail" else SEARCHED_TIERS
-    return Scope(target, "session", tiers, query.session_id)
-
-
-def _hit(stored: Stored, fused: Fused) -> MemoryHit:
-    return MemoryHit(
-        document_id=str(stored.document_id),
-        key=stored.key,
-        text=stored.text,
-        score=round(fused.score, 6),
-        arms=tuple(
-            ArmScore(arm=arm, rank=one.rank, score=round(one.score, 6))
-            for arm, one in sorted(fused.arms.items())
-        ),
-        created_at=stored.created_at,
-        updated_at=stored.updated_at,
-        metadata=stored.metadata,
-    )

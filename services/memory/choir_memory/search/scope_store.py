@@ -74,6 +74,16 @@ class Scope:
             statement = statement.replace(name, part)
         return qualified(statement, self.agent_id)
 
+    def surroundings(self) -> "Scope":
+        """Return what may be shown beside a hit: whoever said it, and whatever it is about."""
+        return Scope(
+            self.agent_id,
+            self.store,
+            tiers=self.tiers,
+            min_trust=self.min_trust,
+            hidden=self.hidden,
+        )
+
     @property
     def _time(self) -> str:
         return _SESSION_TIME if self.store == "session" else _KNOWLEDGE_TIME

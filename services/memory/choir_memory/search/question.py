@@ -1,0 +1,103 @@
+"""What a query asks for: refuse what does not go together, and turn its filters into a scope.
+
+Called by `recall` before it touches the database. Pure.
+"""
+
+from collections.abc import Iterable
+
+import orjson
+
+from choir_common.errors import BadInput
+from choir_common.wire.memories import MemoryQuery
+from choir_memory.search.scope_store import Scope
+
+SEARCHED_TIERS = ("mid_term", "long_term_summary")
+DETAIL_TIERS = ("mid_term", "long_term_detail")
+GRAIN_TIERS = ("grain_summary",)
+DEFAULT_LIMIT = 10
+MOST_HITS = 50
+MAX_TAGS = 4_096
+"""Bytes of `tags`."""
+
+
+def check(query: MemoryQuery) -> None:
+    """Refuse a query whose parts do not go together; raises BadInput saying which."""
+    detail = query.mode == "session_detail"
+    if detail and (query.store != "session" or query.session_id is None):
+        raise BadInput(
+            "session_detail searches one session: it needs store session and a session_id."
+        )
+    if not detail and not query.query.strip():
+        raise BadInput("The query is blank.")
+    if query.after is not None and (not detail or query.query.strip()):
+        raise BadInput("`after` goes on reading a session: it needs session_detail and no query.")
+    _check_store(query)
+    if query.since and query.until and query.since >= query.until:
+        raise BadInput("`since` is not before `until`.")
+    tags = orjson.dumps(query.tags)
+    if len(tags) > MAX_TAGS:
+        raise BadInput(f"`tags` are larger than {MAX_TAGS} bytes.")
+    if any("\x00" in text for text in _texts(query)) or b"\\u0000" in tags:
+        raise BadInput("The NUL character cannot be searched for.")
+
+
+def scope_of(query: MemoryQuery) -> Scope:
+    """Return which documents this query may find."""
+    return Scope(
+        query.target_agent or query.agent_id,
+        query.store,
+        tiers=_tiers(query),
+        session_id=query.session_id,
+        kinds=query.kinds,
+        speakers=query.speakers,
+        origins=query.origins,
+        min_trust=query.min_trust,
+        since=query.since,
+        until=query.until,
+        grain=query.grain,
+        collection=query.collection,
+        tags=orjson.dumps(query.tags).decode() if query.tags else None,
+        hidden=query.include,
+    )
+
+
+def limit_of(query: MemoryQuery) -> int:
+    """Return how many hits may be answered; a budget counts tokens instead."""
+    return query.limit or (MOST_HITS if query.budget_tokens else DEFAULT_LIMIT)
+
+
+def filters_of(query: MemoryQuery) -> list[str]:
+    """Return the names of the filters that were used, for the receipt."""
+    named = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
+    return [
+        name for name in (*named, "origins", "min_trust", "tags", "include") if getattr(query, name)
+    ]
+
+
+def _check_store(query: MemoryQuery) -> None:
+    if query.store == "session":
+        if query.collection is not None:
+            raise BadInput("A collection is knowledge: ask store knowledge.")
+        if query.grain and query.tiers and "grain_summary" not in query.tiers:
+            raise BadInput("A grain is of the tier grain_summary: leave tiers out.")
+        return
+    if query.session_id is not None:
+        raise BadInput("Knowledge belongs to no session: leave session_id out.")
+    for name in ("speakers", "tiers", "grain"):
+        if getattr(query, name):
+            raise BadInput(f"Knowledge has no {name}: ask store session.")
+
+
+def _tiers(query: MemoryQuery) -> tuple[str, ...]:
+    if query.store == "knowledge":
+        return ()
+    if query.tiers:
+        return query.tiers
+    if query.grain:
+        return GRAIN_TIERS
+    return DETAIL_TIERS if query.mode == "session_detail" else SEARCHED_TIERS
+
+
+def _texts(query: MemoryQuery) -> Iterable[str]:
+    names = (query.query, query.session_id or "", query.collection or "")
+    return (*names, *query.speakers, *query.origins)
