@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly check bench demo clean
+.PHONY: help install run up down test nightly check bench bench-memory demo clean
 
 help: ## show this
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -42,6 +42,9 @@ check: install ## format, lint, types, imports, shape: what CI runs first
 
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-memory: install ## measure memory's ingest and search beside plain pgvector; writes .bench/memory.json (ARGS: --full: a million)
+	@$(BIN)/python -m tests.bench.memory $(ARGS)
 
 demo: install ## record docs/demo/core-jobs.md anew, on a real stack
 	@$(BIN)/python -m tests.journey.record

@@ -1,0 +1,88 @@
+"""Measure, print, write: `python -m tests.bench.memory [--sizes 1000,10000] [--agents N] [--full]`."""
+
+import argparse
+import asyncio
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.memory.figures import Results
+from tests.bench.memory.measure import (
+    measure_crowd,
+    measure_ingest,
+    measure_schemas,
+    measure_space,
+)
+from tests.bench.memory.stage import set_stage
+
+OUT = Path(".bench/memory.json")
+SIZES = "1000,10000,100000"
+FULL_SIZES = "1000,10000,100000,1000000"
+
+
+async def measure(options: argparse.Namespace, results: Results) -> None:
+    """Fill `results`, and write them after each step: a long run that is cut off has been worth it."""
+    async with set_stage() as stage:
+
+        def note() -> None:
+            results.service_mb, results.postgres_mb = stage.service_mb(), stage.postgres_mb()
+            results.write(options.out)
+
+        if options.schemas:
+            results.schemas = await measure_schemas(stage, options.schemas)
+            note()
+        if options.ingest:
+            results.ingest = await measure_ingest(stage, options.ingest)
+            note()
+        for size in options.sizes:
+            results.spaces.append(await measure_space(stage, size, options.questions))
+            note()
+        if options.agents:
+            results.crowd = await measure_crowd(stage, options.agents, options.searches)
+        note()
+
+
+def show(results: Results) -> None:
+    """Print the figures as tables."""
+    console = Console()
+    single = [("schemas", results.schemas), ("ingest", results.ingest), ("crowd", results.crowd)]
+    rows: list[tuple[str, list[dict[str, Any]]]] = [
+        (title, [asdict(figures)]) for title, figures in single if figures is not None
+    ]
+    rows.append(("search in one space", [asdict(figures) for figures in results.spaces]))
+    for title, figures in rows:
+        table = Table(title, *("" for _ in figures))
+        for name in figures[0] if figures else ():
+            table.add_row(name, *(f"{each[name]:g}" for each in figures))
+        console.print(table)
+    console.print(f"service {results.service_mb} MB, postgres {results.postgres_mb} MB")
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--sizes", default=None, help=f"documents of the spaces: {SIZES}")
+    parser.add_argument("--agents", type=int, default=None, help="spaces of 1,000 (50)")
+    parser.add_argument("--searches", type=int, default=2_000, help="in all of those")
+    parser.add_argument("--questions", type=int, default=300, help="in each space")
+    parser.add_argument("--ingest", type=int, default=3_000, help="documents to write")
+    parser.add_argument("--schemas", type=int, default=100, help="empty spaces to make")
+    parser.add_argument("--full", action="store_true", help="a million, and 1,000 spaces")
+    options = parser.parse_args()
+    sizes = options.sizes if options.sizes is not None else FULL_SIZES if options.full else SIZES
+    options.sizes = [int(size) for size in sizes.split(",") if size]
+    if options.agents is None:
+        options.agents = 1_000 if options.full else 50
+    results, start = Results(), time.monotonic()
+    asyncio.run(measure(options, results))
+    show(results)
+    print(f"{options.out}, {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Fill an agent's space by COPY, as the service itself would have written it.
+
+A million of them by way of the service would take half an hour; how fast that way is, is measured on its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+from uuid import UUID, uuid5
+
+import asyncpg
+import numpy as np
+
+from choir_memory.words.tokens import document_tokens, tsvector
+from tests.bench.memory.corpus import DIMENSIONS, Corpus, Text
+
+NAMES = UUID("5d6e7f80-0000-4000-8000-000000000000")
+CHUNK = 5_000
+TURNS = 50
+"""Of a session."""
+
+
+async def fill(
+    held: "asyncpg.Connection[Any]", agent_id: str, corpus: Corpus, count: int
+) -> list[Text]:
+    """Store `count` turns with their vectors; return the first ten thousand of them."""
+    await held.set_type_codec(
+        "halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary"
+    )
+    # tsvector has no binary form that is simple to write: it goes by text, and by a statement
+    model = await held.fetchval(
+        "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
+    )
+    schema, kept = f"choir_{agent_id}", list[Text]()
+    documents = corpus.documents(count, _seed(agent_id))
+    for start in range(0, count, CHUNK):
+        chunk = list(islice(documents, CHUNK))
+        if len(kept) < 10_000:
+            kept += chunk
+        ids = [uuid5(NAMES, f"{agent_id}/{start + at}") for at in range(len(chunk))]
+        await _documents(held, schema, start, ids, chunk)
+        await held.copy_records_to_table(
+            "memory_embeddings",
+            schema_name=schema,
+            columns=["document_id", "model", "part", "embedding"],
+            records=_vectors(ids, model, corpus, chunk),
+        )
+    await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
+    return kept
+
+
+async def _documents(
+    held: "asyncpg.Connection[Any]",
+    schema: str,
+    start: int,
+    ids: Sequence[UUID],
+    chunk: Sequence[Text],
+) -> None:
+    texts = [one.text for one in chunk]
+    tokens = [document_tokens(text) for text in texts]
+    places = range(start, start + len(chunk))
+    await held.execute(
+        f'INSERT INTO "{schema}".memory_documents (id, session_id, tier, chunk_index, text, tsv, tokens, '
+        "speaker, happened_at) SELECT id, session, 'mid_term', place, text, tsv::tsvector, tokens, 'user', "
+        "timestamptz '2024-01-01' + place * interval '1 minute' FROM unnest($1::uuid[], $2::text[], "
+        "$3::int[], $4::text[], $5::text[], $6::int[]) AS made (id, session, place, text, tsv, tokens)",
+        list(ids),
+        [f"ses_{place // TURNS}" for place in places],
+        list(places),
+        texts,
+        [tsvector(each) for each in tokens],
+        [len(each) for each in tokens],
+    )
+
+
+def _vectors(
+    ids: Sequence[UUID], model: int, corpus: Corpus, chunk: Sequence[Text]
+) -> Iterator[tuple[UUID, int, int, bytes]]:
+    head = DIMENSIONS.to_bytes(2, "big") + b"\0\0"
+    halves = corpus.vectors(chunk).astype(np.dtype(">f2"))
+    for document_id, half in zip(ids, halves, strict=True):
+        yield document_id, model, 0, head + half.tobytes()
+
+
+def _seed(agent_id: str) -> int:
+    return int.from_bytes(agent_id.encode()[-6:], "big")

@@ -1,0 +1,54 @@
+"""Serve the corpus' vectors as an OpenAI-compatible provider: `python -m tests.bench.memory.provider`.
+
+A bare HTTP/1.1 loop in a process of its own, so that what is measured is Choir's. Prints its port.
+"""
+
+import asyncio
+
+import orjson
+
+from tests.bench.memory.corpus import Corpus, parse
+
+
+class _Server(asyncio.Protocol):
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._held = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        while (end := self._held.find(b"\r\n\r\n")) >= 0:
+            head = self._held[:end].lower()
+            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            if len(self._held) < end + 4 + length:
+                return
+            body = self._held[end + 4 : end + 4 + length]
+            self._held = self._held[end + 4 + length :]
+            self._transport.write(self._answer(orjson.loads(body)["input"]))
+
+    def _answer(self, texts: list[str]) -> bytes:
+        vectors = self._corpus.vectors([parse(text) for text in texts])
+        data = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+        body = orjson.dumps({"object": "list", "data": data}, option=orjson.OPT_SERIALIZE_NUMPY)
+        return (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % (len(body))
+            + body
+        )
+
+
+async def _main() -> None:
+    corpus = Corpus()
+    corpus.vectors([parse("")])  # made before anybody waits
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Server(corpus), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

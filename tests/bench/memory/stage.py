@@ -1,0 +1,104 @@
+"""Start what is measured: Postgres, NATS, the memory service, and the provider of vectors."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import psutil
+
+from choir_common.bus.client import Bus
+from choir_common.clients.memory import BusMemory
+from choir_memory.embedding.provider import ProviderEmbedder
+from tests.bench.memory.corpus import DIMENSIONS
+from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
+from tests.support.servers import PASSWORD, running_postgres
+
+MB = 1024 * 1024
+CONNECTIONS = 8
+
+
+@dataclass
+class Stage:
+    """The running parts, and a door to each."""
+
+    memory: MemoryProcess
+    client: BusMemory
+    admin: "asyncpg.Connection[Any]"
+    """A connection of the measuring side."""
+    dsn: str
+    embedder: ProviderEmbedder
+    postgres_pid: int
+
+    def service_mb(self) -> float:
+        """Return the resident memory of the service."""
+        assert self.memory.process is not None
+        return round(psutil.Process(self.memory.process.pid).memory_info().rss / MB, 1)
+
+    def postgres_mb(self) -> float:
+        """Return what all processes of Postgres hold together, shared pages once."""
+        root = psutil.Process(self.postgres_pid)
+        family = [root, *root.children(recursive=True)]
+        return round(sum(one.memory_full_info().pss for one in family) / MB, 1)
+
+    async def connections_mb(self) -> list[float]:
+        """Return what each of the service's connections holds of its own."""
+        rows = await self.admin.fetch(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'choir-memory'"
+        )
+        return [round(psutil.Process(row["pid"]).memory_full_info().uss / MB, 1) for row in rows]
+
+
+@contextlib.asynccontextmanager
+async def running_provider() -> AsyncIterator[str]:
+    """Start the provider; return its address."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.memory.provider"), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            port = int(await process.stdout.readline())
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def set_stage() -> AsyncIterator[Stage]:
+    """Start all of it, and end all of it."""
+    with make_directory() as root:
+        async with (
+            running_postgres() as postgres,
+            running_nats() as nats,
+            running_provider() as provider,
+            Bus(nats.url, NATS_TOKEN, "bench") as bus,
+        ):
+            env = {
+                "CHOIR_EMBEDDING_ENDPOINT": provider,
+                "CHOIR_EMBEDDING_MODEL": "made-up",
+                "CHOIR_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+                "CHOIR_POSTGRES_CONNECTIONS": str(CONNECTIONS),
+            }
+            memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
+            admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)
+            embedder = ProviderEmbedder(provider, None, "made-up", DIMENSIONS, 30.0)
+            pid = await admin.fetchval("SELECT pg_backend_pid()")
+            try:
+                await memory.start()
+                yield Stage(
+                    memory,
+                    memory.client,
+                    admin,
+                    postgres.dsn,
+                    embedder,
+                    psutil.Process(pid).ppid(),
+                )
+            finally:
+                await memory.kill()
+                await embedder.close()
+                await admin.close()
