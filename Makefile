@@ -8,7 +8,7 @@ PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 
 help: ## show this
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with everything in it; the others do this by themselves
 
@@ -43,7 +43,7 @@ check: install ## format, lint, types, imports, shape: what CI runs first
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-bench-memory: install ## measure memory's ingest and search beside plain pgvector; writes .bench/memory.json (ARGS: --full: a million)
+bench-memory: install ## measure memory beside plain pgvector; writes .bench/memory.json (ARGS: --full)
 	@$(BIN)/python -m tests.bench.memory $(ARGS)
 
 demo: install ## record docs/demo/core-jobs.md anew, on a real stack
