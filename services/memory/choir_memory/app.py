@@ -31,6 +31,9 @@ from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
 from choir_memory.search.recall import Recall
+from choir_memory.sessions.archive import Archive
+from choir_memory.sessions.erase import Eraser
+from choir_memory.sessions.promote import Promotion
 from choir_memory.sessions.record import Recorder
 from choir_memory.settings import MemorySecrets, MemorySettings
 
@@ -63,8 +66,16 @@ class MemoryService:
             self._guard,
             AuditStore(self._database),
         )
-        self._sessions = SessionDoor(Recorder(self._database, self._spaces, self._queue.announce))
+        self._sessions = self._session_door()
         self._health = Health(self._database, self._bus, self._guard)
+
+    def _session_door(self) -> SessionDoor:
+        database, spaces, announce = self._database, self._spaces, self._queue.announce
+        return SessionDoor(
+            Recorder(database, spaces, announce),
+            Archive(database, spaces, Promotion(database, announce), announce),
+            Eraser(database, spaces),
+        )
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in a group) when it cannot start."""

@@ -56,6 +56,16 @@ def record_units() -> str:
     return "choir.memory.sessions.record"
 
 
+def archive_session() -> str:
+    """control → memory: ArchivePage → Archived."""
+    return "choir.memory.sessions.archive"
+
+
+def erase_session() -> str:
+    """control → memory: EraseSession → SessionErased."""
+    return "choir.memory.sessions.erase"
+
+
 def open_context() -> str:
     """control → browser: ContextRequest → Nothing."""
     return "choir.browser.open"

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from choir_common.wire.events import Event
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import Text
 from choir_common.wire.model import AgentName, Moment, Wire
@@ -47,3 +48,43 @@ class UnitsRecorded(Wire):
 
     document_ids: tuple[str, ...]
     written: int
+
+
+class SessionEnd(Wire):
+    """The session has ended, and this many of the agent's newest stay searchable event by event."""
+
+    at: Moment
+    mid_term_sessions: int = Field(ge=0, le=100_000)
+
+
+class ArchivePage(Wire):
+    """The next events of a session's log, in order; the last page of an ended one says so."""
+
+    agent_id: AgentName
+    session_id: SessionId
+    started_at: Moment
+    events: tuple[Event, ...]
+    end: SessionEnd | None = None
+
+
+class Archived(Wire):
+    """Up to which revision memory has the session; the next page begins after it."""
+
+    through_rev: int
+    ended: bool = False
+    """Whether memory knows that there is no more."""
+    promoted: tuple[str, ...] = ()
+    """Sessions that went to long-term memory now."""
+
+
+class EraseSession(Wire):
+    """Forget a session: nothing of it stays in memory, nor what only it supported."""
+
+    agent_id: AgentName
+    session_id: SessionId
+
+
+class SessionErased(Wire):
+    """How many documents went."""
+
+    documents: int

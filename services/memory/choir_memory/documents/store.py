@@ -58,6 +58,8 @@ _MOVE = """
 UPDATE {schema}.memory_documents SET tier = $3 WHERE session_id = $1 AND tier = $2 RETURNING id
 """
 _DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
+# what is derived stands in either table
+_DELETE_KNOWLEDGE = "DELETE FROM {schema}.knowledge_documents WHERE id = ANY($1::uuid[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,10 @@ class DocumentStore:
             await self._held.execute(self._sql(_DROP_VECTORS), list(document_ids))
 
     async def delete(self, document_ids: Sequence[UUID]) -> None:
-        """Remove rows and their vectors; their links are `links_store`'s."""
+        """Remove documents of either kind and their vectors; their links are `links_store`'s."""
         if document_ids:
             await self._held.execute(self._sql(_DELETE), list(document_ids))
+            await self._held.execute(self._sql(_DELETE_KNOWLEDGE), list(document_ids))
 
     async def _refuse_taken(self, rows: Sequence[Prepared]) -> None:
         places = [

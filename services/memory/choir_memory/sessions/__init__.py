@@ -3,6 +3,12 @@
 Owns how far each session has come (`choir_memory.sessions`). Every write is one transaction that can be cut
 at any point and repeated. Never decides when a session has ended (control does), and throws no words away.
 
-    record    units that somebody else cut
-    store     how far each session has come; one writer per session
+    archive       a page of a session's log into mid-term memory
+    erase         forget a session for good
+    promote       the oldest sessions into long-term memory
+    record        units that somebody else cut
+    summary       the documents that stand for a promoted session, pure
+    chunks        a log cut into units, pure; `wording` puts events into words
+    store         how far each session has come; one writer per session
+    detail_store  what stands in a session, for its summary
 """

@@ -41,16 +41,19 @@ class Recorder:
         if not ids:
             return UnitsRecorded(document_ids=(), written=0)
         await self.spaces.ensure(given.agent_id)
-        prepared = await prepare([_row(given.session_id, unit) for unit in given.units])
         async with self.database.transaction() as held:
             began = min(unit.at for unit in given.units)
             state = await SessionStore(held, given.agent_id).hold(given.session_id, began)
             if state.erased:
                 raise NotFound(f"Session {given.session_id} was erased from memory.")
+            tier: Tier = "long_term_detail" if state.promoted else "mid_term"
+            rows = [_row(given.session_id, unit, tier) for unit in given.units]
+            prepared = await prepare(rows)
             await take_agent_role(held, given.agent_id)
             written = await DocumentStore(held, given.agent_id).put(prepared)
             await resume_service_role(held)
-            await enqueue_all(held, given.agent_id, "session", written)
+            if not state.promoted:
+                await enqueue_all(held, given.agent_id, "session", written)
         self.announce(len(written))
         return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
 
@@ -69,8 +72,7 @@ def check(units: Sequence[SessionUnit]) -> None:
             raise BadInput("The NUL character cannot be stored.")
 
 
-def _row(session_id: str, unit: SessionUnit) -> Row:
-    tier: Tier = "mid_term"
+def _row(session_id: str, unit: SessionUnit, tier: Tier) -> Row:
     return Row(
         document_id=document_id(session_id, "unit", unit.id),
         session_id=session_id,

@@ -3,8 +3,11 @@
 Called inside a transaction as the service itself. Who holds a session's row is its only writer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+import orjson
 
 from choir_common.postgres.pool import Connection
 
@@ -13,19 +16,57 @@ INSERT INTO choir_memory.sessions (agent_id, session_id, started_at) VALUES ($1,
 ON CONFLICT DO NOTHING
 """
 _HOLD = """
-SELECT started_at, ended_at, through_rev, unsettled, topics, promoted_at, erased_at
+SELECT started_at, ended_at, through_rev, unsettled::text AS unsettled, summary, topics::text AS topics,
+       promoted_at, erased_at
 FROM choir_memory.sessions WHERE agent_id = $1 AND session_id = $2 FOR UPDATE
+"""
+_ADVANCE = """
+UPDATE choir_memory.sessions SET through_rev = $3, unsettled = $4::jsonb
+WHERE agent_id = $1 AND session_id = $2
+"""
+_SUM_UP = """
+UPDATE choir_memory.sessions SET summary = $3, topics = $4::jsonb
+WHERE agent_id = $1 AND session_id = $2
+"""
+_END = """
+UPDATE choir_memory.sessions SET ended_at = $3 WHERE agent_id = $1 AND session_id = $2
+"""
+# the oldest of those that are one too many
+_TO_PROMOTE = """
+SELECT session_id FROM (
+    SELECT session_id, started_at FROM choir_memory.sessions
+    WHERE agent_id = $1 AND ended_at IS NOT NULL AND promoted_at IS NULL AND erased_at IS NULL
+    ORDER BY started_at DESC, session_id DESC OFFSET $2
+) AS old ORDER BY started_at, session_id LIMIT 1
+"""
+_PROMOTED = """
+UPDATE choir_memory.sessions SET promoted_at = clock_timestamp() WHERE agent_id = $1 AND session_id = $2
+"""
+_ERASED = """
+UPDATE choir_memory.sessions
+SET erased_at = clock_timestamp(), unsettled = '{}', summary = '', topics = '[]'
+WHERE agent_id = $1 AND session_id = $2
 """
 
 
 @dataclass(frozen=True, slots=True)
+class Topic:
+    """A part of a session's summary; the title may be empty."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
-    """How far a session has come; `unsettled` is `chunks`' JSON."""
+    """How far a session has come; `unsettled` is the JSON of `chunks`."""
 
     started_at: datetime
     ended_at: datetime | None
     through_rev: int
     unsettled: str
+    summary: str
+    topics: tuple[Topic, ...]
     promoted: bool
     erased: bool
 
@@ -40,13 +81,49 @@ class SessionStore:
     async def hold(self, session_id: str, started_at: datetime) -> SessionState:
         """Return the session's state, made if it is new, locked for the rest of the transaction."""
         await self._held.execute(_BEGIN, self._agent_id, session_id, started_at)
+        state = await self.held(session_id)
+        assert state is not None
+        return state
+
+    async def held(self, session_id: str) -> SessionState | None:
+        """Return and lock the state of a session that is known."""
         row = await self._held.fetchrow(_HOLD, self._agent_id, session_id)
-        assert row is not None
+        if row is None:
+            return None
+        topics = orjson.loads(row["topics"])
         return SessionState(
             row["started_at"],
             row["ended_at"],
             row["through_rev"],
             row["unsettled"],
+            row["summary"],
+            tuple(Topic(one["title"], one["text"]) for one in topics),
             row["promoted_at"] is not None,
             row["erased_at"] is not None,
         )
+
+    async def advance(self, session_id: str, through_rev: int, unsettled: str) -> None:
+        """Note that the events up to there are in memory, or in `unsettled`."""
+        await self._held.execute(_ADVANCE, self._agent_id, session_id, through_rev, unsettled)
+
+    async def sum_up(self, session_id: str, summary: str, topics: Sequence[Topic]) -> None:
+        """Keep the agent's own summary until the session goes to long-term memory."""
+        rendered = orjson.dumps([{"title": one.title, "text": one.text} for one in topics])
+        await self._held.execute(_SUM_UP, self._agent_id, session_id, summary, rendered.decode())
+
+    async def end(self, session_id: str, ended_at: datetime) -> None:
+        """Note that no more will come."""
+        await self._held.execute(_END, self._agent_id, session_id, ended_at)
+
+    async def oldest_beyond(self, newest: int) -> str | None:
+        """Return the oldest session that is to go to long-term memory so that `newest` stay."""
+        found = await self._held.fetchval(_TO_PROMOTE, self._agent_id, newest)
+        return None if found is None else str(found)
+
+    async def promoted(self, session_id: str) -> None:
+        """Note that the session is in long-term memory."""
+        await self._held.execute(_PROMOTED, self._agent_id, session_id)
+
+    async def erased(self, session_id: str) -> None:
+        """Leave nothing of the session but that it was erased."""
+        await self._held.execute(_ERASED, self._agent_id, session_id)

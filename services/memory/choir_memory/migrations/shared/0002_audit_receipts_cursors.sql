@@ -44,6 +44,7 @@ CREATE TABLE {schema}.sessions (
     through_rev bigint NOT NULL DEFAULT 0,
     -- what was begun in the events up to there and has not ended: the next page goes on with it
     unsettled   jsonb NOT NULL DEFAULT '{}',
+    summary     text NOT NULL DEFAULT '',
     topics      jsonb NOT NULL DEFAULT '[]',
     promoted_at timestamptz,
     erased_at   timestamptz,

@@ -1,0 +1,118 @@
+"""Take a session's events into mid-term memory, a page at a time (spec 11.4, 11.8).
+
+Called by `endpoints.sessions`, told by control; next is `chunks`, then `documents.store` and the embedding
+queue, and at the end of a session `promote`. A page is one transaction: its units, the wish for their
+vectors and how far the session has come become durable together, so a crash at any point loses and doubles
+nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from choir_common.errors import BadInput
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.events import Event
+from choir_common.wire.memory_sessions import Archived, ArchivePage
+from choir_memory.documents.row import Row, document_id
+from choir_memory.documents.store import DocumentStore, prepare
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import resume_service_role, take_agent_role
+from choir_memory.sessions.chunks import Chunk, Cutter, read_unsettled, write_unsettled
+from choir_memory.sessions.promote import Promotion
+from choir_memory.sessions.store import SessionState, SessionStore, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Stores sessions; `announce` tells the embedding queue how many documents wait."""
+
+    database: Database
+    spaces: Spaces
+    promotion: Promotion
+    announce: Callable[[int], None]
+
+    async def take(self, page: ArchivePage) -> Archived:
+        """Store what is new of a page and tell how far the session is; a gap changes nothing.
+
+        Raises BadInput when the page's events do not follow each other.
+        """
+        check(page.events)
+        await self.spaces.ensure(page.agent_id)
+        async with self.database.transaction() as held:
+            state = await SessionStore(held, page.agent_id).hold(page.session_id, page.started_at)
+            through, ended, queued = await self._store(held, page, state)
+        self.announce(queued)
+        promoted: tuple[str, ...] = ()
+        if ended and page.end is not None:
+            keep = page.end.mid_term_sessions
+            promoted = await self.promotion.promote(page.agent_id, keep)
+        return Archived(through_rev=through, ended=ended, promoted=promoted)
+
+    async def _store(
+        self, held: Connection, page: ArchivePage, state: SessionState
+    ) -> tuple[int, bool, int]:
+        """Return how far the session is, whether it is all there, and how many vectors are wanted."""
+        last = page.events[-1].rev if page.events else state.through_rev
+        if state.erased:
+            return max(last, state.through_rev), page.end is not None, 0
+        fresh = [event for event in page.events if event.rev > state.through_rev]
+        gap = bool(fresh) and fresh[0].rev != state.through_rev + 1
+        if state.ended_at is not None or gap:
+            return state.through_rev, state.ended_at is not None, 0
+        cutter = Cutter(page.agent_id, read_unsettled(state.unsettled))
+        for event in fresh:
+            cutter.take(event)
+        if page.end is not None:
+            cutter.finish()
+        through = max(last, state.through_rev)
+        queued = await self._write(held, page, cutter.made)
+        store = SessionStore(held, page.agent_id)
+        await store.advance(page.session_id, through, write_unsettled(cutter.unsettled))
+        if cutter.ending is not None:
+            topics = [Topic(title, text) for title, text in cutter.ending.topics]
+            await store.sum_up(page.session_id, cutter.ending.summary, topics)
+        if page.end is not None:
+            await store.end(page.session_id, page.end.at)
+            if cutter.unsettled.next_index == 0:
+                # nothing was said: it must not push out a session in which something was
+                await store.promoted(page.session_id)
+        return through, page.end is not None, queued
+
+    async def _write(self, held: Connection, page: ArchivePage, made: Sequence[Chunk]) -> int:
+        if not made:
+            return 0
+        prepared = await prepare([_row(page.session_id, chunk) for chunk in made])
+        await take_agent_role(held, page.agent_id)
+        written = await DocumentStore(held, page.agent_id).put(prepared)
+        await resume_service_role(held)
+        await enqueue_all(held, page.agent_id, "session", written)
+        return len(written)
+
+
+def check(events: Sequence[Event]) -> None:
+    """Refuse events that do not follow each other; raises BadInput."""
+    for before, after in itertools.pairwise(events):
+        if after.rev != before.rev + 1:
+            raise BadInput(f"Event {after.rev} does not follow event {before.rev}.")
+
+
+def _row(session_id: str, chunk: Chunk) -> Row:
+    return Row(
+        document_id=document_id(session_id, "rev", str(chunk.first_rev), str(chunk.part)),
+        session_id=session_id,
+        tier="mid_term",
+        chunk_index=chunk.index,
+        kind=chunk.kind,
+        text=chunk.text,
+        happened_at=datetime.fromisoformat(chunk.at),
+        ended_at=datetime.fromisoformat(chunk.ended_at),
+        speaker=chunk.speaker,
+        first_rev=chunk.first_rev,
+        last_rev=chunk.last_rev,
+        origin=chunk.origin,
+        trust=chunk.trust,
+        metadata=chunk.metadata,
+    )

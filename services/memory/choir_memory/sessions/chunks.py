@@ -1,0 +1,345 @@
+"""Cut a session's log into units that search ranks: words, runs of tools, jobs (spec 11.4). Pure.
+
+Called by `archive`, page by page. A unit is a function of the events alone: however the log is cut into
+pages, and however often a page comes, the same units come out. What was begun and has not ended waits in
+`Unsettled`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.wire.events import (
+    ApprovalDecided,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    Event,
+    InjectedInstruction,
+    ModelOutput,
+    Reply,
+    ReportBegun,
+    SessionAbandoned,
+    SessionStopped,
+    SkillStarted,
+    SkillStopped,
+    SkillTransitioned,
+    ToolCallRequested,
+    ToolResultCommitted,
+    UserMsg,
+    payload_of,
+)
+from choir_common.wire.json import JsonObject
+from choir_memory.documents.kinds import TRUST, Origin, UnitKind
+from choir_memory.sessions.wording import (
+    answered,
+    asked,
+    is_outside,
+    is_quiet,
+    parts,
+    plain,
+    spoken,
+)
+
+RUN_CHARS = 4_000
+RUN_CALLS = 8
+"""A run that is as long is closed once nothing of it is under way."""
+RUN_HARD_CHARS = 16_000
+"""And closed in any case here."""
+TURNS_WATCHED = 32
+"""Turns and jobs whose sources are remembered; no more are open at once."""
+WORTH_KEEPING = ("plan", "need_info", "partial_result")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A unit: the events it covers, and which part of their words it is."""
+
+    first_rev: int
+    last_rev: int
+    part: int
+    index: int
+    kind: UnitKind
+    text: str
+    at: str
+    ended_at: str
+    speaker: str | None
+    origin: Origin
+    trust: int
+    metadata: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the agent said of the whole session when it ended."""
+
+    summary: str
+    topics: tuple[tuple[str, str], ...]
+    """Titles and texts."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Tool calls of one turn, in one lane and one phase of a skill."""
+
+    turn_id: str
+    phase: str
+    first_rev: int
+    last_rev: int
+    at: str
+    ended_at: str
+    lines: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+    chars: int = 0
+    calls: int = 0
+    outside: bool = False
+
+
+@dataclass(slots=True)
+class Unsettled:
+    """What was begun in the events so far and has not ended."""
+
+    next_index: int = 0
+    runs: dict[str, Run] = field(default_factory=dict)
+    """By lane."""
+    phases: dict[str, str] = field(default_factory=dict)
+    """The skill and state each lane is in."""
+    sources: dict[str, int] = field(default_factory=dict)
+    """By turn or job: the least trust of what it has read."""
+
+
+_UNSETTLED: TypeAdapter[Unsettled] = TypeAdapter(Unsettled)
+
+
+def read_unsettled(text: str) -> Unsettled:
+    """Read what `write_unsettled` wrote; `{}` is the beginning."""
+    return _UNSETTLED.validate_json(text)
+
+
+def write_unsettled(unsettled: Unsettled) -> str:
+    """Render as JSON."""
+    return _UNSETTLED.dump_json(unsettled).decode()
+
+
+class Cutter:
+    """Takes events in order; `made` holds the units that ended."""
+
+    def __init__(self, agent_id: str, unsettled: Unsettled) -> None:
+        self._agent_id = agent_id
+        self.unsettled = unsettled
+        self.made: list[Chunk] = []
+        self.ending: Ending | None = None
+
+    def take(self, event: Event) -> None:
+        """Add one event; one of a type that is not known here says nothing."""
+        event = plain(event)
+        try:
+            payload = payload_of(event)
+        except ValidationError:
+            return
+        match payload:
+            case (
+                UserMsg() | Reply() | InjectedInstruction() | SessionAbandoned() | ApprovalDecided()
+            ):
+                self._words(event, payload)
+            case ModelOutput() | ToolCallRequested() | ToolResultCommitted():
+                self._tools(event, payload)
+            case CoreStarted() | CoreReported() | CoreStopped():
+                self._job(event, payload)
+            case SkillStarted() | SkillTransitioned() | SkillStopped():
+                self._skill(event, payload)
+            case ReportBegun():
+                self._read(payload.turn_id, self._trust_of(payload.subject))
+            case SessionStopped():
+                topics = tuple((topic.title, topic.text) for topic in payload.topics)
+                self.ending = Ending(payload.summary or "", topics)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Close what is still open: the session has ended."""
+        for lane in list(self.unsettled.runs):
+            self._close(lane)
+
+    def _words(
+        self,
+        event: Event,
+        said: UserMsg | Reply | InjectedInstruction | SessionAbandoned | ApprovalDecided,
+    ) -> None:
+        match said:
+            case UserMsg():
+                self._close(event.lane)
+                self._add(event, "turn", said.text, "user", "user", said.turn_id)
+            case InjectedInstruction(by="user"):
+                self._add(event, "turn", said.text, "user", "user", said.turn_id or "")
+            case Reply():
+                self._close(event.lane)
+                kind: UnitKind = "turn" if said.kind in ("answer", "report") else "note"
+                turn = said.turn_id or ""
+                self._add(event, kind, said.text, self._agent_id, "agent", turn)
+                self.unsettled.sources.pop(turn, None)
+            case SessionAbandoned():
+                self._add(event, "note", said.text, "choir", "agent", "")
+            case ApprovalDecided():
+                self._add(event, "note", f"{said.status}: {said.what}", "user", "user", "")
+            case _:
+                pass
+
+    def _tools(
+        self, event: Event, said: ModelOutput | ToolCallRequested | ToolResultCommitted
+    ) -> None:
+        match said:
+            case ModelOutput():
+                loud = any(not is_quiet(call.tool) for call in said.tool_calls)
+                if loud and said.text.strip():
+                    self._run(event, said.turn_id).lines.append(said.text.strip())
+            case ToolCallRequested() if not is_quiet(said.tool):
+                run = self._run(event, said.turn_id)
+                run.lines.append(asked(said))
+                run.pending.append(said.call_id)
+                run.calls += 1
+                if said.tool not in run.tools:
+                    run.tools.append(said.tool)
+            case ToolResultCommitted():
+                self._read(said.turn_id, TRUST["web" if is_outside(said.tool) else "tool"])
+                if not is_quiet(said.tool):
+                    self._result(event, said)
+            case _:
+                pass
+
+    def _result(self, event: Event, said: ToolResultCommitted) -> None:
+        run = self._run(event, said.turn_id, begins=False)
+        run.lines.append(answered(said))
+        run.chars += len(run.lines[-1])
+        run.outside = run.outside or is_outside(said.tool)
+        if said.call_id in run.pending:
+            run.pending.remove(said.call_id)
+        if said.tool not in run.tools:
+            run.tools.append(said.tool)
+
+    def _job(self, event: Event, said: CoreStarted | CoreReported | CoreStopped) -> None:
+        about: JsonObject = {"job": said.job_name}
+        match said:
+            case CoreStarted():
+                text = f"{said.job_name} is to be done: {said.task_spec}"
+            case CoreReported():
+                if said.kind not in WORTH_KEEPING:
+                    return
+                text = f"{said.job_name}, {said.kind}: {spoken(said.body)}"
+            case CoreStopped():
+                for lane in [f"core:{said.job_name}", event.lane]:
+                    self._close(lane)
+                result = said.reason if said.result is None else spoken(said.result)
+                text = f"{said.job_name} {said.outcome}: {result}"
+        self._add(event, "note", text, self._agent_id, "agent", said.job_id, about)
+
+    def _skill(self, event: Event, said: SkillStarted | SkillTransitioned | SkillStopped) -> None:
+        self._close(event.lane)
+        match said:
+            case SkillStarted():
+                self.unsettled.phases[event.lane] = f"{said.skill}/{said.state}"
+            case SkillTransitioned():
+                self.unsettled.phases[event.lane] = f"{said.skill}/{said.to_state}"
+            case SkillStopped():
+                self.unsettled.phases.pop(event.lane, None)
+
+    def _run(self, event: Event, turn_id: str, *, begins: bool = True) -> Run:
+        """Return the lane's run, a new one if the last belongs to another turn or is long enough."""
+        run = self.unsettled.runs.get(event.lane)
+        if run is not None and (run.turn_id != turn_id or _is_long(run, begins=begins)):
+            self._close(event.lane)
+            run = None
+        if run is None:
+            phase = self.unsettled.phases.get(event.lane, "")
+            run = Run(turn_id, phase, event.rev, event.rev, event.at, event.at)
+            self.unsettled.runs[event.lane] = run
+        run.last_rev, run.ended_at = event.rev, event.at
+        return run
+
+    def _close(self, lane: str) -> None:
+        run = self.unsettled.runs.pop(lane, None)
+        if run is None:
+            return
+        origin: Origin = "web" if run.outside else "tool"
+        about = _about(lane, run.phase)
+        about["tools"] = list(run.tools)
+        span = (run.first_rev, run.last_rev, run.at, run.ended_at)
+        self._emit(span, "tools", "\n".join(run.lines), None, origin, TRUST[origin], about)
+
+    def _add(
+        self,
+        event: Event,
+        kind: UnitKind,
+        text: str,
+        speaker: str,
+        origin: Origin,
+        turn_id: str,
+        about: JsonObject | None = None,
+    ) -> None:
+        trust = TRUST[origin]
+        if origin == "agent":
+            # what an agent says after it read a page deserves no more trust than the page
+            trust = min(trust, self._trust_of(turn_id))
+        phase = self.unsettled.phases.get(event.lane, "")
+        metadata = _about(event.lane, phase) | (about or {})
+        span = (event.rev, event.rev, event.at, event.at)
+        self._emit(span, kind, text, speaker, origin, trust, metadata)
+
+    def _emit(
+        self,
+        span: tuple[int, int, str, str],
+        kind: UnitKind,
+        text: str,
+        speaker: str | None,
+        origin: Origin,
+        trust: int,
+        metadata: JsonObject,
+    ) -> None:
+        first_rev, last_rev, at, ended_at = span
+        for part, piece in enumerate(parts(text)):
+            index = self.unsettled.next_index
+            self.unsettled.next_index += 1
+            self.made.append(
+                Chunk(
+                    first_rev, last_rev, part, index, kind, piece, at, ended_at,
+                    speaker, origin, trust, metadata,
+                )
+            )  # fmt: skip
+
+    def _read(self, turn_id: str, trust: int) -> None:
+        sources = self.unsettled.sources
+        # the turn that read last stands last, and the one that is long silent goes
+        sources[turn_id] = min(sources.pop(turn_id, trust), trust)
+        while len(sources) > TURNS_WATCHED:
+            del sources[next(iter(sources))]
+
+    def _trust_of(self, turn_id: str) -> int:
+        return self.unsettled.sources.get(turn_id, TRUST["agent"])
+
+
+def cut(agent_id: str, events: Sequence[Event]) -> list[Chunk]:
+    """Return the units of a whole session."""
+    cutter = Cutter(agent_id, Unsettled())
+    for event in events:
+        cutter.take(event)
+    cutter.finish()
+    return cutter.made
+
+
+def _is_long(run: Run, *, begins: bool) -> bool:
+    if run.chars >= RUN_HARD_CHARS:
+        return True
+    long = run.chars >= RUN_CHARS or run.calls >= RUN_CALLS
+    return begins and long and not run.pending
+
+
+def _about(lane: str, phase: str) -> JsonObject:
+    about: JsonObject = {"lane": lane}
+    if lane.startswith("core:"):
+        about["job"] = lane.removeprefix("core:")
+    if phase:
+        skill, _, state = phase.partition("/")
+        about |= {"skill": skill, "phase": state}
+    return about

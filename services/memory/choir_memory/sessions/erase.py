@@ -1,0 +1,45 @@
+"""Forget a session for good. Called by `endpoints.sessions`, for an operator.
+
+Its documents go, with their vectors, their links, their place in the queue, and what only they supported.
+Its row stays and says that it was erased, so that nothing of it is stored again; the log itself is
+control's.
+"""
+
+from dataclasses import dataclass
+
+from choir_common.errors import NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_sessions import EraseSession, SessionErased
+from choir_memory.documents.links_store import LinkStore
+from choir_memory.documents.store import DocumentStore
+from choir_memory.embedding.queue_store import withdraw
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import resume_service_role, take_agent_role
+from choir_memory.sessions.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Eraser:
+    """Erases sessions."""
+
+    database: Database
+    spaces: Spaces
+
+    async def erase(self, asked: EraseSession) -> SessionErased:
+        """Erase, once; raises NotFound when memory never heard of the session."""
+        await self.spaces.require(asked.agent_id)
+        async with self.database.transaction() as held:
+            sessions = SessionStore(held, asked.agent_id)
+            state = await sessions.held(asked.session_id)
+            if state is None:
+                raise NotFound(f"Memory holds no session {asked.session_id} of {asked.agent_id}.")
+            await take_agent_role(held, asked.agent_id)
+            documents, links = DocumentStore(held, asked.agent_id), LinkStore(held, asked.agent_id)
+            own = await documents.ids_of_session(asked.session_id)
+            doomed = await links.with_what_they_alone_support(own)
+            await links.cut(doomed)
+            await documents.delete(doomed)
+            await resume_service_role(held)
+            await withdraw(held, asked.agent_id, doomed)
+            await sessions.erased(asked.session_id)
+        return SessionErased(documents=len(doomed))

@@ -1,0 +1,116 @@
+"""Make a session's log: events that follow each other, as an agent would have written them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from choir_common.eventlog.chain import Head, link
+from choir_common.wire.events import (
+    Event,
+    EventPayload,
+    Exposure,
+    ModelOutput,
+    Reply,
+    SessionStarted,
+    SessionStopped,
+    SummaryTopic,
+    ToolCallRequested,
+    ToolResultCommitted,
+    UserMsg,
+)
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
+
+BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Script:
+    """Writes a session's log; a second between events."""
+
+    session_id: str = "s1"
+    agent_id: str = "main"
+    began: datetime = BEGAN
+    events: list[Event] = field(default_factory=list)
+
+    def add(self, payload: EventPayload, lane: str = "edge") -> Event:
+        head = Head(self.events[-1].rev, self.events[-1].hash) if self.events else Head()
+        at = self.began + timedelta(seconds=len(self.events))
+        self.events.append(link(head, self.session_id, lane, payload, at))
+        return self.events[-1]
+
+    def start(self) -> None:
+        self.add(SessionStarted(agent_id=self.agent_id, epoch=1), "session")
+
+    def stop(self, summary: str | None = None, topics: Sequence[tuple[str, str]] = ()) -> None:
+        parts = tuple(SummaryTopic(title=title, text=text) for title, text in topics)
+        self.add(SessionStopped(reason="done", summary=summary, topics=parts), "session")
+
+    def user(self, text: str, turn: str = "t1") -> Event:
+        return self.add(UserMsg(turn_id=turn, inbox_id=f"i{turn}", dm="console", text=text))
+
+    def reply(self, text: str, turn: str = "t1") -> Event:
+        return self.add(Reply(turn_id=turn, dm="console", text=text, kind="answer"))
+
+    def thought(self, text: str, turn: str = "t1", lane: str = "edge") -> Event:
+        output = ModelOutput(turn_id=turn, text=text, model="m", finish_reason="stop")
+        return self.add(output, lane)
+
+    def ask(
+        self, call: str, tool: str, given: JsonObject, turn: str = "t1", lane: str = "edge"
+    ) -> Event:
+        request = ToolCallRequested(turn_id=turn, call_id=call, tool=tool, input=given)
+        return self.add(request, lane)
+
+    def result(
+        self,
+        call: str,
+        tool: str,
+        output: JsonObject,
+        turn: str = "t1",
+        lane: str = "edge",
+        exposure: Exposure = "both",
+        masked: bool = False,
+    ) -> Event:
+        done = ToolResultCommitted(
+            turn_id=turn,
+            call_id=call,
+            tool=tool,
+            status="success",
+            output=output,
+            exposure=exposure,
+            masked=masked,
+        )
+        return self.add(done, lane)
+
+    def tool(self, call: str, tool: str, output: JsonObject, turn: str = "t1") -> None:
+        self.ask(call, tool, {"of": call}, turn)
+        self.result(call, tool, output, turn)
+
+    def page(self, first: int = 0, last: int | None = None, keep: int | None = None) -> ArchivePage:
+        """Return events as a page; with `keep` the session has ended, and so many stay mid-term."""
+        end = None
+        if keep is not None:
+            end = SessionEnd(
+                at=self.began + timedelta(seconds=len(self.events)), mid_term_sessions=keep
+            )
+        return ArchivePage(
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            started_at=self.began,
+            events=tuple(self.events[first:last]),
+            end=end,
+        )
+
+
+def talk(
+    session_id: str, *said: str, began: datetime = BEGAN, summary: str | None = None
+) -> Script:
+    """Return the log of a session in which the user said these things and was answered."""
+    script = Script(session_id, began=began)
+    script.start()
+    for number, text in enumerate(said):
+        script.user(text, f"t{number}")
+        script.reply(f"I see: {text}", f"t{number}")
+    script.stop(summary)
+    return script
