@@ -108,7 +108,7 @@ async def test_an_archived_session_is_found_by_what_was_said_in_it(desk: Desk) -
         "The otter sleeps in the boathouse.",
         "I see: The otter sleeps in the boathouse.",
     }
-    assert found.hits[0].metadata["session_id"] == "s1"
+    assert found.hits[0].session_id == "s1"
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 7])

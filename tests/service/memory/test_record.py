@@ -14,8 +14,6 @@ from choir_common.errors import BadInput, Conflict
 from choir_common.postgres.pool import Database
 from choir_common.wire.memories import MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit, UnitsRecorded
-from choir_memory.documents.links_store import Link, LinkStore
-from choir_memory.schema.store import as_agent
 from choir_memory.sessions.record import Recorder
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory
@@ -136,24 +134,3 @@ async def test_units_come_in_over_the_bus(make_memory: MakeMemory, bus: Bus) -> 
         MemoryQuery(agent_id="main", store="session", mode="text", query="lamp 17")
     )
     assert found.hits[0].document_id == answer.document_ids[17]
-
-
-async def test_what_only_deleted_documents_support_is_named_with_them(
-    desk: Desk, room: Room
-) -> None:
-    made = await desk.record(*(make_unit(n, f"fact {n}") for n in range(4)))
-    one, two, derived, further = (UUID(each) for each in made.document_ids)
-    async with as_agent(room.database, "main") as held:
-        links = LinkStore(held, "main")
-        await links.add(
-            [
-                Link(derived, "evidence", one),
-                Link(derived, "evidence", two),
-                Link(further, "rolls_up", derived),
-            ]
-        )
-        assert await links.with_what_they_alone_support([one]) == [one]
-        both = await links.with_what_they_alone_support([one, two])
-        assert set(both) == {one, two, derived, further}
-        await links.cut(both)
-        assert await links.supported([one, two, derived]) == []

@@ -1,5 +1,6 @@
-"""A session's log becomes units that search can rank: what is one, whose words it holds, how far it is trusted."""
+"""A session's log becomes units that search can rank: what is one, whose words, how far it is trusted."""
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -221,7 +222,7 @@ def test_however_a_log_is_cut_into_pages_the_units_are_the_same(
     made: list[Chunk] = []
     state = write_unsettled(Unsettled())
     bounds = [0, *sorted(min(one, len(events)) for one in cuts), len(events)]
-    for first, last in zip(bounds, bounds[1:], strict=False):
+    for first, last in itertools.pairwise(bounds):
         cutter = Cutter("main", read_unsettled(state))
         for event in events[first:last]:
             cutter.take(event)

@@ -1,7 +1,7 @@
 """Links between documents of either kind: evidence, supersedes, mentions, rolls_up.
 
 Called inside a transaction under the agent's role. A link goes from what was derived to what it stands on. No
-foreign key guards them, so whoever deletes a document calls `cut`.
+foreign key guards them: `erase_store` removes them with their documents.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,6 @@ _ADD = """
 INSERT INTO {schema}.links (from_id, kind, to_id)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
 """
-# supported by nothing else that stays: not by another document outside the deleted ones
-_ONLY_SUPPORTED_BY = """
-SELECT DISTINCT l.from_id FROM {schema}.links l
-WHERE l.to_id = ANY($1::uuid[]) AND l.kind IN ('evidence', 'rolls_up')
-  AND NOT (l.from_id = ANY($1::uuid[]))
-  AND NOT EXISTS (
-    SELECT FROM {schema}.links other
-    WHERE other.from_id = l.from_id AND other.kind IN ('evidence', 'rolls_up')
-      AND NOT (other.to_id = ANY($1::uuid[])))
-"""
-_CUT = "DELETE FROM {schema}.links WHERE from_id = ANY($1::uuid[]) OR to_id = ANY($1::uuid[])"
 _FROM = "SELECT from_id, kind, to_id FROM {schema}.links WHERE from_id = ANY($1::uuid[])"
 _TO = "SELECT from_id, kind, to_id FROM {schema}.links WHERE to_id = ANY($1::uuid[])"
 
@@ -60,20 +49,6 @@ class LinkStore:
     async def supported(self, document_ids: Sequence[UUID]) -> list[Link]:
         """Return what stands on these documents."""
         return _links(await self._held.fetch(self._sql(_TO), list(document_ids)))
-
-    async def with_what_they_alone_support(self, document_ids: Sequence[UUID]) -> list[UUID]:
-        """Return these documents and all that would be left without any support, however far derived."""
-        doomed = list(document_ids)
-        while True:
-            rows = await self._held.fetch(self._sql(_ONLY_SUPPORTED_BY), doomed)
-            if not rows:
-                return doomed
-            doomed += [row["from_id"] for row in rows]
-
-    async def cut(self, document_ids: Sequence[UUID]) -> None:
-        """Remove every link to or from these documents."""
-        if document_ids:
-            await self._held.execute(self._sql(_CUT), list(document_ids))
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)

@@ -1,4 +1,4 @@
-"""Rows of `memory_documents`: written, moved to another tier, deleted.
+"""Rows of `memory_documents`: written, and moved to another tier.
 
 Called inside a transaction under the agent's role. A row is made once: given again it is left alone, or, if
 it says something else now, replaced and without vectors until the queue makes new ones.
@@ -54,12 +54,11 @@ _OF_SESSION = """
 SELECT id FROM {schema}.memory_documents
 WHERE session_id = $1 AND ($2::text IS NULL OR tier = $2) ORDER BY tier, chunk_index
 """
+# another version: a vector that is being made for the row as it was is not stored any more
 _MOVE = """
-UPDATE {schema}.memory_documents SET tier = $3 WHERE session_id = $1 AND tier = $2 RETURNING id
+UPDATE {schema}.memory_documents SET tier = $3, version = version + 1
+WHERE session_id = $1 AND tier = $2 RETURNING id
 """
-_DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
-# what is derived stands in either table
-_DELETE_KNOWLEDGE = "DELETE FROM {schema}.knowledge_documents WHERE id = ANY($1::uuid[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +112,6 @@ class DocumentStore:
         """Leave these to full text."""
         if document_ids:
             await self._held.execute(self._sql(_DROP_VECTORS), list(document_ids))
-
-    async def delete(self, document_ids: Sequence[UUID]) -> None:
-        """Remove documents of either kind and their vectors; their links are `links_store`'s."""
-        if document_ids:
-            await self._held.execute(self._sql(_DELETE), list(document_ids))
-            await self._held.execute(self._sql(_DELETE_KNOWLEDGE), list(document_ids))
 
     async def _refuse_taken(self, rows: Sequence[Prepared]) -> None:
         places = [

@@ -21,8 +21,11 @@ _ENQUEUE_ALL = """
 INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id)
 SELECT $1, $2, id FROM unnest($3::uuid[]) AS id
 """
+# a row that a worker holds is left to it, or each would wait for the other
 _WITHDRAW = """
-DELETE FROM choir_memory.embedding_queue WHERE agent_id = $1 AND document_id = ANY($2::uuid[])
+DELETE FROM choir_memory.embedding_queue WHERE id IN (
+    SELECT id FROM choir_memory.embedding_queue
+    WHERE agent_id = $1 AND document_id = ANY($2::uuid[]) FOR UPDATE SKIP LOCKED)
 """
 _CLAIM = """
 SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from choir_common.errors import NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_sessions import EraseSession, SessionErased
-from choir_memory.documents.links_store import LinkStore
+from choir_memory.audit.store import OPERATOR, Entry, note
+from choir_memory.documents.erase_store import erase, erase_mentions
 from choir_memory.documents.store import DocumentStore
-from choir_memory.embedding.queue_store import withdraw
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.store import SessionStore
@@ -34,12 +34,10 @@ class Eraser:
             if state is None:
                 raise NotFound(f"Memory holds no session {asked.session_id} of {asked.agent_id}.")
             await take_agent_role(held, asked.agent_id)
-            documents, links = DocumentStore(held, asked.agent_id), LinkStore(held, asked.agent_id)
-            own = await documents.ids_of_session(asked.session_id)
-            doomed = await links.with_what_they_alone_support(own)
-            await links.cut(doomed)
-            await documents.delete(doomed)
+            own = await DocumentStore(held, asked.agent_id).ids_of_session(asked.session_id)
+            gone = await erase(held, asked.agent_id, own)
             await resume_service_role(held)
-            await withdraw(held, asked.agent_id, doomed)
+            await erase_mentions(held, asked.agent_id, gone.ids)
+            await note(held, Entry(asked.agent_id, OPERATOR, "erase session", gone.ids))
             await sessions.erased(asked.session_id)
-        return SessionErased(documents=len(doomed))
+        return SessionErased(documents=len(gone.ids))
