@@ -62,6 +62,11 @@ class SpaceStore:
         sql = "SELECT EXISTS (SELECT FROM choir_memory.spaces WHERE agent_id = $1)"
         return bool(await self._database.fetchval(sql, agent_id))
 
+    async def agents(self) -> list[str]:
+        """Return every agent that has a space."""
+        sql = "SELECT agent_id FROM choir_memory.spaces ORDER BY agent_id"
+        return [row["agent_id"] for row in await self._database.fetch(sql)]
+
     async def make(self, agent_id: str) -> None:
         """Make or update the agent's role and schema; idempotent.
 

@@ -1,0 +1,75 @@
+"""Sum up what is due of every agent: days first, then what is made of them.
+
+Run by `app` as a task; next are `store` and `digest`. A pass over a space costs one grouping of its turns;
+what is done is not done again, so any number of replicas and restarts make the same rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_memory.embedding.queue_store import enqueue
+from choir_memory.grains.digest import Digester
+from choir_memory.grains.periods import GRAINS, Grain
+from choir_memory.grains.store import Due, GrainStore
+from choir_memory.schema.lease_store import Leases
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_agent, resume_service_role
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """Keeps the time summaries of all agents; `announce` tells the embedding queue that there is work."""
+
+    database: Database
+    spaces: Spaces
+    leases: Leases
+    digester: Digester
+    clock: Clock
+    announce: Callable[[], None]
+
+    async def run_agent(self, agent_id: str) -> int:
+        """Sum up what is due of one agent; return how many periods."""
+        await self.spaces.ensure(agent_id)
+        written = 0
+        for grain in GRAINS:
+            async with self.leases.hold(agent_id, f"grain:{grain}") as ours:
+                if not ours:
+                    break  # another replica is at it, and the coarser ones build on this
+                written += await self._run_grain(agent_id, grain)
+        return written
+
+    def begin_pass(self) -> None:
+        """Give a model that failed another chance."""
+        self.digester.begin()
+
+    async def _run_grain(self, agent_id: str, grain: Grain) -> int:
+        async with as_agent(self.database, agent_id) as held:
+            store = GrainStore(held, agent_id)
+            wants = self.digester.has_model
+            due = await store.due(grain, self.clock.now(), wants_model=wants)
+        written = 0
+        for one in due:
+            # each may have waited for a model: the lease must not run out under the next
+            if not await self.leases.renew(agent_id, f"grain:{grain}"):
+                break
+            written += await self._write(agent_id, one)
+        return written
+
+    async def _write(self, agent_id: str, due: Due) -> bool:
+        async with as_agent(self.database, agent_id) as held:
+            sources = await GrainStore(held, agent_id).read(due)
+        if not sources:
+            return False  # erased meanwhile
+        summary = await self.digester.digest(due, sources)
+        if summary.by == "selection" and not due.changed:
+            return False  # the model failed again
+        async with as_agent(self.database, agent_id) as held:
+            document_id = await GrainStore(held, agent_id).write(due, summary)
+            if document_id is None:
+                return False
+            await resume_service_role(held)
+            await enqueue(held, agent_id, "session", document_id)
+        self.announce()
+        return True

@@ -1,0 +1,86 @@
+"""Choose the sentences that say most about a period: pure, and the same every time.
+
+Called by `digest` when no model can summarise. Nothing is invented: every line stands so in a source.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_memory.words.tokens import query_terms
+
+MAX_SENTENCE = 400
+"""Characters of one line; what is longer is a paste, whose beginning says what it is."""
+ALIKE = 0.6
+"""Jaccard of two sentences' words from which the second tells nothing new."""
+MIN_WORDS = 3
+"""Words of a sentence that can stand alone; `yes, please` says nothing a month later."""
+_MAX_CONSIDERED = 2_000
+"""Sentences weighed for one period; the selection compares each with those chosen before."""
+_BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A source's text, and the words that stand before each of its sentences (date, speaker)."""
+
+    prefix: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    place: int
+    shown: str
+    words: frozenset[str]
+
+
+def select(lines: Sequence[Line], budget: int) -> str:
+    """Return the best sentences of `lines` in their order, at most `budget` characters.
+
+    A sentence counts by how much of what the period talks about it holds: words that return, less
+    those that stand everywhere.
+    """
+    sentences = _sentences(lines)
+    weights = _weights(sentences)
+    ranked = sorted(sentences, key=lambda one: (-_worth(one, weights), one.place))
+    chosen: list[_Sentence] = []
+    left = budget
+    for one in ranked:
+        if len(one.shown) + 1 > left or any(alike(one.words, c.words) > ALIKE for c in chosen):
+            continue
+        chosen.append(one)
+        left -= len(one.shown) + 1
+    return "\n".join(one.shown for one in sorted(chosen, key=lambda one: one.place))
+
+
+def alike(first: frozenset[str], second: frozenset[str]) -> float:
+    """Return the Jaccard index of two sets of words; 0 for two empty ones."""
+    union = len(first | second)
+    return len(first & second) / union if union else 0.0
+
+
+def _sentences(lines: Sequence[Line]) -> list[_Sentence]:
+    found: list[_Sentence] = []
+    for line in lines:
+        for text in filter(None, map(str.strip, _BREAK.split(line.text))):
+            words = frozenset(query_terms(text[:MAX_SENTENCE]))
+            if len(words) >= MIN_WORDS:
+                shown = line.prefix + " ".join(text[:MAX_SENTENCE].split())
+                found.append(_Sentence(len(found), shown, words))
+    # of a long period an even sample, not its beginning
+    step = math.ceil(len(found) / _MAX_CONSIDERED)
+    return found[:: max(step, 1)]
+
+
+def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
+    counts = Counter(word for one in sentences for word in one.words)
+    total = len(sentences)
+    return {word: math.log(1 + n) * math.log(1 + total / n) for word, n in counts.items()}
+
+
+def _worth(one: _Sentence, weights: dict[str, float]) -> float:
+    # divided by less than the length: a full sentence beats a fragment of it
+    return float(sum(weights[word] for word in one.words) / (len(one.words) + 5) ** 0.8)
