@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
 from choir_common.wire.json import JsonObject
-from choir_local.config_names import embedding_told
+from choir_local.config_names import embedding_told, memory_told
 from choir_local.home import Home
 from choir_local.model_choice import choose_model
 from choir_local.settings import LocalSettings
@@ -157,9 +157,10 @@ def distribute(home: Path, owner: Owner) -> None:
     found = {name: value for name, value in model.secrets.items() if named.get(name) != value}
     everything: JsonObject = {"secrets": {**named}, "supplied": {**found}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
-    embedding = embedding_told(home / "config.json", named)
+    config_file = home / "config.json"
+    told = {**embedding_told(config_file, named), **memory_told(config_file, named)}
     write_secrets("control", {**database, **operator, **everything}, owner)
-    write_secrets("memory", {**database, **embedding}, choir)
+    write_secrets("memory", {**database, **told}, choir)
     write_secrets("gateway", {**bus, **operator, **channels}, choir)
     write_secrets("browser", bus, choir)
 

@@ -26,6 +26,10 @@ READ = {
     "$schema": "an editor",
     "agents.*.autostart": f"{CONTROL}/sessions/boot.py",
     "agents.*.restart": f"{CONTROL}/sessions/crash.py",
+    **{
+        f"agents.*.retention.{name}": f"{MEMORY}/grains/cutoffs.py"
+        for name in ("turns", "days", "weeks", "months", "quarters", "years")
+    },
     "agents.*.repo.url": f"{CONTROL}/repos/source.py",
     "agents.*.repo.ref": f"{CONTROL}/repos/source.py",
     "agents.*.repo.git_identity": f"{CONTROL}/repos/source.py",
@@ -92,6 +96,7 @@ READ = {
     "embedding.dimensions": f"{MEMORY}/settings.py",
     "embedding.endpoint": f"{MEMORY}/settings.py",
     "embedding.secret": f"{LOCAL}/config_names.py",
+    "memory.model": f"{LOCAL}/config_names.py",
     # nothing is taken from this section, and a load says so
     **{
         f"postgres.{name}": f"{CONTROL}/configuration/check.py postgres"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from choir_common.wire.config import Config
+from choir_common.wire.config import Config, RetentionConfig
 from choir_common.wire.json import JsonObject
 
 # the key of a provider that only the environment names (CHOIR_EMBEDDING_ENDPOINT)
@@ -31,6 +31,25 @@ def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     return {
         **({"embedding": section.model_dump(mode="json")} if section else {}),
         **({"embedding_key": key} if key else {}),
+    }
+
+
+def memory_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
+    """Return what memory is told beside embeddings: its language model, that model's key, who keeps what."""
+    config = _read(config_file)
+    if config is None:
+        return {}
+    model = config.models.get(config.memory.model or "")
+    key = named.get((model and model.secret) or "")
+    kept: JsonObject = {
+        agent_id: agent.retention.model_dump(mode="json")
+        for agent_id, agent in config.agents.items()
+        if agent.retention != RetentionConfig()
+    }
+    return {
+        **({"model": model.model_dump(mode="json")} if model else {}),
+        **({"model_key": key} if key else {}),
+        **({"retention": kept} if kept else {}),
     }
 
 

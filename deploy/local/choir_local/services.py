@@ -18,7 +18,7 @@ import orjson
 from choir_common.errors import ChoirError
 from choir_common.secret_file import read_secret_file
 from choir_common.wire.json import JsonObject
-from choir_local.config_names import embedding_told, gateway_secrets
+from choir_local.config_names import embedding_told, gateway_secrets, memory_told
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
 from choir_local.model_choice import ModelChoice
@@ -207,8 +207,9 @@ def _database_secrets(parts: Parts) -> JsonObject:
 
 
 def _memory_secrets(parts: Parts) -> JsonObject:
-    embedding = embedding_told(parts.home.config_file, parts.named_secrets())
-    return {**_database_secrets(parts), **embedding}
+    config_file, named = parts.home.config_file, parts.named_secrets()
+    told = {**embedding_told(config_file, named), **memory_told(config_file, named)}
+    return {**_database_secrets(parts), **told}
 
 
 def _gateway_secrets(parts: Parts) -> JsonObject:

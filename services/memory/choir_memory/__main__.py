@@ -28,7 +28,10 @@ async def serve_until_stopped() -> None:
 
 def _configure_logging(settings: MemorySettings, secrets: MemorySecrets) -> None:
     redactor = Redactor()
-    known = (secrets.postgres_password, secrets.nats_token, secrets.embedding_key)
+    known = (
+        *(secrets.postgres_password, secrets.nats_token),
+        *(secrets.embedding_key, secrets.model_key),
+    )
     redactor.learn(secret.get_secret_value() for secret in known if secret is not None)
     configure_logging("choir-memory", settings.log_level, redactor)
 

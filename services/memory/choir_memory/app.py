@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from uuid import uuid4
 
 import structlog
 from pydantic import SecretStr
@@ -26,8 +27,15 @@ from choir_memory.embedding.provider import ProviderEmbedder
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.endpoints.sessions import SessionDoor
+from choir_memory.grains.consolidate import Consolidation
+from choir_memory.grains.digest import Digester
+from choir_memory.grains.retention import Retention
+from choir_memory.grains.rounds import Rounds
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
+from choir_memory.layers.model import Model
+from choir_memory.layers.openai_model import OpenAiModel
+from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
 from choir_memory.search.recall import Recall
@@ -57,7 +65,8 @@ class MemoryService:
         deadline_s = settings.query_embedding_deadline_s
         self._guard = EmbedderGuard(self._embedder, SystemClock(), deadline_s)
         self._queue = EmbeddingQueue(self._database, self._guard, _pace(settings))
-        self._spaces = Spaces(SpaceStore(self._database), settings.model, settings.dimensions)
+        store = SpaceStore(self._database)
+        self._spaces = Spaces(store, settings.model, settings.dimensions)
         self._agents = AgentDoor(
             self._spaces,
             Knowledge(self._database, self._spaces, self._queue.announce),
@@ -67,6 +76,8 @@ class MemoryService:
             AuditStore(self._database),
         )
         self._sessions = self._session_door()
+        self._model = make_model(secrets)
+        self._rounds = self._make_rounds(settings, secrets, store)
         self._health = Health(self._database, self._bus, self._guard)
 
     def _session_door(self) -> SessionDoor:
@@ -89,6 +100,8 @@ class MemoryService:
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._embedder.close)
+            if self._model is not None:
+                stack.push_async_callback(self._model.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()
             await stack.enter_async_context(self._bus)
@@ -97,7 +110,27 @@ class MemoryService:
             )
             self._health.serving = True
             log.info("memory serves", model=self._guard.name)
-            await self._queue.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._queue.run())
+                tasks.create_task(self._rounds.run())
+
+    def _make_rounds(
+        self, settings: MemorySettings, secrets: MemorySecrets, store: SpaceStore
+    ) -> Rounds:
+        leases, clock = Leases(self._database, uuid4().hex), SystemClock()
+        digester = Digester(self._model)
+        consolidation = Consolidation(
+            self._database,
+            self._spaces,
+            leases,
+            digester,
+            clock,
+            self._queue.announce,
+            secrets.retention,
+        )
+        retention = Retention(self._database, leases, clock, secrets.retention)
+        errands = (consolidation.run_agent, retention.run_agent)
+        return Rounds(store.agents, digester.begin, errands, settings.round_s)
 
 
 def make_embedder(settings: MemorySettings, secrets: MemorySecrets) -> Embedder:
@@ -111,6 +144,13 @@ def make_embedder(settings: MemorySettings, secrets: MemorySecrets) -> Embedder:
         settings.dimensions,
         settings.embedding_timeout_s,
     )
+
+
+def make_model(secrets: MemorySecrets) -> Model | None:
+    """Return the language model that config.json names for memory, if it names one."""
+    if secrets.model is None:
+        return None
+    return OpenAiModel(secrets.model, _shown(secrets.model_key))
 
 
 def _pace(settings: MemorySettings) -> Pace:

@@ -6,7 +6,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from choir_common.settings import ServiceSettings
-from choir_common.wire.config import EmbeddingConfig
+from choir_common.wire.config import EmbeddingConfig, ModelConfig, RetentionConfig
+from choir_common.wire.model import AgentName
 
 OFFLINE_MODEL = "all-MiniLM-L6-v2-int8"
 OFFLINE_DIMENSIONS = 384
@@ -26,6 +27,12 @@ class MemorySecrets(BaseModel):
     """Bearer key of the embedding provider; a local one needs none."""
     embedding: EmbeddingConfig | None = None
     """What config.json says; an endpoint in the environment counts more."""
+    model: ModelConfig | None = None
+    """The language model that `memory.model` of config.json names; none: nothing is asked of one."""
+    model_key: SecretStr | None = None
+    """Its key, which no agent is told by this."""
+    retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
+    """The agents that do not keep everything for ever."""
 
 
 class MemorySettings(ServiceSettings):
@@ -58,6 +65,9 @@ class MemorySettings(ServiceSettings):
     """Seconds before a document whose retries are used up is tried again."""
     query_embedding_deadline_s: float = Field(default=1.5, gt=0, le=30)
     """Seconds a search waits for its query's vector before it goes on with full text alone."""
+
+    round_s: float = Field(default=3_600.0, gt=0, le=86_400)
+    """Seconds between two rounds that sum up days that are over; nobody waits for yesterday by the minute."""
 
     @field_validator("memory_http")
     @classmethod

@@ -3,13 +3,18 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
+from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.errors import Unavailable
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_memory.grains.consolidate import Consolidation
 from choir_memory.grains.digest import Digester
 from choir_memory.layers.model import Model
 from choir_memory.schema.lease_store import Leases
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, SetClock, live_turns
+from tests.service.memory.servers import MakeMemory, until
+from tests.support.servers import PASSWORD
 
 ROOF = ("2024-01-15T09:00", "Ana", "The carpenter mends the roof of the barn on Tuesday.")
 CAT = ("2024-01-16T10:00", "Ana", "Mimi the cat was at the vet, her left ear is sore.")
@@ -19,9 +24,8 @@ LATER = ("2024-02-20T10:00", "Ana", "We moved to Lisbon, near the old harbour.")
 def make(room: Room, at: str, model: Model | None = None, holder: str = "r1") -> Consolidation:
     clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
     leases = Leases(room.database, holder)
-    return Consolidation(
-        room.database, room.spaces, leases, Digester(model), clock, room.queue.announce
-    )
+    digester, announce = Digester(model), room.queue.announce
+    return Consolidation(room.database, room.spaces, leases, digester, clock, announce, {})
 
 
 async def summaries(room: Room) -> dict[str, str]:
@@ -118,11 +122,11 @@ async def test_a_model_that_fails_leaves_selections_which_it_replaces_when_it_is
     assert (await summaries(room))["2024-01-15"] == f"Ana: {ROOF[2]}"
 
     model.answers = [Unavailable("still away")]
-    pass_one.begin_pass()
+    pass_one.digester.begin()
     assert await pass_one.run_agent("main") == 0
 
     model.answers = [f"summary {n}" for n in range(5)]
-    pass_one.begin_pass()
+    pass_one.digester.begin()
     assert await pass_one.run_agent("main") == 5
     assert list((await summaries(room)).values()) == [f"summary {n}" for n in range(5)]
 
@@ -172,3 +176,22 @@ async def test_the_lease_of_a_replica_that_died_can_be_taken_when_it_ran_out(roo
         "UPDATE choir_memory.cursors SET held_until = now() - '1 s'::interval"
     )
     assert await mine.renew("main", "grain:day")
+
+
+async def test_the_service_sums_up_by_itself(make_memory: MakeMemory) -> None:
+    memory = make_memory(CHOIR_ROUND_S="0.2")
+    await memory.start()
+    unit = SessionUnit(
+        id="u1", text=ROOF[2], at=datetime(2024, 1, 15, 9, tzinfo=UTC), position=0, speaker="Ana"
+    )
+    told = RecordUnits(agent_id="main", session_id="s1", units=(unit,))
+    await BusSessionMemory(memory.bus).record(told)
+    async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
+        year = "SELECT text FROM choir_main.memory_documents WHERE period = '2024'"
+
+        async def summed_up() -> bool:
+            return await database.fetchval(year) is not None
+
+        await until(summed_up, 60)
+        assert ROOF[2] in await database.fetchval(year)
+    assert await memory.stop() == 0

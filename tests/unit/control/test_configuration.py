@@ -54,6 +54,7 @@ def test_a_sound_configuration_has_no_faults() -> None:
             "dms.e",
         ),
         ({"crash_detection_threshold_ms": 9_999}, "crash_detection_threshold_ms"),
+        ({"memory": {"model": "small"}}, "memory.model"),
         ({"voice_profiles": {"v": {"tts": "t", "voice_id": "x"}}}, "voice_profiles.v.tts"),
         (
             {"agents": {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}},

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from choir_local.config_names import embedding_told, gateway_secrets
+from choir_local.config_names import embedding_told, gateway_secrets, memory_told
 from choir_memory.settings import MemorySecrets, MemorySettings
 
 SECTION = {"model": "m", "dimensions": 256, "endpoint": "http://e/v1", "secret": "their-key"}
@@ -44,3 +44,22 @@ def test_a_file_that_does_not_fit_names_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, surprise=1)
     assert embedding_told(path, {}) == {} and gateway_secrets(path) == frozenset()
     assert embedding_told(tmp_path / "absent.json", {}) == {}
+
+
+def test_memory_is_told_its_own_model_with_its_key_and_who_forgets_what(tmp_path: Path) -> None:
+    models = {
+        "small": {"model": "s-1", "endpoint": "http://m/v1", "secret": "other"},
+        "large": {"model": "l-1", "endpoint": "http://m/v1", "secret": "their-key"},
+    }
+    defaults = {"workspace": "w", "llm": "large", "dm": "d"}
+    agents = {
+        "brief": {"defaults": defaults, "retention": {"turns": 30}},
+        "main": {"defaults": defaults},
+    }
+    path = write(tmp_path, models=models, memory={"model": "small"}, agents=agents)
+    secrets = MemorySecrets.model_validate_json(json.dumps(memory_told(path, KEYS)))
+    assert secrets.model is not None and secrets.model.model == "s-1"
+    assert secrets.model_key is not None and secrets.model_key.get_secret_value() == "k-3"
+    assert {name: kept.turns for name, kept in secrets.retention.items()} == {"brief": 30}
+    assert memory_told(write(tmp_path, models=models), KEYS) == {}
+    assert memory_told(tmp_path / "absent.json", KEYS) == {}

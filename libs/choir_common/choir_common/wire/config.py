@@ -169,6 +169,30 @@ class EmbeddingConfig(Wire):
     """The name of the secret that holds the key."""
 
 
+class MemoryConfig(Wire):
+    """What long-term memory may use beside its embedding model."""
+
+    model: OptionalName = None
+    """A name in `models` that sums up past days and extracts facts; none: selections, no facts."""
+
+
+class RetentionConfig(Wire):
+    """How many days an agent's memory keeps what; null: for ever. What it was summed up to outlives it."""
+
+    turns: int | None = Field(default=None, ge=1)
+    """What was said and done, word by word; the summaries of sessions and of days stay."""
+    days: int | None = Field(default=None, ge=7)
+    """Summaries of days; one goes with its week, once all of that is old enough."""
+    weeks: int | None = Field(default=None, ge=31)
+    """Summaries of weeks; they go by the month."""
+    months: int | None = Field(default=None, ge=92)
+    """Summaries of months; they go by the quarter."""
+    quarters: int | None = Field(default=None, ge=366)
+    """Summaries of quarters; they go by the year."""
+    years: int | None = Field(default=None, ge=366)
+    """Summaries of years."""
+
+
 class GatewayConfig(Wire):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
@@ -238,6 +262,8 @@ class AgentConfig(Wire):
     """Start with control; `choirctl init` sets it for the first agent."""
     restart: Literal["on-crash", "never"] = "on-crash"
     """Whether a crashed session is taken up again."""
+    retention: RetentionConfig = RetentionConfig()
+    """How long its memory keeps what; for ever unless given."""
 
 
 class Budgets(Wire):
@@ -298,6 +324,8 @@ class Config(Wire):
     """Web searches, by name."""
     embedding: EmbeddingConfig | None = None
     """What turns text into vectors; `CHOIR_EMBEDDING_…` of the memory service counts more."""
+    memory: MemoryConfig = MemoryConfig()
+    """Long-term memory."""
     postgres: PostgresConfig | None = None
     """Kept for the record and warned of: where Postgres is, the deployment says (`CHOIR_POSTGRES_DSN`)."""
     budgets: Budgets = Budgets()

@@ -26,7 +26,10 @@ AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 AGAIN = "counts when Choir starts again: choirctl down, then up"
 # vectors of two models cannot be compared
 VECTORS = ("embedding", "embedding.model", "embedding.dimensions")
-AT_CHOIR_START = ("embedding", "embedding.*", "postgres", "postgres.*")
+AT_CHOIR_START = (
+    *("embedding", "embedding.*", "postgres", "postgres.*"),
+    *("memory.model", "agents.*.retention", "agents.*.retention.*"),
+)
 
 
 def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:

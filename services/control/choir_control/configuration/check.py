@@ -34,6 +34,7 @@ def faults(config: Config) -> list[str]:
         *_repos(config),
         *_channels(config),
         *_voices(config),
+        *_memory(config),
         *_timing(config),
         *_limits(config),
         *_secrets(config),
@@ -128,6 +129,12 @@ def _voices(config: Config) -> Iterator[str]:
     for name, profile in config.voice_profiles.items():
         if profile.tts not in config.tts:
             yield _unknown(f"voice_profiles.{name}.tts", profile.tts, "tts", config.tts)
+
+
+def _memory(config: Config) -> Iterator[str]:
+    name = config.memory.model
+    if name is not None and name not in config.models:
+        yield _unknown("memory.model", name, "models", config.models)
 
 
 def _timing(config: Config) -> Iterator[str]:

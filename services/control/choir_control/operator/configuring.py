@@ -94,9 +94,11 @@ class Configuring:
         )
 
     def _read_by_memory(self) -> Collection[str]:
-        """Return the names of the embedding provider's key: the configured one, and a deployment's."""
-        section = self._configuration.current.config.embedding
-        return {"embedding-key", *([section.secret] if section and section.secret else [])}
+        """Return the names of the keys memory has: of the embedding provider, and of its language model."""
+        config = self._configuration.current.config
+        model = config.models.get(config.memory.model or "")
+        named = (config.embedding and config.embedding.secret, model and model.secret)
+        return {"embedding-key", *(name for name in named if name)}
 
     def _parcel(self) -> BotTokens:
         """Return what the gateway may know now: the tokens of its bots."""

@@ -4,14 +4,17 @@ Run by `app` as a task; next are `store` and `digest`. A pass over a space costs
 what is done is not done again, so any number of replicas and restarts make the same rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
+from choir_common.wire.config import RetentionConfig
+from choir_memory.documents.kinds import Grain
 from choir_memory.embedding.queue_store import enqueue
+from choir_memory.grains.cutoffs import cutoffs, is_wanted
 from choir_memory.grains.digest import Digester
-from choir_memory.grains.periods import GRAINS, Grain
+from choir_memory.grains.periods import GRAINS
 from choir_memory.grains.store import Due, GrainStore
 from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.spaces import Spaces
@@ -27,7 +30,9 @@ class Consolidation:
     leases: Leases
     digester: Digester
     clock: Clock
-    announce: Callable[[], None]
+    announce: Callable[[int], None]
+    retention: Mapping[str, RetentionConfig]
+    """What of whom is kept no longer."""
 
     async def run_agent(self, agent_id: str) -> int:
         """Sum up what is due of one agent; return how many periods."""
@@ -40,17 +45,18 @@ class Consolidation:
                 written += await self._run_grain(agent_id, grain)
         return written
 
-    def begin_pass(self) -> None:
-        """Give a model that failed another chance."""
-        self.digester.begin()
-
     async def _run_grain(self, agent_id: str, grain: Grain) -> int:
         async with as_agent(self.database, agent_id) as held:
             store = GrainStore(held, agent_id)
             wants = self.digester.has_model
             due = await store.due(grain, self.clock.now(), wants_model=wants)
+            made = await store.made()
+        kept = self.retention.get(agent_id, RetentionConfig())
+        gone = {cutoff.of: cutoff.before for cutoff in cutoffs(kept, self.clock.now())}
         written = 0
         for one in due:
+            if not is_wanted(grain, one.period, gone, made):
+                continue  # it would be deleted at once, and made again
             # each may have waited for a model: the lease must not run out under the next
             if not await self.leases.renew(agent_id, f"grain:{grain}"):
                 break
@@ -71,5 +77,5 @@ class Consolidation:
                 return False
             await resume_service_role(held)
             await enqueue(held, agent_id, "session", document_id)
-        self.announce()
+        self.announce(1)
         return True

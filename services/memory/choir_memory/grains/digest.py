@@ -9,7 +9,7 @@ from importlib.resources import files
 import structlog
 
 from choir_common.errors import ChoirError
-from choir_memory.grains.periods import Grain
+from choir_memory.documents.kinds import Grain
 from choir_memory.grains.select import Line, select
 from choir_memory.grains.store import Due, Source, Summary
 from choir_memory.layers.model import Model

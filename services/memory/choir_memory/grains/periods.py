@@ -5,9 +5,8 @@ Days are of UTC. A week is an ISO week and belongs, as its year does, to where i
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal
 
-Grain = Literal["day", "week", "month", "quarter", "year"]
+from choir_memory.documents.kinds import Grain
 
 GRAINS: tuple[Grain, ...] = ("day", "week", "month", "quarter", "year")
 """From fine to coarse; each but the first is made of the one before it."""

@@ -6,16 +6,16 @@ Called by `consolidate` on a connection under the agent's role.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID, uuid5
-
-import orjson
+from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_memory.grains.periods import Grain, coarser_period, finer, is_over, span
+from choir_memory.documents.kinds import Grain
+from choir_memory.documents.links_store import Link, LinkStore
+from choir_memory.documents.row import Row, document_id
+from choir_memory.documents.store import DocumentStore, prepare
+from choir_memory.grains.periods import coarser_period, finer, is_over, span
 from choir_memory.schema.naming import qualified
-from choir_memory.words.tokens import document_tokens, tsvector
 
-_NAMESPACE = UUID("6a1a7f0e-7a0c-5d54-9b7a-0c1f4a3d2b11")
 MAX_SOURCES = 5_000
 """Turns of one day that are read; the selection samples them evenly anyway."""
 
@@ -37,6 +37,7 @@ _MADE = """
 SELECT period, metadata ->> 'sources' AS digest, metadata ->> 'by' AS by
 FROM {schema}.memory_documents WHERE grain = $1
 """
+_ALL = "SELECT grain, period FROM {schema}.memory_documents WHERE grain IS NOT NULL"
 _READ = """
 SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust
 FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])
@@ -44,21 +45,7 @@ ORDER BY happened_at, session_id, chunk_index LIMIT $2
 """
 # whoever erases a source waits for us, and then finds our links
 _HOLD = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
-_WRITE = """
-INSERT INTO {schema}.memory_documents (id, session_id, tier, chunk_index, kind, text, tsv, tokens,
-    happened_at, ended_at, grain, period, origin, trust, metadata)
-VALUES ($1, NULL, 'grain_summary', 0, 'summary', $2, $3::text::tsvector, $4, $5, $6, $7, $8,
-    'derived', $9, $10::jsonb)
-ON CONFLICT (id) DO UPDATE SET text = excluded.text, tsv = excluded.tsv, tokens = excluded.tokens,
-    trust = excluded.trust, metadata = excluded.metadata,
-    version = {schema}.memory_documents.version + 1
-"""
-_DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = $1"
 _DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1 AND kind = 'rolls_up'"
-_LINK = """
-INSERT INTO {schema}.links (from_id, kind, to_id)
-SELECT $1, 'rolls_up', source FROM unnest($2::uuid[]) AS source ON CONFLICT DO NOTHING
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +103,10 @@ class GrainStore:
                 found.append(Due(grain, period, digest, tuple(ids), changed))
         return found
 
+    async def made(self) -> set[tuple[Grain, str]]:
+        """Return every period that has a summary."""
+        return {(row["grain"], row["period"]) for row in await self._held.fetch(self._sql(_ALL))}
+
     async def read(self, due: Due) -> list[Source]:
         """Return what a period is made of, in the order it happened."""
         rows = await self._held.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
@@ -130,19 +121,13 @@ class GrainStore:
         kept = await self._held.fetch(self._sql(_HOLD), list(due.source_ids))
         if len(kept) != len(due.source_ids):
             return None
-        document_id = summary_id(self._agent_id, due.grain, due.period)
-        start, end = span(due.grain, due.period)
-        tokens = document_tokens(summary.text)
-        metadata = {"sources": due.digest, "by": summary.by, "count": len(due.source_ids)}
-        await self._held.execute(
-            self._sql(_WRITE),
-            *(document_id, summary.text, tsvector(tokens), len(tokens), start, end),
-            *(due.grain, due.period, summary.trust, orjson.dumps(metadata).decode()),
-        )
-        await self._held.execute(self._sql(_DROP_VECTORS), document_id)
-        await self._held.execute(self._sql(_DROP_LINKS), document_id)
-        await self._held.execute(self._sql(_LINK), document_id, list(due.source_ids))
-        return document_id
+        row = _row(self._agent_id, due, summary)
+        documents = DocumentStore(self._held, self._agent_id)
+        await documents.put(await prepare([row]))
+        await self._held.execute(self._sql(_DROP_LINKS), row.document_id)
+        links = [Link(row.document_id, "rolls_up", source) for source in due.source_ids]
+        await LinkStore(self._held, self._agent_id).add(links)
+        return row.document_id
 
     async def _sources(self, grain: Grain) -> list[tuple[str, str, Sequence[UUID]]]:
         """Return each period that has sources, a digest of them, and which they are."""
@@ -164,6 +149,20 @@ class GrainStore:
         return qualified(statement, self._agent_id)
 
 
-def summary_id(agent_id: str, grain: Grain, period: str) -> UUID:
-    """Return the id of a period's summary, the same however often it is made."""
-    return uuid5(_NAMESPACE, f"{agent_id}:{grain}:{period}")
+def _row(agent_id: str, due: Due, summary: Summary) -> Row:
+    start, end = span(due.grain, due.period)
+    return Row(
+        document_id=document_id(agent_id, due.grain, due.period),
+        session_id=None,
+        tier="grain_summary",
+        chunk_index=0,
+        kind="summary",
+        text=summary.text,
+        happened_at=start,
+        ended_at=end,
+        grain=due.grain,
+        period=due.period,
+        origin="derived",
+        trust=summary.trust,
+        metadata={"sources": due.digest, "by": summary.by, "count": len(due.source_ids)},
+    )

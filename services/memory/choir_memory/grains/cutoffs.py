@@ -1,0 +1,72 @@
+"""Say what is kept no longer: pure. Called by `retention`, and by `consolidate`, which makes nothing that goes.
+
+A finer grain goes by whole periods of the coarser one, so that no summary is made anew of what is left of its
+sources.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from choir_common.wire.config import RetentionConfig
+from choir_memory.documents.kinds import Grain
+from choir_memory.grains.periods import GRAINS, coarser_period, first_day, period_of, span
+
+Kept = Grain | Literal["turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cutoff:
+    """What ended before `before` goes."""
+
+    of: Kept
+    before: datetime
+
+
+def cutoffs(kept: RetentionConfig, now: datetime) -> Iterator[Cutoff]:
+    """Yield what goes now, from fine to coarse; nothing of what is kept for ever."""
+    ages: tuple[tuple[Kept, int | None], ...] = (
+        ("turn", kept.turns),
+        ("day", kept.days),
+        ("week", kept.weeks),
+        ("month", kept.months),
+        ("quarter", kept.quarters),
+        ("year", kept.years),
+    )
+    for of, days in ages:
+        if days is not None:
+            yield Cutoff(of, _floor(of, now - timedelta(days=days)))
+
+
+def is_wanted(
+    grain: Grain, period: str, gone: Mapping[Kept, datetime], made: Container[tuple[Grain, str]]
+) -> bool:
+    """Tell whether a summary would be kept, or is needed for a coarser one that is not made yet."""
+    before = gone.get(grain)
+    if before is None or span(grain, period)[1] > before:
+        return True
+    if grain == GRAINS[-1]:
+        return False
+    coarser: Grain = GRAINS[GRAINS.index(grain) + 1]
+    whole = coarser_period(grain, period)
+    return (coarser, whole) not in made and is_wanted(coarser, whole, gone, made)
+
+
+def _floor(of: Kept, at: datetime) -> datetime:
+    """Return the latest time up to `at` before which whole periods of the coarser grain lie."""
+    if of == "turn":
+        return span("day", period_of("day", at.date()))[0]
+    if of == "year":
+        return span("year", period_of("year", at.date()))[0]
+    coarser: Grain = GRAINS[GRAINS.index(of) + 1]
+    if of != "week":
+        return span(coarser, period_of(coarser, at.date()))[0]
+    # the month of this week is not old enough yet; it begins with the first week that counts to it
+    month = coarser_period("week", period_of("week", at.date()))
+    first = span("week", period_of("week", first_day("month", month)))
+    return (
+        first[0]
+        if coarser_period("week", period_of("week", first[0].date())) == month
+        else first[1]
+    )

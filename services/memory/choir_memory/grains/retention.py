@@ -1,0 +1,56 @@
+"""Delete what an agent's memory was told to keep no longer.
+
+An errand of `rounds`, after `consolidate`: what goes was summed up before. Next are `cutoffs` and
+`retention_store`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_common.wire.config import RetentionConfig
+from choir_memory.embedding.queue_store import withdraw
+from choir_memory.grains.cutoffs import Cutoff, cutoffs
+from choir_memory.grains.retention_store import RetentionStore
+from choir_memory.schema.lease_store import Leases
+from choir_memory.schema.store import as_agent, resume_service_role
+
+log = structlog.get_logger("choir.memory.retention")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Deletes what agents do not keep; who is not named keeps everything."""
+
+    database: Database
+    leases: Leases
+    clock: Clock
+    kept: Mapping[str, RetentionConfig]
+
+    async def run_agent(self, agent_id: str) -> int:
+        """Delete what is too old; return how many rows."""
+        kept = self.kept.get(agent_id)
+        if kept is None:
+            return 0
+        gone = 0
+        async with self.leases.hold(agent_id, "retention") as ours:
+            if ours:
+                for cutoff in cutoffs(kept, self.clock.now()):
+                    gone += await self._delete(agent_id, cutoff)
+        if gone:
+            log.info("memory was kept long enough", agent_id=agent_id, rows=gone)
+        return gone
+
+    async def _delete(self, agent_id: str, cutoff: Cutoff) -> int:
+        gone = 0
+        while True:
+            async with as_agent(self.database, agent_id) as held:
+                ids = await RetentionStore(held, agent_id).delete(cutoff.of, cutoff.before)
+                await resume_service_role(held)
+                await withdraw(held, agent_id, ids)
+            gone += len(ids)
+            if not ids:
+                return gone

@@ -1,0 +1,44 @@
+"""Delete rows that were kept long enough. Called by `retention`, under the agent's role."""
+
+from datetime import datetime
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection
+from choir_memory.documents.links_store import LinkStore
+from choir_memory.documents.store import DocumentStore
+from choir_memory.schema.naming import qualified
+
+BATCH = 1_000
+"""Rows of one transaction; others wait for none of it."""
+
+# a unit that began before the cutoff and ended after it stays with its day
+_OLD_TURNS = """
+SELECT id FROM {schema}.memory_documents
+WHERE tier IN ('mid_term', 'long_term_detail') AND happened_at < $1 ORDER BY happened_at LIMIT $2
+"""
+_OLD_SUMMARIES = """
+SELECT id FROM {schema}.memory_documents
+WHERE grain = $3 AND ended_at <= $1 ORDER BY ended_at LIMIT $2
+"""
+
+
+class RetentionStore:
+    """The statements over one agent's session memory."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def delete(self, of: str, before: datetime) -> list[UUID]:
+        """Delete up to a batch of rows that are older; what was derived from them stays. Return their ids."""
+        if of == "turn":
+            rows = await self._held.fetch(self._sql(_OLD_TURNS), before, BATCH)
+        else:
+            rows = await self._held.fetch(self._sql(_OLD_SUMMARIES), before, BATCH, of)
+        ids = [row["id"] for row in rows]
+        await LinkStore(self._held, self._agent_id).cut(ids)
+        await DocumentStore(self._held, self._agent_id).delete(ids)
+        return ids
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)

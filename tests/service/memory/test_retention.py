@@ -1,0 +1,92 @@
+"""What an agent does not keep: turns and summaries go by their age, the rest stays."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from choir_common.wire.config import RetentionConfig
+from choir_memory.grains.consolidate import Consolidation
+from choir_memory.grains.digest import Digester
+from choir_memory.grains.retention import Retention
+from choir_memory.schema.lease_store import Leases
+from tests.service.memory.conftest import Room
+from tests.service.memory.derived import SetClock, live_turns
+
+SAID = [
+    ("2026-01-05T09:00", "Ana", "The carpenter mends the roof of the barn on Tuesday."),
+    ("2026-01-06T09:00", "Ana", "Mimi the cat was at the vet, her left ear is sore."),
+    ("2026-03-01T09:00", "Ana", "We moved to Lisbon, near the old harbour."),
+]
+
+
+async def pass_by(room: Room, at: str, **kept: int) -> int:
+    """Go round agent `main` at that time; return how many rows were deleted."""
+    clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
+    leases, retention = Leases(room.database, "r1"), {"main": RetentionConfig(**kept)}
+    announce = room.queue.announce
+    await Consolidation(
+        room.database, room.spaces, leases, Digester(None), clock, announce, retention
+    ).run_agent("main")
+    return await Retention(room.database, leases, clock, retention).run_agent("main")
+
+
+async def left(room: Room) -> list[str]:
+    rows = await room.database.fetch(
+        "SELECT coalesce(period, session_id) AS name FROM choir_main.memory_documents"
+        " ORDER BY tier, happened_at, ended_at"
+    )
+    return [row["name"] for row in rows]
+
+
+async def test_old_turns_go_and_what_they_were_summed_up_to_stays(room: Room) -> None:
+    await room.spaces.ensure("main")
+    await live_turns(room.database, SAID)
+    assert await pass_by(room, "2026-03-02T12:00", turns=30) == 2
+    rows = await room.database.fetch(
+        "SELECT period, text FROM choir_main.memory_documents WHERE grain = 'day' ORDER BY period"
+    )
+    assert [row["period"] for row in rows] == ["2026-01-05", "2026-01-06", "2026-03-01"]
+    assert "roof" in rows[0]["text"]
+    assert (await left(room)).count("s1") == 1
+    dangling = (
+        "SELECT count(*) FROM choir_main.links"
+        " WHERE to_id NOT IN (SELECT id FROM choir_main.memory_documents)"
+    )
+    assert await room.database.fetchval(dangling) == 0
+
+
+async def test_what_is_gone_is_not_made_again(room: Room) -> None:
+    await room.spaces.ensure("main")
+    await live_turns(room.database, SAID)
+    await pass_by(room, "2026-03-02", days=7)
+    before = await left(room)
+    assert "2026-W02" in before and "2026-01" in before and "2026-01-05" not in before
+    assert await pass_by(room, "2026-03-02", days=7) == 0
+    assert await left(room) == before
+    # what was made of a week that is gone is not needed again either
+    assert await pass_by(room, "2026-04-02", days=7, weeks=31) == 3
+    before = await left(room)
+    assert await pass_by(room, "2026-04-02", days=7, weeks=31) == 0
+    assert await left(room) == before
+
+
+async def test_the_week_outlives_its_days_unchanged(room: Room) -> None:
+    await room.spaces.ensure("main")
+    await live_turns(room.database, SAID)
+    week = "SELECT text, version FROM choir_main.memory_documents WHERE period = '2026-W02'"
+    await pass_by(room, "2026-01-13")
+    made = await room.database.fetchrow(week)
+    assert made is not None
+    for at in ("2026-01-14", "2026-01-20", "2026-02-20"):
+        await pass_by(room, at, turns=1, days=7)
+        assert await room.database.fetchrow(week) == made
+
+
+@pytest.mark.parametrize("kept", [{}, {"turns": 10_000}])
+async def test_an_agent_that_keeps_everything_loses_nothing(
+    room: Room, kept: dict[str, int]
+) -> None:
+    await room.spaces.ensure("main")
+    await live_turns(room.database, SAID)
+    assert await pass_by(room, "2040-01-01", **kept) == 0
+    assert (await left(room)).count("s1") == len(SAID)

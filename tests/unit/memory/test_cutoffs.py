@@ -1,0 +1,70 @@
+"""How long memory keeps what: which day a cutoff falls on."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from choir_common.wire.config import RetentionConfig
+from choir_memory.documents.kinds import Grain
+from choir_memory.grains.cutoffs import cutoffs
+from choir_memory.grains.periods import GRAINS, coarser_period, first_day, period_of, span
+
+NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
+FIELDS: dict[Grain, str] = {
+    "day": "days",
+    "week": "weeks",
+    "month": "months",
+    "quarter": "quarters",
+    "year": "years",
+}
+
+
+def test_without_limits_nothing_ever_goes() -> None:
+    assert list(cutoffs(RetentionConfig(), NOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "of", "before"),
+    [
+        ({"turns": 2}, "turn", "2026-11-18"),
+        ({"days": 30}, "day", "2026-10-19"),  # 21 October is in the week of the 19th
+        ({"weeks": 42}, "week", "2026-09-28"),  # October begins with the week of its first Thursday
+        ({"months": 180}, "month", "2026-04-01"),
+        ({"quarters": 400}, "quarter", "2025-01-01"),
+        ({"years": 730}, "year", "2024-01-01"),
+    ],
+)
+def test_a_cutoff_falls_where_whole_coarser_periods_end(
+    kept: dict[str, int], of: str, before: str
+) -> None:
+    (cutoff,) = cutoffs(RetentionConfig.model_validate(kept), NOW)
+    assert (cutoff.of, cutoff.before.date().isoformat()) == (of, before)
+
+
+@given(
+    st.integers(946_684_800, 3_786_912_000).map(lambda at: datetime.fromtimestamp(at, UTC)),
+    st.sampled_from(GRAINS[:-1]),
+    st.integers(366, 2_000),
+    st.integers(-40, 40),
+)
+def test_the_parts_of_one_period_go_together_and_none_too_early(
+    now: datetime, grain: Grain, days: int, offset: int
+) -> None:
+    (cutoff,) = cutoffs(RetentionConfig.model_validate({FIELDS[grain]: days}), now)
+    assert cutoff.before <= now - timedelta(days=days)
+
+    def goes(period: str) -> bool:
+        return span(grain, period)[1] <= cutoff.before
+
+    near = cutoff.before.date() + timedelta(days=offset)
+    part = period_of(grain, near)
+    whole = coarser_period(grain, part)
+    first: date = first_day(GRAINS[GRAINS.index(grain) + 1], whole)
+    parts = {
+        name
+        for day in range(-7, 373)
+        if coarser_period(grain, name := period_of(grain, first + timedelta(days=day))) == whole
+    }
+    assert len({goes(name) for name in parts}) == 1
