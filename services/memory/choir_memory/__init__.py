@@ -7,6 +7,8 @@ and the queue that gives documents their vectors. Never decides who may act, nev
     __main__
     app                   builds all, opens in order, closes in reverse
     endpoints | health    the two doors: the bus, and /livez and /readyz
+    grains                summaries of days to years, and what is kept no longer; the rounds
+    layers                what is derived or brought; the service's own language model
     knowledge | sessions | search    write documents by key | what sessions leave | find by several arms
     embedding             vectors: the durable queue, the embedders, the guard around them
     documents             rows of session memory and links; kinds, origins, trust

@@ -1,4 +1,4 @@
-"""Say what is kept no longer: pure. Called by `retention`, and by `consolidate`, which makes nothing that goes.
+"""Say what is kept no longer: pure. Called by `retention`, and by `consolidate`, which makes nothing of it.
 
 A finer grain goes by whole periods of the coarser one, so that no summary is made anew of what is left of its
 sources.

@@ -4,8 +4,6 @@ from datetime import datetime
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.links_store import LinkStore
-from choir_memory.documents.store import DocumentStore
 from choir_memory.schema.naming import qualified
 
 BATCH = 1_000
@@ -20,6 +18,14 @@ _OLD_SUMMARIES = """
 SELECT id FROM {schema}.memory_documents
 WHERE grain = $3 AND ended_at <= $1 ORDER BY ended_at LIMIT $2
 """
+# a fact outlives the words it was taken from
+_UNQUOTE = """
+UPDATE {schema}.knowledge_documents SET evidence = NULL
+WHERE evidence IS NOT NULL AND id IN (
+    SELECT from_id FROM {schema}.links WHERE kind = 'evidence' AND to_id = ANY($1::uuid[]))
+"""
+_UNLINK = "DELETE FROM {schema}.links WHERE from_id = ANY($1::uuid[]) OR to_id = ANY($1::uuid[])"
+_DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
 
 
 class RetentionStore:
@@ -36,8 +42,8 @@ class RetentionStore:
         else:
             rows = await self._held.fetch(self._sql(_OLD_SUMMARIES), before, BATCH, of)
         ids = [row["id"] for row in rows]
-        await LinkStore(self._held, self._agent_id).cut(ids)
-        await DocumentStore(self._held, self._agent_id).delete(ids)
+        for statement in (_UNQUOTE, _UNLINK, _DELETE):
+            await self._held.execute(self._sql(statement), ids)
         return ids
 
     def _sql(self, statement: str) -> str:
