@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly check bench bench-memory demo clean
+.PHONY: help install run up down test nightly check bench bench-memory eval demo clean
 
 help: ## show this
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -45,6 +45,9 @@ bench: install ## measure a turn's overhead, start-up and memory; writes .bench/
 
 bench-memory: install ## measure memory beside plain pgvector; writes .bench/memory.json (ARGS: --full)
 	@$(BIN)/python -m tests.bench.memory $(ARGS)
+eval: install ## measure what memory finds in DATA=FILE (FORMAT=locomo|beam|jsonl); writes .bench/eval.json
+	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
+	@$(BIN)/python -m tests.eval $(DATA) $(if $(FORMAT),--format $(FORMAT)) $(ARGS)
 
 demo: install ## record docs/demo/core-jobs.md anew, on a real stack
 	@$(BIN)/python -m tests.journey.record

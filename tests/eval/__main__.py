@@ -1,0 +1,141 @@
+"""Measure what memory finds: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--out FILE]`."""
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from choir_common.wire.memories import ALL_ARMS, Arm
+from tests.eval.corpus import Space
+from tests.eval.formats import FORMATS, guess
+from tests.eval.harness import Harness, Written, running_harness
+from tests.eval.measures import Measures, mean
+
+OUT = Path(".bench/eval.json")
+VECTORS_S = 3_600.0
+FINDING: tuple[Arm, ...] = ("text", "vector")
+WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in FINDING)
+
+console = Console()
+
+
+def ablations() -> Mapping[str, tuple[Arm, ...]]:
+    """Return the sets of arms that are asked beside all of them."""
+    alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in FINDING}
+    alone["only text and vector"] = FINDING
+    without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in ALL_ARMS}
+    return alone | without
+
+
+@dataclass
+class Outcome:
+    """What was measured: with all arms for each space, and with some of them for all."""
+
+    written: Sequence[Written]
+    by_space: Mapping[str, Sequence[Measures]]
+    by_arms: Mapping[str, Measures]
+    wrote_s: float
+    asked_ms: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as they are written to a file."""
+        every = [one for measured in self.by_space.values() for one in measured]
+        return {
+            **asdict(mean(every)),
+            "questions": len(every),
+            "units": sum(len(one.space.units) for one in self.written),
+            "per_category": self._by_category(),
+            "per_space": {
+                name: {"questions": len(measured), **asdict(mean(measured))}
+                for name, measured in self.by_space.items()
+            },
+            "arms": {name: asdict(measured) for name, measured in self.by_arms.items()},
+            "write_and_embed_s": round(self.wrote_s, 1),
+            "ask_ms": round(self.asked_ms, 1),
+        }
+
+    def _by_category(self) -> dict[str, Any]:
+        groups: dict[str, list[Measures]] = {}
+        for one in self.written:
+            measured = self.by_space[one.space.name]
+            for question, result in zip(one.space.questions, measured, strict=True):
+                groups.setdefault(question.category, []).append(result)
+        return {
+            name: {"questions": len(found), **asdict(mean(found))}
+            for name, found in sorted(groups.items())
+        }
+
+
+async def evaluate(harness: Harness, spaces: Sequence[Space], *, ablate: bool) -> Outcome:
+    """Write all spaces, then ask each its questions."""
+    began = time.monotonic()
+    with console.status("writing") as status:
+        written = []
+        for number, space in enumerate(spaces):
+            status.update(f"writing {space.name}")
+            written.append(await harness.write(number, space))
+        await harness.wait_for_vectors(status.update, VECTORS_S)
+        wrote_s = time.monotonic() - began
+        began = time.monotonic()
+        by_space = {}
+        for one in written:
+            status.update(f"asking {one.space.name}")
+            by_space[one.space.name] = await harness.measure(one)
+        asked = sum(map(len, by_space.values()))
+        asked_ms = (time.monotonic() - began) * 1000 / max(asked, 1)
+        by_arms: dict[str, Measures] = {}
+        for name, arms in ablations().items() if ablate else ():
+            status.update(f"asking {name}")
+            found = [measured for one in written for measured in await harness.measure(one, arms)]
+            by_arms[name] = mean(found)
+    return Outcome(written, by_space, by_arms, wrote_s, asked_ms)
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """Print the table."""
+    names = [name for name in figures if name in Measures.__dataclass_fields__]
+    table = Table("", *names, "questions")
+
+    def add(label: str, row: Mapping[str, Any]) -> None:
+        table.add_row(label, *(f"{row[n]:.3f}" for n in names), str(row.get("questions", "")))
+
+    add("all arms", figures)
+    for group, title in (("arms", ""), ("per_category", "category "), ("per_space", "")):
+        table.add_section()
+        for name, row in figures[group].items():
+            add(f"{title}{name}", row)
+    console.print(table)
+    console.print(
+        f"{figures['units']} units written and embedded in {figures['write_and_embed_s']} s, "
+        f"{figures['ask_ms']} ms a question"
+    )
+
+
+async def main(arguments: argparse.Namespace) -> None:
+    """Run the protocol on one file."""
+    path = Path(arguments.data)
+    name = arguments.format or guess(path)
+    spaces = FORMATS[name](path)
+    console.print(f"{path.name} ({name}): {len(spaces)} spaces")
+    async with running_harness() as harness:
+        outcome = await evaluate(harness, spaces, ablate=not arguments.quick)
+    figures = {"data": path.name, "format": name, **outcome.as_json()}
+    show(figures)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", help="a file (or BEAM's directory) with units and questions")
+    parser.add_argument("--format", choices=FORMATS, help="default: what the file looks like")
+    parser.add_argument("--quick", action="store_true", help="without the per-arm ablations")
+    parser.add_argument("--out", type=Path, default=OUT)
+    asyncio.run(main(parser.parse_args()))
