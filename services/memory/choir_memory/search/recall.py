@@ -31,7 +31,7 @@ from choir_memory.search.receipt_store import ReceiptStore
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import Scored
 from choir_memory.search.stages import Stages
-from choir_memory.search.text_arm_store import text_arm
+from choir_memory.search.text_arm_store import NOTHING, TextFound, text_arm
 from choir_memory.search.vector_arm_store import vector_arm
 from choir_memory.words.tokens import query_terms
 
@@ -54,6 +54,7 @@ class _Search:
     """The query's vector as pgvector reads it."""
     degraded: str | None = None
     """Why there is none."""
+    text: TextFound = NOTHING
     lists: dict[Arm, Sequence[Scored]] = field(default_factory=dict)
     fused: Sequence[Fused] = ()
     shown: Sequence[Shown] = ()
@@ -137,7 +138,8 @@ class Recall:
         if terms:
             with search.stages.stage("text"):
                 async with self._reading(search) as held:
-                    search.lists["text"] = await text_arm(held, search.scope, terms)
+                    search.text = await text_arm(held, search.scope, terms)
+            search.lists["text"] = search.text.hits
 
     async def _make_vector(self, search: _Search) -> None:
         if search.query.mode != "semantic" or "vector" not in search.query.arms:

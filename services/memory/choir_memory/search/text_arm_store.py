@@ -4,6 +4,7 @@ Called by `recall` on a connection that may read the agent's schema.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection
 from choir_memory.search.scope_store import Scope
@@ -30,7 +31,7 @@ hits AS MATERIALIZED (
 ),
 counts AS (SELECT n, count(*)::float8 AS documents FROM hits GROUP BY n),
 known AS MATERIALIZED (
-    SELECT t.n,
+    SELECT t.n, coalesce(c.documents, 0)::int AS documents,
            ln(1 + (s.documents - coalesce(c.documents, 0) + 0.5) / (coalesce(c.documents, 0) + 0.5))
            AS information,
            row_number() OVER (ORDER BY c.documents NULLS LAST) AS place
@@ -39,16 +40,45 @@ known AS MATERIALIZED (
 SELECT h.id, h.session_id, h.chunk_index,
        sum(h.weight * k.information) / (SELECT sum(information) FROM known WHERE place <= $2)
        AS score,
-       row_number() OVER (ORDER BY sum(h.weight * k.information) DESC, h.id) AS place
+       row_number() OVER (ORDER BY sum(h.weight * k.information) DESC, h.id) AS place,
+       (SELECT array_agg(n ORDER BY n) FROM known WHERE place <= $2) AS terms,
+       (SELECT array_agg(documents ORDER BY n) FROM known WHERE place <= $2) AS counts,
+       (SELECT documents FROM space) AS documents, (SELECT mean_tokens FROM space) AS mean_tokens
 FROM hits h JOIN known k ON k.n = h.n WHERE k.place <= $2
 GROUP BY h.id, h.session_id, h.chunk_index ORDER BY place LIMIT $3
 """
 
 
+@dataclass(frozen=True, slots=True)
+class TextFound:
+    """What full text found, and what the space holds of the terms it looked for."""
+
+    hits: Sequence[Scored]
+    terms: Sequence[str]
+    """The rarest of the query's terms."""
+    counts: Sequence[int]
+    """How many documents hold each."""
+    documents: int
+    mean_tokens: float
+
+
+NOTHING = TextFound((), (), (), 0, 1.0)
+
+
 async def text_arm(
     held: Connection, scope: Scope, terms: Sequence[str], depth: int = ARM_DEPTH
-) -> list[Scored]:
+) -> TextFound:
     """Return the documents that hold the query's rarest terms, by the share of information they hold."""
     quoted = [f"'{term}'" for term in terms]
     sql = scope.sql(_TEXT_ARM, 4)
-    return scored_rows(await held.fetch(sql, quoted, MAX_TERMS, depth, *scope.arguments))
+    rows = await held.fetch(sql, quoted, MAX_TERMS, depth, *scope.arguments)
+    if not rows:
+        return NOTHING
+    best = rows[0]
+    return TextFound(
+        scored_rows(rows),
+        [terms[number - 1] for number in best["terms"]],
+        best["counts"],
+        best["documents"],
+        best["mean_tokens"],
+    )
