@@ -1,6 +1,8 @@
 # Choir: `make run` starts it, `make test` proves it. Everything lives in .venv; nothing is installed elsewhere.
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Tests wait more than they compute, so more of them run at a time than there are cores.
+WORKERS ?= 3
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
@@ -25,8 +27,8 @@ up: install ## start Choir in the background
 down: install ## stop the Choir in the background
 	@$(BIN)/choirctl down
 
-test: install ## run all tests, against real Postgres and NATS (ARGS: pytest --help)
-	@$(BIN)/pytest $(ARGS)
+test: install ## run all tests, several at a time, against real Postgres and NATS (ARGS: pytest --help, -n0: one by one)
+	@$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder $(ARGS)
 
 nightly: install ## take a million random steps through locks, skills and heartbeats each, race 10,000 approvals, cut at every line (hours)
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py $(ARGS)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.journey.conversation import PAGE
-from tests.support.stack import Stack, free_port
+from tests.support.ports import free_port
+from tests.support.stack import Stack
 
 ROOT = Path(__file__).parent.parent.parent
 UP_WITHIN_S = 900  # a first build fetches every package; Chromium alone takes a minute

@@ -27,7 +27,8 @@ from tests.journey.conversation import (
 from tests.support.repositories import Repository
 from tests.support.stack import read_log, sessions_of, user_at, verify
 
-pytestmark = pytest.mark.timeout(1200)
+# one engine: what one test makes or removes there, another would see
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("docker")]
 MEND_WITHIN_S = 60
 BUILT_WITHIN_S = 300
 

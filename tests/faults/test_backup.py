@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from choir_common.http.transport import make_client
-from tests.support.stack import Stack, User, free_port, sessions_of, starting_stack, user_at, verify
+from tests.support.ports import free_port
+from tests.support.stack import Stack, User, sessions_of, starting_stack, user_at, verify
 
 TALKERS = 4
 

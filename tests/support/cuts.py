@@ -6,6 +6,7 @@ Nothing is asked of the code that is cut: the lines are counted from outside, in
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 
@@ -28,7 +29,10 @@ def cuts(work: Callable[[], object], *modules: str, every: int = 1) -> Iterator[
 
 def killed_at(line: int, work: Callable[[], object], *modules: str) -> bool:
     """Do the work in a process that is gone at the `line`-th line of `modules`; tell whether it was."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        # the parent's other threads (a test worker has one) hold nothing that the child asks for
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         _do(line, work, modules)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

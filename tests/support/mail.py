@@ -10,7 +10,6 @@ import grp
 import os
 import pwd
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Literal
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 PROGRAMS = "/usr/sbin:/usr/local/sbin:/usr/bin"
@@ -231,13 +232,6 @@ class ImapServer:
         return [name.partition(":2,")[2] for name in sorted(names)]
 
 
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind((HOST, 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
 def _dialect() -> str:
     """Return the configuration for the dovecot there is."""
     program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
@@ -293,7 +287,7 @@ async def running_imap(
     # short: a socket path takes 107 bytes; readable: dovecot's parts run as users of their own
     root = Path(tempfile.mkdtemp(prefix="choir-imap-"))
     root.chmod(0o755)
-    server = ImapServer(_free_port(), _free_port(), root / "mail", root / "dovecot.log")
+    server = ImapServer(free_port(), free_port(), root / "mail", root / "dovecot.log")
     conf = _write_conf(root, certificate, server, open_login)
     program = shutil.which("dovecot", path=PROGRAMS)
     assert program, dovecot_missing()

@@ -20,6 +20,7 @@ import httpx2
 from choir_common.http.transport import make_client
 from choir_common.wire.json import JsonObject
 from choir_local.nats import EmbeddedNats
+from tests.support.ports import free_port
 
 NATS_TOKEN = "bus-token"
 
@@ -38,7 +39,7 @@ async def make_home() -> AsyncIterator[Path]:
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server; it keeps its port when started again."""
     async with make_home() as root:
-        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN)
+        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
         try:
             await server.start()
             yield server

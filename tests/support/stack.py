@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,16 +25,10 @@ from choir_common.http.transport import make_client
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import Verification
+from tests.support.ports import free_port
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
 START_TIMEOUT_S = 120
-
-
-def free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

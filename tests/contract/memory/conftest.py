@@ -17,9 +17,9 @@ from tests.service.memory.servers import (
 from tests.support.servers import running_postgres
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service() -> AsyncIterator[MemoryProcess]:
-    """One real service for the whole suite; each test takes agents of its own."""
+    """One real service for all of them; each test takes agents of its own."""
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "starter") as bus:
             with make_directory() as root:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 SEEN = "seen.log"
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 
@@ -120,13 +122,6 @@ class SshGit:
         return self.log.read_text().count("method publickey")
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
 @contextlib.contextmanager
 def ssh_git(root: Path) -> Iterator[SshGit]:
     """Run an sshd for the repositories below `root` while the block runs."""
@@ -138,7 +133,7 @@ def ssh_git(root: Path) -> Iterator[SshGit]:
     (root / "user.pub").rename(root / "authorized")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port, log, config = _free_port(), root / "sshd.log", root / "sshd_config"
+    port, log, config = free_port(), root / "sshd.log", root / "sshd_config"
     config.write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n"
         "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nPidFile none\n"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from choir_common.wire.config_schema import config_reference, config_schema
-from tests.support.stack import CHOIRCTL, Stack, free_port, running_stack
+from tests.support.ports import free_port
+from tests.support.stack import CHOIRCTL, Stack, running_stack
 
 
 @pytest.fixture(scope="module")

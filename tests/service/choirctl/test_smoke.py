@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stack import CHOIRCTL, Stack, free_port, running_stack
+from tests.support.ports import free_port
+from tests.support.stack import CHOIRCTL, Stack, running_stack
 
 STOP_WITHIN_S = 70
 

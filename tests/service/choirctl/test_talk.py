@@ -13,7 +13,8 @@ from pathlib import Path
 from choir_local.home import Home
 from choir_local.stack_lock import is_held
 from tests.service.choirctl.console_stand_in import Console, served
-from tests.support.stack import CHOIRCTL, free_port
+from tests.support.ports import free_port
+from tests.support.stack import CHOIRCTL
 
 WITHIN_S = 30
 

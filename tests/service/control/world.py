@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from choir_control.runtimes.port import AgentRuntime, LaunchSpec
 from choir_control.settings import ControlSecrets, ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.hand_runtime import HandRuntime
+from tests.support.ports import free_port
 
 OPERATOR_TOKEN = "operator-token-of-the-test"
 MODEL_KEY = "sk-model-key-of-the-test"
@@ -213,13 +213,6 @@ async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) 
     async with asyncio.timeout(within):
         while not await condition():
             await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

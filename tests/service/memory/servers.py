@@ -15,35 +15,34 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
-import asyncpg
 import httpx2
 import pytest
-import pytest_asyncio
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import BusMemory
 from choir_common.http.transport import make_client
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
-from choir_local.postgres import EmbeddedPostgres
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.keeper import kept_postgres
+from tests.support.ports import free_port
+from tests.support.servers import PASSWORD, fresh_database
 
 NATS_TOKEN = "bus-token"
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def postgres() -> AsyncIterator[EmbeddedPostgres]:
-    """One server for all tests; each test makes its own database in it."""
-    async with running_postgres() as server:
-        yield server
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of one server for all tests of this process; each makes its own database in it."""
+    with kept_postgres() as address:
+        yield address
 
 
 @pytest.fixture
-async def dsn(postgres: EmbeddedPostgres) -> str:
+async def dsn(postgres: str) -> AsyncIterator[str]:
     """The address of a fresh, empty database."""
-    return await make_database(postgres.dsn)
+    async with fresh_database(postgres) as address:
+        yield address
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 async def running_nats() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server on a free port, which it keeps when started again."""
     root = Path(tempfile.mkdtemp(prefix="choir-nats-"))
-    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN)
+    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
     try:
         await server.start()
         yield server
@@ -83,18 +82,6 @@ def make_directory() -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="choir-mem-"))
     yield root
     shutil.rmtree(root, ignore_errors=True)
-
-
-async def make_database(dsn: str) -> str:
-    """Make an empty database beside the one of `dsn`; return its address."""
-    name = f"t{uuid4().hex[:12]}"
-    admin = await asyncpg.connect(dsn, password=PASSWORD)
-    try:
-        await admin.execute(f"CREATE DATABASE {name}")
-    finally:
-        await admin.close()
-    address, _, query = dsn.partition("?")
-    return f"{address.rpartition('/')[0]}/{name}?{query}"
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:

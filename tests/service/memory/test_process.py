@@ -23,7 +23,6 @@ from tests.service.memory.servers import (
     NATS_TOKEN,
     MakeMemory,
     MemoryProcess,
-    make_database,
     until,
 )
 from tests.support.servers import running_postgres
@@ -111,7 +110,7 @@ async def own_postgres() -> AsyncIterator[EmbeddedPostgres]:
 async def test_it_works_on_after_postgres_was_killed(
     make_memory: MakeMemory, own_postgres: EmbeddedPostgres
 ) -> None:
-    memory = make_memory(dsn=await make_database(own_postgres.dsn))
+    memory = make_memory(dsn=own_postgres.dsn)
     await memory.start()
     await memory.client.upsert(write(1))
     await until(lambda: idle(memory), 30)
