@@ -28,7 +28,7 @@ down: install ## stop the Choir in the background
 	@$(BIN)/choirctl down
 
 test: install ## run all tests, several at a time, against real Postgres and NATS (ARGS: pytest --help, -n0: one by one)
-	@$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest --numprocesses=$(WORKERS) $(ARGS)
 
 nightly: install ## take a million random steps through locks, skills and heartbeats each, race 10,000 approvals, cut at every line (hours)
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py $(ARGS)

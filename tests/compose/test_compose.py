@@ -27,8 +27,7 @@ from tests.journey.conversation import (
 from tests.support.repositories import Repository
 from tests.support.stack import read_log, sessions_of, user_at, verify
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("docker")]
+pytestmark = pytest.mark.timeout(1200)
 MEND_WITHIN_S = 60
 BUILT_WITHIN_S = 300
 

@@ -15,9 +15,6 @@ from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 from tests.support.cuts import cuts
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = pytest.mark.xdist_group("docker")
-
 EVERY = os.environ.get("CHOIR_TEST_EVERY_CUT") == "1"
 
 

@@ -16,9 +16,6 @@ from tests.service.control.world import until
 from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = pytest.mark.xdist_group("docker")
-
 CANARY = "canary-of-the-builder-Zq81"
 LIMITS = BuildLimits(memory_bytes=256 << 20, within_s=60)
 LOOK = """

@@ -24,9 +24,6 @@ from tests.security.runtimes.confined import PRELUDE, TOKEN
 from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, image_that_runs, owner, yard_for
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = pytest.mark.xdist_group("docker")
-
 GOLDEN = Path(__file__).parent / "golden" / "agent_container.json"
 HOME = Path("/home/ann/.choir.d")
 SPEC = LaunchSpec(

@@ -9,7 +9,7 @@ from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
 from choir_control.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, until
+from tests.service.control.world import World
 
 
 async def inbox_rows(world: World) -> int:
@@ -148,11 +148,9 @@ async def test_old_signals_are_pruned_and_open_ones_stay(world: World, agent: Ag
     assert await signals.prune(timedelta(days=1), 1) == 1
     assert await signals.prune(timedelta(days=1), 100) == 1
     assert len(await signals.open(agent.spec.session_id, "", 0, 10)) == 3
-    await world.post("/v1/agents/main/stop")
-
-    async def over() -> bool:
-        return bool((await world.session(agent.spec.session_id))["ended_at"])
-
-    await until(over, within=40)
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    await world.until_status(agent.spec.session_id, "stopping")
+    world.runtime.die("main")
+    assert (await stopping).json()["state"] == "stopped"
     assert await signals.tell(agent.spec.session_id, CompactSignal()) is None
     assert await signals.prune(timedelta(0), 100) == 4

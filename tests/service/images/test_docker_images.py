@@ -18,9 +18,6 @@ from choir_control.sessions.outfit import Outfitter
 from tests.service.images.forge import ECHO, Forge, Told, a_manifest
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = pytest.mark.xdist_group("docker")
-
 COMPILES = """
 FROM choir-base
 RUN mkdir -p /built && sh /choir/tools/agent/c/make.sh

@@ -16,9 +16,6 @@ from choir_control.runtimes.docker.runtime import DockerRuntime
 from tests.security.runtimes.confined import TOKEN
 from tests.service.runtimes.containers import image_that_runs, yard_for
 
-# one engine: what one test makes or removes there, another would see
-pytestmark = pytest.mark.xdist_group("docker")
-
 WAITS = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print('what a day', file=sys.stderr, flush=True)
