@@ -59,7 +59,8 @@ def _no_subreaper() -> Iterator[None]:
 
 async def keep() -> None:
     """Run the server until whoever asked closes our standard input, be it by dying."""
-    async with running_postgres() as server:
+    # none of its tests asks what a power cut leaves of a disk
+    async with running_postgres(in_memory=True) as server:
         print(server.dsn, flush=True)
         await asyncio.to_thread(sys.stdin.buffer.read)
 

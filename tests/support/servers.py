@@ -25,9 +25,9 @@ ENOUGH_BYTES = 4 * 1024**3
 
 
 @contextlib.asynccontextmanager
-async def running_postgres() -> AsyncIterator[EmbeddedPostgres]:
-    """Start an empty Postgres in a short temporary directory."""
-    root = make_place("choir-pg-")
+async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[EmbeddedPostgres]:
+    """Start an empty Postgres in a short temporary directory, on a disk unless told otherwise."""
+    root = make_place("choir-pg-", in_memory=in_memory)
     try:
         await asyncio.to_thread(shutil.copytree, await _finished_cluster(), root / "data")
         server = EmbeddedPostgres(
@@ -55,12 +55,13 @@ async def fresh_database(dsn: str) -> AsyncIterator[str]:
         await _tell(dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def make_place(prefix: str) -> Path:
+def make_place(prefix: str, *, in_memory: bool) -> Path:
     """Make a directory with a short path: a Unix socket's takes 107 bytes, and pytest's own are too deep.
 
-    In memory where there is room: no test asks what a power cut leaves of a disk.
+    In memory only where there is room for it.
     """
-    roomy = MEMORY_DISK.is_dir() and shutil.disk_usage(MEMORY_DISK).free > ENOUGH_BYTES
+    there = in_memory and MEMORY_DISK.is_dir()
+    roomy = there and shutil.disk_usage(MEMORY_DISK).free > ENOUGH_BYTES
     return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY_DISK if roomy else None))
 
 
@@ -78,7 +79,7 @@ async def _finished_cluster() -> Path:
 
 @functools.cache
 def _template_place() -> Path:
-    root = make_place("choir-pg-new-")
+    root = make_place("choir-pg-new-", in_memory=True)
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root
 
