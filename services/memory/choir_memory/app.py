@@ -20,11 +20,10 @@ from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.postgres.pool import Database
 from choir_memory import VERSION
 from choir_memory.audit.store import AuditStore
-from choir_memory.embedding.guard import EmbedderGuard
-from choir_memory.embedding.offline import OfflineEmbedder
-from choir_memory.embedding.port import Embedder
-from choir_memory.embedding.provider import ProviderEmbedder
+from choir_memory.embedding.choose import choose
+from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
+from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.grains.consolidate import Consolidation
@@ -61,24 +60,32 @@ class MemoryService:
             application=SERVICE,
         )
         self._bus = Bus(settings.nats_url, _shown(secrets.nats_token), SERVICE)
-        self._embedder = make_embedder(settings, secrets)
-        deadline_s = settings.query_embedding_deadline_s
-        self._guard = EmbedderGuard(self._embedder, SystemClock(), deadline_s)
-        self._queue = EmbeddingQueue(self._database, self._guard, _pace(settings))
         store = SpaceStore(self._database)
-        self._spaces = Spaces(store, settings.model, settings.dimensions)
+        self._spaces = Spaces(store)
+        deadline_s = settings.query_embedding_deadline_s
+        choice = choose(settings, secrets.embedding_key)
+        self._embedders = Embedders(self._database, choice, SystemClock(), deadline_s)
+        self._queue = EmbeddingQueue(self._database, self._spaces, self._embedders, _pace(settings))
+        self._rebuild = Rebuild(
+            self._database,
+            self._spaces,
+            self._embedders,
+            self._queue.announce,
+            settings.embedding_poll_s,
+            settings.embedding_grace_s,
+        )
         self._agents = AgentDoor(
             self._spaces,
             Knowledge(self._database, self._spaces, self._queue.announce),
-            Recall(self._database, self._spaces, self._guard, SystemClock()),
+            Recall(self._database, self._spaces, self._embedders, SystemClock()),
             self._queue,
-            self._guard,
+            self._embedders,
             AuditStore(self._database),
         )
         self._sessions = self._session_door()
         self._model = make_model(secrets)
         self._rounds = self._make_rounds(settings, secrets, store)
-        self._health = Health(self._database, self._bus, self._guard)
+        self._health = Health(self._database, self._bus, self._embedders)
 
     def _session_door(self) -> SessionDoor:
         database, spaces, announce = self._database, self._spaces, self._queue.announce
@@ -99,18 +106,21 @@ class MemoryService:
 
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._embedder.close)
             if self._model is not None:
                 stack.push_async_callback(self._model.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()
+            stack.push_async_callback(self._embedders.close)
+            await self._embedders.open()
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(
                 self._bus.serve(SERVICE, VERSION, *self._agents.table(), *self._sessions.table())
             )
             self._health.serving = True
-            log.info("memory serves", model=self._guard.name)
+            log.info("memory serves", model=self._embedders.name)
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._warm())
+                tasks.create_task(self._rebuild.run())
                 tasks.create_task(self._queue.run())
                 tasks.create_task(self._rounds.run())
 
@@ -132,18 +142,10 @@ class MemoryService:
         errands = (consolidation.run_agent, retention.run_agent)
         return Rounds(store.agents, digester.begin, errands, settings.round_s)
 
-
-def make_embedder(settings: MemorySettings, secrets: MemorySecrets) -> Embedder:
-    """Return the configured provider's embedder, else the offline one."""
-    if settings.embedding_endpoint is None:
-        return OfflineEmbedder(settings.model, settings.dimensions)
-    return ProviderEmbedder(
-        settings.embedding_endpoint,
-        _shown(secrets.embedding_key),
-        settings.model,
-        settings.dimensions,
-        settings.embedding_timeout_s,
-    )
+    async def _warm(self) -> None:
+        # an installation that has stored nothing need not hold the model
+        if await self._spaces.any():
+            await self._embedders.warm()
 
 
 def make_model(secrets: MemorySecrets) -> Model | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from choir_common.bus.client import Bus
 from choir_common.postgres.pool import Database
 from choir_common.wire.operator import PartStatus
-from choir_memory.embedding.guard import EmbedderGuard
+from choir_memory.embedding.embedders import Embedders
 
 CHECK_S = 2.0
 
@@ -18,7 +18,7 @@ class Health:
 
     database: Database
     bus: Bus
-    guard: EmbedderGuard
+    embedders: Embedders
     serving: bool = False
     """Set once the endpoints are subscribed."""
 
@@ -40,9 +40,9 @@ class Health:
         )
 
     def _embedder(self) -> str:
-        if self.guard.trouble is None:
-            return self.guard.name
-        return f"{self.guard.name}: full text alone for now. {self.guard.trouble}"
+        if self.embedders.trouble is None:
+            return self.embedders.name
+        return f"{self.embedders.name}: full text alone for now. {self.embedders.trouble}"
 
     async def _postgres(self) -> bool:
         try:

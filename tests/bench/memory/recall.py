@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from choir_common.postgres.pool import Database
-from choir_memory.embedding.port import render
+from choir_memory.embedding.port import QueryVector, render
 from choir_memory.schema.store import as_agent
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.vector_arm_store import vector_arm
@@ -15,18 +15,21 @@ _EXACT = """
 SELECT document_id FROM {schema}.memory_embeddings
 ORDER BY (embedding <=> $1::text::public.halfvec) + 0 LIMIT 10
 """
+_MODEL = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
 
 
 async def recall_at_10(stage: Stage, agent: str, questions: Sequence[Text]) -> float:
     """Return the share, over all questions."""
     hit = 0
+    model = await stage.admin.fetchval(_MODEL)
     scope = Scope(agent, "session", ("mid_term",))
     async with Database(stage.dsn, PASSWORD, size=1, application="bench") as database:
         for question in questions:
             vector = render((await stage.embedder.embed([question.text]))[0])
+            asked = QueryVector(model, stage.embedder.dimensions, vector)
             sql = _EXACT.format(schema=f"choir_{agent}")
             exact = {row["document_id"] for row in await stage.admin.fetch(sql, vector)}
             async with as_agent(database, agent) as held:
-                named = await vector_arm(held, scope, vector, ())
+                named = await vector_arm(held, scope, asked, ())
             hit += len(exact & {one.document_id for one in named[:10]})
     return round(hit / 10 / len(questions), 4)

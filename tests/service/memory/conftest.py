@@ -8,7 +8,9 @@ import pytest
 from choir_common.clock import SystemClock
 from choir_common.postgres.pool import Database
 from choir_common.wire.memories import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
+from choir_memory.embedding.embedders import Choice, Embedders
 from choir_memory.embedding.guard import EmbedderGuard
+from choir_memory.embedding.model_store import Model
 from choir_memory.embedding.port import Embedder
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.knowledge.upsert import Knowledge
@@ -29,12 +31,17 @@ class Room:
 
     database: Database
     spaces: Spaces
-    guard: EmbedderGuard
+    embedders: Embedders
     queue: EmbeddingQueue
     knowledge: Knowledge
     recall: Recall
     dsn: str
     calls: int = 0
+
+    @property
+    def guard(self) -> EmbedderGuard:
+        """Return the guard of the model that serves."""
+        return self.embedders.working[0][1]
 
     async def put(self, text: str | None, **more: object) -> MemoryWritten:
         """Insert knowledge of agent `main`, or what `more` says instead."""
@@ -50,19 +57,29 @@ class Room:
 
 async def make_room(database: Database, embedder: Embedder, dsn: str = "") -> Room:
     """Build the parts around `embedder` over an empty database."""
-    guard = EmbedderGuard(embedder, SystemClock(), 1.0)
-    spaces = Spaces(SpaceStore(database), embedder.name, embedder.dimensions)
+    spaces = Spaces(SpaceStore(database))
     await spaces.open()
-    queue = EmbeddingQueue(database, guard, QUICK)
+    embedders = Embedders(database, only(embedder), SystemClock(), 1.0)
+    await embedders.open()
+    queue = EmbeddingQueue(database, spaces, embedders, QUICK)
     return Room(
         database,
         spaces,
-        guard,
+        embedders,
         queue,
         Knowledge(database, spaces, queue.announce),
-        Recall(database, spaces, guard, SystemClock()),
+        Recall(database, spaces, embedders, SystemClock()),
         dsn,
     )
+
+
+def only(embedder: Embedder) -> Choice:
+    """Return a choice of this embedder, beside which no other can be had."""
+
+    def make(model: Model) -> Embedder | None:
+        return embedder if model.name == embedder.name else None
+
+    return Choice(embedder.name, embedder.dimensions, "test", make)
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from uuid import UUID
 import pytest
 
 from choir_common.errors import BadInput, NotFound
-from choir_memory.embedding.port import render
 from choir_memory.schema.store import as_agent
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.vector_arm_store import vector_arm
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember_session
-from tests.service.memory.provider import ScriptedProvider, vector_of
+from tests.service.memory.provider import ScriptedProvider
 
 
 async def embed_all(room: Room) -> None:
@@ -138,7 +137,7 @@ async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room
         await room.put(f"alpha {number}")
     far = await room.put("omega")
     await embed_all(room)
-    asked = render(vector_of("alpha"))
+    asked = await room.embedders.embed_query("alpha")
     async with as_agent(room.database, "main") as held:
         scope = Scope("main", "knowledge")
         near = await vector_arm(held, scope, asked, [])

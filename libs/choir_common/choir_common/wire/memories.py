@@ -214,6 +214,16 @@ class MemoryWritten(Wire):
     """The document's version now, counted from 1; none once it is deleted."""
 
 
+class NewModel(Wire):
+    """A model whose vectors are being made beside those that are searched."""
+
+    embedder: str
+    dimensions: int
+    done: int
+    documents: int | None
+    """How many there are to do; none until they are counted."""
+
+
 class MemoryStatus(Wire):
     """How the embedding pipeline stands."""
 
@@ -222,3 +232,4 @@ class MemoryStatus(Wire):
     queued: int
     failed: int
     degraded: str | None = None
+    building: NewModel | None = None

@@ -1,7 +1,7 @@
 """Stand between Choir and its embedder: know what troubles it, and let no search wait for that.
 
-Called by `search.recall` (query vectors, under a deadline and a circuit breaker) and by `queue`
-(documents, which may wait); `health` and `endpoints` ask for the trouble.
+Called by `embedders` (query vectors, under a deadline and a circuit breaker) and by `queue` (documents,
+which may wait).
 """
 
 import asyncio
@@ -10,14 +10,17 @@ from collections.abc import Sequence
 
 from choir_common.clock import Clock
 from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
-from choir_memory.embedding.port import Embedder, Vector
+from choir_memory.embedding.port import Embedder, Vector, render
 
 FAILURES_TO_OPEN = 3
 OPEN_S = 5.0
 """Seconds searches do not even try; then one may, and the rest wait for its fate."""
-CACHED_QUERIES = 256
+CACHED_QUERIES = 1_024
+"""Of 384 dimensions about 4 KB each."""
 MAX_QUERY_CHARS = 2_000
 """A longer query is a pasted document, and its beginning says what it is about."""
+PLAIN_TEXT = "memory"
+"""What no embedder refuses."""
 
 
 class EmbedderGuard:
@@ -29,7 +32,7 @@ class EmbedderGuard:
         self._query_deadline_s = query_deadline_s
         self._failures = 0
         self._closed_again_at = 0.0
-        self._cache: OrderedDict[str, Vector] = OrderedDict()
+        self._cache: OrderedDict[str, str] = OrderedDict()
         self.trouble: str | None = None
         """Why vectors cannot be had right now, or None."""
 
@@ -43,8 +46,13 @@ class EmbedderGuard:
         """Return the length of its vectors."""
         return self._embedder.dimensions
 
-    async def embed_query(self, text: str) -> Vector:
-        """Return the vector of a query; raises a ChoirError within the query deadline."""
+    @property
+    def streams(self) -> int:
+        """Return how many calls are worth making at the same time."""
+        return self._embedder.streams
+
+    async def embed_query(self, text: str) -> str:
+        """Return the vector of a query in pgvector's form; raises a ChoirError within the query deadline."""
         text = text[:MAX_QUERY_CHARS]
         if (known := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)
@@ -56,7 +64,7 @@ class EmbedderGuard:
             self._closed_again_at = now + OPEN_S
         try:
             async with asyncio.timeout(self._query_deadline_s):
-                vector = (await self.embed_documents([text]))[0]
+                vector = render((await self.embed_documents([text]))[0])
         except TimeoutError as error:
             late = DeadlineExceeded("The embedding model did not answer in time.")
             self._failed(late)
@@ -78,6 +86,22 @@ class EmbedderGuard:
         self._failures = 0
         self.trouble = None
         return vectors
+
+    async def blame_the_text(self) -> None:
+        """Make sure that it was for its text that a call was refused.
+
+        Raises Unavailable when a plain word is refused as well, and what the embedder raises.
+        """
+        try:
+            await self.embed_documents([PLAIN_TEXT])
+        except BadInput as error:
+            whole = Unavailable(f"Every text is refused. {error.message}")
+            self._failed(whole)
+            raise whole from error
+
+    async def close(self) -> None:
+        """Let go of the model or the connections."""
+        await self._embedder.close()
 
     def _failed(self, error: ChoirError) -> None:
         self._failures += 1

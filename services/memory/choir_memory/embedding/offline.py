@@ -34,6 +34,8 @@ class _Model(Protocol):
 class OfflineEmbedder:
     """all-MiniLM-L6-v2 on one thread, off the event loop."""
 
+    streams = 1
+
     def __init__(self, name: str, dimensions: int) -> None:
         self.name = name
         self.dimensions = dimensions

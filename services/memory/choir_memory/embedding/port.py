@@ -1,12 +1,16 @@
 """What an embedder is, and how pgvector reads a vector. The adapters are `offline` and `provider`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 Vector = Sequence[float]
 
 BATCH = 32
 """Texts per call (spec 11.9)."""
+LONGEST_WAIT_S = 300.0
+"""Seconds a provider may put us off by Retry-After."""
 
 
 class Embedder(Protocol):
@@ -14,6 +18,8 @@ class Embedder(Protocol):
 
     name: str
     dimensions: int
+    streams: int
+    """Calls worth making at the same time."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector per text, in order; at most `BATCH` texts.
@@ -26,6 +32,20 @@ class Embedder(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query's vector in pgvector's text form, and whose vectors it can be compared with."""
+
+    model: int
+    dimensions: int
+    text: str
+
+
 def render(vector: Vector) -> str:
     """Return pgvector's text form; five digits are more than half precision keeps."""
-    return f"[{','.join(f'{value:.5g}' for value in vector)}]"
+    return _form(len(vector)) % tuple(vector)
+
+
+@lru_cache(maxsize=8)
+def _form(dimensions: int) -> str:
+    return f"[{','.join(['%.5g'] * dimensions)}]"

@@ -23,10 +23,17 @@ class ProviderEmbedder:
     """Asks a provider for vectors, and holds it to their number and length."""
 
     def __init__(
-        self, endpoint: str, key: str | None, name: str, dimensions: int, timeout_s: float
+        self,
+        endpoint: str,
+        key: str | None,
+        name: str,
+        dimensions: int,
+        timeout_s: float,
+        streams: int = 1,
     ) -> None:
         self.name = name
         self.dimensions = dimensions
+        self.streams = streams
         self._endpoint = endpoint
         self._key = key
         self._timeout_s = timeout_s

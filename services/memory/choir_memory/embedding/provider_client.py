@@ -17,10 +17,10 @@ from openai import (
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, RateLimited, Unavailable
+from choir_memory.embedding.port import LONGEST_WAIT_S
 
 REFUSED_TEXT = frozenset({400, 413, 422})
 DEFAULT_WAIT_S = 1.0
-LONGEST_WAIT_S = 300.0
 
 
 class _Item(BaseModel):

@@ -1,12 +1,14 @@
 """Give documents their vectors, in batches, whatever happens to the provider or to this process.
 
-Started by `app` as one task; `knowledge` announces new work. The work itself lies in Postgres
-(`queue_store`): what a killed worker held is free again at once and found by the next look.
+Started by `app` as one task; whoever writes documents announces new work. The work itself lies in Postgres
+(`queue_store`): what a killed worker held is free again at once and found by the next look. Documents of the
+active model go before those that a new model sees again.
 """
 
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,15 +17,20 @@ import structlog
 from choir_common.errors import BadInput, ChoirError
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import queue_store
+from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.guard import EmbedderGuard
-from choir_memory.embedding.port import BATCH, Vector, render
+from choir_memory.embedding.port import BATCH, LONGEST_WAIT_S, Vector, render
 from choir_memory.embedding.queue_store import Document, Job, Made, Postponed
+from choir_memory.schema.spaces import Spaces
 from choir_memory.words.passages import passages
 
 log = structlog.get_logger("choir.memory.queue")
 
 MAX_RETRIES = 3
 """After the first try (spec 11.9); then the slow sweep."""
+REFUSED_S = 3_600.0
+"""Seconds before a text that was refused to the end is tried once more: each try may cost money."""
+JITTER = 1.25
 DATABASE_PAUSE_S = 1.0
 
 
@@ -43,23 +50,38 @@ class _Round:
 
     made: list[Made] = field(default_factory=list)
     failed: dict[tuple[str, str, object], ChoirError] = field(default_factory=dict)
+    down: ChoirError | None = None
+    """Why the embedder cannot be had, however plain the text."""
 
     def fail(self, documents: Sequence[Document], error: ChoirError) -> None:
         for one in documents:
             self.failed[(one.agent_id, one.store, one.document_id)] = error
 
 
+@dataclass(slots=True)
+class _Trouble:
+    """A model that fails: how often in a row, and when one batch may try it again."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
 class EmbeddingQueue:
     """The worker; `run` it as a task."""
 
-    def __init__(self, database: Database, guard: EmbedderGuard, pace: Pace) -> None:
+    def __init__(
+        self, database: Database, spaces: Spaces, embedders: Embedders, pace: Pace
+    ) -> None:
         self._database = database
-        self._guard = guard
+        self._spaces = spaces
+        self._embedders = embedders
         self._pace = pace
         self._announced = 0
         self._some = asyncio.Event()
         self._full = asyncio.Event()
-        self._in_trouble = False
+        self._troubles: dict[int, _Trouble] = {}
+        # nothing is put off for longer, whatever the database's clock says
+        self._longest_s = JITTER * max(pace.sweep_s, REFUSED_S, LONGEST_WAIT_S)
 
     def announce(self, documents: int = 1) -> None:
         """Tell that documents were queued; a full batch is taken at once, less after a tick."""
@@ -77,6 +99,7 @@ class EmbeddingQueue:
         while True:
             await self._wait_for_work()
             try:
+                await self._embedders.refresh()
                 while await self._take_batch():
                     pass
             except ChoirError as error:
@@ -97,53 +120,88 @@ class EmbeddingQueue:
         self._full.clear()
 
     async def _take_batch(self) -> bool:
+        """Embed one batch of the first model that has work; tell whether there may be more."""
+        for model, guard in self._embedders.working:
+            if self._may_try(model, guard) and await self._take_of(model, guard):
+                return True
+        return False
+
+    def _may_try(self, model: int, guard: EmbedderGuard) -> bool:
+        trouble = self._troubles.get(model)
+        # a query may have found out first that the provider is back
+        return trouble is None or guard.trouble is None or time.monotonic() >= trouble.until
+
+    async def _take_of(self, model: int, guard: EmbedderGuard) -> bool:
         """Embed one batch; tell whether there may be more that would succeed."""
+        # one batch tells whether a model in trouble is back
+        limit = BATCH * (1 if model in self._troubles else guard.streams)
         async with self._database.transaction() as held:
-            jobs = await queue_store.claim(held, BATCH)
+            jobs = await queue_store.claim(held, model, limit, self._longest_s)
             if not jobs:
                 return False
+            for agent_id in {job.agent_id for job in jobs}:
+                await self._spaces.ensure(agent_id)
             documents = await queue_store.read_documents(held, jobs)
-            result = await self._embed(documents)
-            await queue_store.store_vectors(held, result.made)
+            result = await self._embed(guard, documents)
+            await queue_store.store_vectors(held, model, result.made)
             late = self._late(jobs, result)
             await queue_store.postpone(held, late)
             postponed = {one.job_id for one in late}
             await queue_store.finish(held, [j.job_id for j in jobs if j.job_id not in postponed])
-        await self._note(result)
-        return len(jobs) == BATCH and not self._in_trouble
+        await self._note(model, result)
+        return model not in self._troubles
 
-    async def _embed(self, documents: Sequence[Document]) -> _Round:
+    async def _embed(self, guard: EmbedderGuard, documents: Sequence[Document]) -> _Round:
         result = _Round()
-        cut = [(one, passages(one.text)) for one in documents]
-        batches = _batches(cut)
-        while batches:
-            group = batches.pop(0)
-            try:
-                result.made += await self._vectors(group)
-            except BadInput:
-                await self._embed_singly(group, result)
-            except ChoirError as error:
-                # the embedder is down: asking on would only make the rest wait for its time-outs
-                for untried in (group, *batches):
-                    result.fail([one for one, _ in untried], error)
-                break
+        batches = _batches([(one, passages(one.text)) for one in documents])
+
+        async def work() -> None:
+            while batches:
+                await self._embed_group(guard, batches.pop(0), result)
+                if result.down is not None:
+                    # asking on would only make the rest wait for its time-outs
+                    return
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(guard.streams, len(batches))):
+                tasks.create_task(work())
+        if result.down is not None:
+            for untried in batches:
+                result.fail([one for one, _ in untried], result.down)
         return result
 
+    async def _embed_group(
+        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]], result: _Round
+    ) -> None:
+        try:
+            try:
+                result.made += await self._vectors(guard, group)
+            except BadInput:
+                await guard.blame_the_text()
+                await self._embed_singly(guard, group, result)
+        except ChoirError as error:
+            result.down = error
+            done = {(m.document.agent_id, m.document.document_id) for m in result.made}
+            left = [one for one, _ in group if (one.agent_id, one.document_id) not in done]
+            result.fail(left, error)
+
     async def _embed_singly(
-        self, group: Sequence[tuple[Document, list[str]]], result: _Round
+        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]], result: _Round
     ) -> None:
         """Find the text that was refused, so that its neighbours get their vectors."""
         for one in group:
             try:
-                result.made += await self._vectors([one])
-            except ChoirError as error:
+                result.made += await self._vectors(guard, [one])
+            except BadInput as error:
                 result.fail([one[0]], error)
 
-    async def _vectors(self, group: Sequence[tuple[Document, list[str]]]) -> list[Made]:
+    async def _vectors(
+        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]]
+    ) -> list[Made]:
         texts = [text for _, parts in group for text in parts]
         vectors: list[Vector] = []
         for at in range(0, len(texts), BATCH):
-            vectors += await self._guard.embed_documents(texts[at : at + BATCH])
+            vectors += await guard.embed_documents(texts[at : at + BATCH])
         rendered = iter([render(vector) for vector in vectors])
         return [Made(one, [next(rendered) for _ in parts]) for one, parts in group]
 
@@ -152,18 +210,19 @@ class EmbeddingQueue:
         for job in jobs:
             error = result.failed.get((job.agent_id, job.store, job.document_id))
             if error is not None:
-                late.append(Postponed(job.job_id, self._wait_s(job.tries, error), error.message))
+                refused = isinstance(error, BadInput) and job.tries >= MAX_RETRIES
+                wait_s = REFUSED_S if refused else self._wait_s(job.tries, error)
+                # jitter keeps replicas from coming back in step
+                wait_s *= random.uniform(1.0, JITTER)  # noqa: S311 - spreads load, guards nothing
+                late.append(Postponed(job.job_id, wait_s, error.message, refused))
         return late
 
     def _wait_s(self, tries: int, error: ChoirError) -> float:
         if tries >= MAX_RETRIES:
-            wait_s = self._pace.sweep_s
-        else:
-            wait_s = max(self._pace.retry_s * 2.0**tries, error.retry_after_s or 0.0)
-        # jitter keeps replicas from coming back in step
-        return wait_s * random.uniform(1.0, 1.25)  # noqa: S311 - spreads load, guards nothing
+            return max(self._pace.sweep_s, error.retry_after_s or 0.0)
+        return max(self._pace.retry_s * 2.0**tries, error.retry_after_s or 0.0)
 
-    async def _note(self, result: _Round) -> None:
+    async def _note(self, model: int, result: _Round) -> None:
         if result.failed:
             error = next(iter(result.failed.values()))
             log.warning(
@@ -171,10 +230,15 @@ class EmbeddingQueue:
                 documents=len(result.failed),
                 error=error.message,
             )
-        elif self._in_trouble and result.made:
-            await queue_store.release(self._database, MAX_RETRIES)
-        # a refused text alone does not mean that the next batch would fail
-        self._in_trouble = any(not isinstance(e, BadInput) for e in result.failed.values())
+        if result.down is not None:
+            trouble = self._troubles.setdefault(model, _Trouble())
+            wait_s = self._pace.retry_s * 2.0**trouble.failures
+            trouble.until = time.monotonic() + max(wait_s, result.down.retry_after_s or 0.0)
+            trouble.failures = min(trouble.failures + 1, MAX_RETRIES)
+        elif model in self._troubles and (result.made or result.failed):
+            # a text that was refused alone shows that the provider is back, too
+            del self._troubles[model]
+            await queue_store.release(self._database, model)
 
 
 def _batches(

@@ -1,7 +1,8 @@
 """The embedding queue and the vectors it makes, in Postgres.
 
-`enqueue` is called by whoever writes a document, in the same transaction; the rest by `queue`. A job is
-claimed by locking its row: a worker that dies lets go of it at once, and several share the queue.
+`enqueue` is called by whoever writes a document, in the same transaction, as the service; the rest by
+`queue`. A job is claimed by locking its row: a worker that dies lets go of it at once, and several share
+the queue.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,12 @@ from choir_memory.schema.naming import qualified
 
 Store = Literal["session", "knowledge"]
 
+# A job for each model whose vectors are searched or being made.
 _ENQUEUE = """
-INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id) VALUES ($1, $2, $3)
-"""
-_ENQUEUE_ALL = """
-INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id)
-SELECT $1, $2, id FROM unnest($3::uuid[]) AS id
+INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id, model)
+SELECT $1, $2, wanted.id, m.id
+FROM unnest($3::uuid[]) WITH ORDINALITY AS wanted (id, place), choir_memory.embedding_models m
+WHERE m.state <> 'retired' ORDER BY wanted.place
 """
 # a row that a worker holds is left to it, or each would wait for the other
 _WITHDRAW = """
@@ -27,38 +28,52 @@ DELETE FROM choir_memory.embedding_queue WHERE id IN (
     SELECT id FROM choir_memory.embedding_queue
     WHERE agent_id = $1 AND document_id = ANY($2::uuid[]) FOR UPDATE SKIP LOCKED)
 """
-_CLAIM = """
+_CLAIM_NEW = """
 SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
-WHERE due_at <= now() ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+WHERE model = $1 AND due_at IS NULL ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-_READ = "SELECT id, version, text FROM {documents} WHERE id = ANY($1::uuid[])"
-# FOR SHARE: the text cannot change between this comparison of versions and the commit
+# Due too, whatever the clock says: what waits for longer than anything is ever put off, after the
+# database's clock was set back.
+_CLAIM_LATE = """
+SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
+WHERE model = $1 AND due_at IS NOT NULL AND (
+    due_at <= clock_timestamp() OR due_at > clock_timestamp() + make_interval(secs => $3))
+ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+_READ = "SELECT d.id, d.version, d.text FROM {documents} d WHERE d.id = ANY($1::uuid[]) AND {embeddable}"
+# What expired is deleted soon, and of an old session only the summary is found by its vectors.
+_EMBEDDABLE = "(d.expires_at IS NULL OR d.expires_at > now())"
+_EMBEDDABLE_IN_SESSION = f"d.tier <> 'long_term_detail' AND {_EMBEDDABLE}"
+# FOR SHARE: text and tier cannot change between this comparison and the commit
 _STORE = """
 INSERT INTO {embeddings} (document_id, model, part, embedding)
 SELECT d.id, m.id, made.part, made.vector::halfvec
-FROM choir_memory.embedding_models m, unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[])
+FROM unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[])
     AS made (document_id, version, part, vector)
-JOIN {documents} d ON d.id = made.document_id AND d.version = made.version
-WHERE m.state = 'active'
+JOIN {documents} d ON d.id = made.document_id AND d.version = made.version AND {embeddable}
+JOIN choir_memory.embedding_models m ON m.id = $1 AND m.state <> 'retired'
 FOR SHARE OF d
 ON CONFLICT (document_id, model, part) DO UPDATE SET embedding = excluded.embedding
 """
 _FINISH = "DELETE FROM choir_memory.embedding_queue WHERE id = ANY($1::bigint[])"
 _POSTPONE = """
 UPDATE choir_memory.embedding_queue q
-SET tries = q.tries + 1, last_error = late.error,
+SET tries = q.tries + 1, last_error = late.error, refused = late.refused,
     due_at = clock_timestamp() + make_interval(secs => late.wait_s)
-FROM unnest($1::bigint[], $2::float8[], $3::text[]) AS late (id, wait_s, error)
+FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::boolean[])
+    AS late (id, wait_s, error, refused)
 WHERE q.id = late.id
 """
 _RELEASE = """
-UPDATE choir_memory.embedding_queue SET due_at = now()
+UPDATE choir_memory.embedding_queue SET due_at = NULL
 WHERE id IN (SELECT id FROM choir_memory.embedding_queue
-             WHERE tries > $1 AND due_at > now() FOR UPDATE SKIP LOCKED)
+             WHERE model = $1 AND due_at IS NOT NULL AND NOT refused FOR UPDATE SKIP LOCKED)
 """
+# Those of the active model: what cannot be found by its vector yet.
 _COUNT = """
-SELECT count(*) FILTER (WHERE tries <= $1) AS queued, count(*) FILTER (WHERE tries > $1) AS failed
-FROM choir_memory.embedding_queue
+SELECT count(*) FILTER (WHERE q.tries <= $1) AS queued, count(*) FILTER (WHERE q.tries > $1) AS failed
+FROM choir_memory.embedding_queue q
+JOIN choir_memory.embedding_models m ON m.id = q.model AND m.state = 'active'
 """
 
 
@@ -94,16 +109,17 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """A job to try again after `wait_s` seconds."""
+    """A job to try again after `wait_s` seconds; `refused` if its text is at fault."""
 
     job_id: int
     wait_s: float
     error: str
+    refused: bool
 
 
 async def enqueue(held: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
-    """Ask for a document's vector, if this transaction commits."""
-    await held.execute(_ENQUEUE, agent_id, store, document_id)
+    """Ask for the vectors of a document, if this transaction commits."""
+    await held.execute(_ENQUEUE, agent_id, store, [document_id])
 
 
 async def enqueue_all(
@@ -111,7 +127,7 @@ async def enqueue_all(
 ) -> None:
     """Ask for the vectors of these documents, if this transaction commits."""
     if document_ids:
-        await held.execute(_ENQUEUE_ALL, agent_id, store, list(document_ids))
+        await held.execute(_ENQUEUE, agent_id, store, list(document_ids))
 
 
 async def withdraw(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
@@ -120,25 +136,30 @@ async def withdraw(held: Connection, agent_id: str, document_ids: Sequence[UUID]
         await held.execute(_WITHDRAW, agent_id, list(document_ids))
 
 
-async def claim(held: Connection, limit: int) -> list[Job]:
-    """Lock up to `limit` due jobs that no other worker holds, until the transaction ends."""
-    rows = await held.fetch(_CLAIM, limit)
+async def claim(held: Connection, model: int, limit: int, longest_wait_s: float) -> list[Job]:
+    """Lock up to `limit` due jobs that no other worker holds, until the transaction ends.
+
+    New ones come first. Nothing is ever put off for more than `longest_wait_s`.
+    """
+    rows = await held.fetch(_CLAIM_NEW, model, limit)
+    if len(rows) < limit:
+        rows += await held.fetch(_CLAIM_LATE, model, limit - len(rows), longest_wait_s)
     return [Job(r["id"], r["agent_id"], r["store"], r["document_id"], r["tries"]) for r in rows]
 
 
 async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document]:
-    """Return the documents of `jobs` that still exist, each once."""
+    """Return the documents of `jobs` that still exist and are found by vectors, each once."""
     wanted: dict[tuple[str, Store], set[UUID]] = {}
     for job in jobs:
         wanted.setdefault((job.agent_id, job.store), set()).add(job.document_id)
     documents: list[Document] = []
     for (agent_id, store), ids in wanted.items():
-        rows = await held.fetch(_named(_READ, agent_id, store), list(ids))
+        rows = await held.fetch(named(_READ, agent_id, store), list(ids))
         documents += (Document(agent_id, store, r["id"], r["version"], r["text"]) for r in rows)
     return documents
 
 
-async def store_vectors(held: Connection, made: Sequence[Made]) -> None:
+async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> None:
     """Store vectors of the documents that still say what was embedded."""
     spaces: dict[tuple[str, Store], list[Made]] = {}
     for one in made:
@@ -150,7 +171,7 @@ async def store_vectors(held: Connection, made: Sequence[Made]) -> None:
             for part, vector in enumerate(one.vectors)
         ]
         columns = [list(column) for column in zip(*rows, strict=True)]
-        await held.execute(_named(_STORE, agent_id, store), *columns)
+        await held.execute(named(_STORE, agent_id, store), model, *columns)
 
 
 async def finish(held: Connection, job_ids: Sequence[int]) -> None:
@@ -162,13 +183,15 @@ async def finish(held: Connection, job_ids: Sequence[int]) -> None:
 async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
     """Keep jobs for later, with what went wrong."""
     if late:
-        columns = zip(*((one.job_id, one.wait_s, one.error) for one in late), strict=True)
+        columns = zip(
+            *((one.job_id, one.wait_s, one.error, one.refused) for one in late), strict=True
+        )
         await held.execute(_POSTPONE, *(list(column) for column in columns))
 
 
-async def release(database: Database, max_tries: int) -> None:
-    """Make the jobs whose retries were used up due now: the embedder is back."""
-    await database.execute(_RELEASE, max_tries)
+async def release(database: Database, model: int) -> None:
+    """Make the jobs that were put off due now: the embedder is back."""
+    await database.execute(_RELEASE, model)
 
 
 async def count(database: Database, max_tries: int) -> tuple[int, int]:
@@ -177,7 +200,15 @@ async def count(database: Database, max_tries: int) -> tuple[int, int]:
     return (row["queued"], row["failed"]) if row else (0, 0)
 
 
-def _named(statement: str, agent_id: str, store: Store) -> str:
-    tables = "memory" if store == "session" else "knowledge"
-    statement = statement.replace("{documents}", f"{{schema}}.{tables}_documents")
-    return qualified(statement.replace("{embeddings}", f"{{schema}}.{tables}_embeddings"), agent_id)
+def named(statement: str, agent_id: str, store: Store) -> str:
+    """Return a statement over one store of one agent."""
+    session = store == "session"
+    tables = "memory" if session else "knowledge"
+    parts = {
+        "{documents}": f"{{schema}}.{tables}_documents",
+        "{embeddings}": f"{{schema}}.{tables}_embeddings",
+        "{embeddable}": _EMBEDDABLE_IN_SESSION if session else _EMBEDDABLE,
+    }
+    for name, part in parts.items():
+        statement = statement.replace(name, part)
+    return qualified(statement, agent_id)

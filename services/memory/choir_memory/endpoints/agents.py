@@ -15,12 +15,13 @@ from choir_common.wire.memories import (
     MemoryStatus,
     MemoryUpsert,
     MemoryWritten,
+    NewModel,
     ReadReceipt,
     Receipt,
 )
 from choir_common.wire.messages import Nothing
 from choir_memory.audit.store import AuditStore, Entry, as_actor
-from choir_memory.embedding.guard import EmbedderGuard
+from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.endpoints.patience import patiently
 from choir_memory.knowledge.upsert import Knowledge
@@ -36,7 +37,7 @@ class AgentDoor:
     knowledge: Knowledge
     recall: Recall
     queue: EmbeddingQueue
-    guard: EmbedderGuard
+    embedders: Embedders
     audit: AuditStore
 
     def table(self) -> tuple[Endpoint, ...]:
@@ -72,9 +73,21 @@ class AgentDoor:
     async def _status(self, _: Nothing) -> MemoryStatus:
         queued, failed = await self.queue.counts()
         return MemoryStatus(
-            embedder=self.guard.name,
-            dimensions=self.guard.dimensions,
+            embedder=self.embedders.name,
+            dimensions=self.embedders.dimensions,
             queued=queued,
             failed=failed,
-            degraded=self.guard.trouble,
+            degraded=self.embedders.trouble,
+            building=await self._building(),
+        )
+
+    async def _building(self) -> NewModel | None:
+        found = await self.embedders.progress()
+        if found is None:
+            return None
+        return NewModel(
+            embedder=found.name,
+            dimensions=found.dimensions,
+            done=found.done,
+            documents=found.documents,
         )

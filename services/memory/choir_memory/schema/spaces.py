@@ -1,11 +1,11 @@
-"""Make an agent's space on first touch; hold the service to the model its vectors were made with.
+"""Make an agent's space on first touch, and remember which exist.
 
 Called by `app` at start and by `knowledge` and `search` before they touch a schema; next is `store`.
 """
 
 import asyncio
 
-from choir_common.errors import NotFound, StartupError
+from choir_common.errors import NotFound
 from choir_memory.schema.naming import schema_name
 from choir_memory.schema.store import SpaceStore
 
@@ -13,27 +13,15 @@ from choir_memory.schema.store import SpaceStore
 class Spaces:
     """The agents' schemas known to exist and to be up to date."""
 
-    def __init__(self, store: SpaceStore, model: str, dimensions: int) -> None:
+    def __init__(self, store: SpaceStore) -> None:
         self._store = store
-        self._model = model
-        self._dimensions = dimensions
         self._ready: set[str] = set()
         # replicas wait for each other on Postgres' lock; requests of one process wait here
         self._making = asyncio.Lock()
 
     async def open(self) -> None:
-        """Prepare the shared schema.
-
-        Raises StartupError when the stored vectors come from another model.
-        """
-        name, dimensions = await self._store.prepare(self._model, self._dimensions)
-        if (name, dimensions) != (self._model, self._dimensions):
-            raise StartupError(
-                f"The stored vectors were made by the embedding model {name} with {dimensions} "
-                f"dimensions, but {self._model} with {self._dimensions} dimensions is configured. "
-                "Vectors of two models cannot be compared: set `embedding` in config.json, or "
-                "CHOIR_EMBEDDING_ENDPOINT, _MODEL and _DIMENSIONS, back to the stored model."
-            )
+        """Bring the shared schema up to date; raises StartupError when it cannot be."""
+        await self._store.prepare()
 
     async def ensure(self, agent_id: str) -> None:
         """Make the agent's space if it is missing, and update it if it is older than this code."""
@@ -44,6 +32,10 @@ class Spaces:
             if agent_id not in self._ready:
                 await self._store.make(agent_id)
                 self._ready.add(agent_id)
+
+    async def any(self) -> bool:
+        """Tell whether any agent has a space."""
+        return await self._store.any()
 
     async def require(self, agent_id: str) -> None:
         """Let pass only an agent that has a space.

@@ -1,4 +1,4 @@
-"""Roles, spaces and the active embedding model in Postgres; transactions under an agent's role.
+"""Roles and spaces in Postgres; transactions under an agent's role.
 
 Called by `spaces` and by every feature that touches an agent's tables.
 """
@@ -16,17 +16,6 @@ _AGENT_FILES = "choir_memory.migrations.agent"
 # one maker of roles at a time: CREATE ROLE has no IF NOT EXISTS
 _ROLE_LOCK = 0x526F6C65
 
-_ACTIVE_MODEL = """
-SELECT name, dimensions FROM choir_memory.embedding_models WHERE state = 'active'
-"""
-# Without a space there are no vectors, and the model may still be chosen freely.
-_FORGET_MODEL = """
-DELETE FROM choir_memory.embedding_models WHERE NOT EXISTS (SELECT FROM choir_memory.spaces)
-"""
-_CLAIM_MODEL = """
-INSERT INTO choir_memory.embedding_models (name, dimensions, state)
-VALUES ($1, $2, 'active') ON CONFLICT DO NOTHING
-"""
 _FIND_ROLE = """
 SELECT rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
 FROM pg_catalog.pg_roles WHERE rolname = $1
@@ -44,18 +33,9 @@ class SpaceStore:
         self._database = database
         self._files = read_migrations(_AGENT_FILES)
 
-    async def prepare(self, model: str, dimensions: int) -> tuple[str, int]:
-        """Bring the shared schema up to date; return the active model, `model` if there was none.
-
-        Raises StartupError when a migration cannot be applied.
-        """
+    async def prepare(self) -> None:
+        """Bring the shared schema up to date; raises StartupError when it cannot be."""
         await migrate(self._database, SHARED_SCHEMA, read_migrations(_SHARED_FILES))
-        async with self._database.transaction() as held:
-            await held.execute(_FORGET_MODEL)
-            await held.execute(_CLAIM_MODEL, model, dimensions)
-            row = await held.fetchrow(_ACTIVE_MODEL)
-        assert row is not None
-        return row["name"], row["dimensions"]
 
     async def exists(self, agent_id: str) -> bool:
         """Tell whether this agent has a space."""
@@ -66,6 +46,12 @@ class SpaceStore:
         """Return every agent that has a space."""
         sql = "SELECT agent_id FROM choir_memory.spaces ORDER BY agent_id"
         return [row["agent_id"] for row in await self._database.fetch(sql)]
+
+    async def any(self) -> bool:
+        """Tell whether any agent has a space."""
+        return bool(
+            await self._database.fetchval("SELECT EXISTS (SELECT FROM choir_memory.spaces)")
+        )
 
     async def make(self, agent_id: str) -> None:
         """Make or update the agent's role and schema; idempotent.

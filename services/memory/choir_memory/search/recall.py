@@ -1,6 +1,6 @@
 """Answer a memory query: ask the arms, weigh what they say, read and show the documents, keep a receipt.
 
-Called by `endpoints`; next are the `*_store` of each arm, `fuse`, and `embedding.guard` for the query's
+Called by `endpoints`; next are the `*_store` of each arm, `fuse`, and `embedding.embedders` for the query's
 vector. That is made while full text is searched; when it does not come in time the query goes on without.
 """
 
@@ -18,8 +18,8 @@ from choir_common.errors import ChoirError, NotFound
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import Arm, MemoryHits, MemoryQuery, ReadReceipt, Receipt
-from choir_memory.embedding.guard import EmbedderGuard
-from choir_memory.embedding.port import render
+from choir_memory.embedding.embedders import Embedders
+from choir_memory.embedding.port import QueryVector
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
 from choir_memory.search.answer import hit_of, receipt_of
@@ -50,8 +50,7 @@ class _Search:
     query: MemoryQuery
     scope: Scope
     stages: Stages
-    vector: str | None = None
-    """The query's vector as pgvector reads it."""
+    vector: QueryVector | None = None
     degraded: str | None = None
     """Why there is none."""
     text: TextFound = NOTHING
@@ -73,7 +72,7 @@ class Recall:
 
     database: Database
     spaces: Spaces
-    guard: EmbedderGuard
+    embedders: Embedders
     clock: Clock
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
@@ -147,7 +146,7 @@ class Recall:
         try:
             with search.stages.stage("embedding"):
                 async with search.stages.limit():
-                    search.vector = render(await self.guard.embed_query(search.query.query))
+                    search.vector = await self.embedders.embed_query(search.query.query)
         except ChoirError as error:
             search.degraded = f"Searched by full text alone: {error.message}"
         except TimeoutError:

@@ -52,3 +52,31 @@ CREATE TABLE {schema}.sessions (
 );
 CREATE INDEX sessions_to_promote ON {schema}.sessions (agent_id, started_at DESC, session_id DESC)
     WHERE ended_at IS NOT NULL AND promoted_at IS NULL AND erased_at IS NULL;
+
+-- Re-embedding is an online migration: documents get vectors of the model that is being built while those of the active
+-- one are searched. `at_…` is how far the walk over all documents has come, so that it goes on where it was cut off;
+-- a retired model is walked over again, to drop its vectors.
+ALTER TABLE {schema}.embedding_models
+    -- tells whether the provider of a model is still the configured one; an address may hold a password
+    ADD COLUMN source      text,
+    ADD COLUMN changed_at  timestamptz NOT NULL DEFAULT now(),
+    ADD COLUMN documents   bigint,
+    ADD COLUMN walked      bigint NOT NULL DEFAULT 0,
+    ADD COLUMN at_agent    text NOT NULL DEFAULT '',
+    ADD COLUMN at_store    text,
+    ADD COLUMN at_document uuid,
+    ADD COLUMN walk_done   boolean NOT NULL DEFAULT false;
+CREATE UNIQUE INDEX one_building_model ON {schema}.embedding_models (state) WHERE state = 'building';
+
+-- A job is a document and a model. Without `due_at` it is due at once, whatever clock jumps; with it, it failed before.
+ALTER TABLE {schema}.embedding_queue
+    ALTER COLUMN due_at DROP NOT NULL,
+    ALTER COLUMN due_at DROP DEFAULT,
+    ADD COLUMN model   int,
+    ADD COLUMN refused boolean NOT NULL DEFAULT false;
+UPDATE {schema}.embedding_queue SET due_at = NULL,
+    model = (SELECT id FROM {schema}.embedding_models WHERE state = 'active');
+ALTER TABLE {schema}.embedding_queue ALTER COLUMN model SET NOT NULL;
+DROP INDEX {schema}.embedding_queue_due;
+CREATE INDEX embedding_queue_new ON {schema}.embedding_queue (model, id) WHERE due_at IS NULL;
+CREATE INDEX embedding_queue_late ON {schema}.embedding_queue (model, due_at) WHERE due_at IS NOT NULL;

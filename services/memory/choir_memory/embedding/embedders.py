@@ -1,0 +1,149 @@
+"""The models there are, an embedder for each that can be had here, and which of them serves.
+
+Built by `app`. Called by `search.recall` for query vectors, by `queue` for those of documents, by `rebuild`
+after it changed the models, and by `health` and `endpoints` for how it stands. While a new model is being
+built the old one answers queries, unless its provider cannot be asked any more: then the new one does, over
+the documents it has seen.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.postgres.pool import Database
+from choir_memory.embedding import model_store
+from choir_memory.embedding.guard import PLAIN_TEXT, EmbedderGuard
+from choir_memory.embedding.model_store import Model, Progress
+from choir_memory.embedding.port import Embedder, QueryVector
+
+log = structlog.get_logger("choir.memory.embedders")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The configured model, and how to get an embedder for one that is stored."""
+
+    name: str
+    dimensions: int
+    source: str
+    """A fingerprint of the provider: a model of the same one can be had under the same key."""
+    make: Callable[[Model], Embedder | None]
+    """Return an embedder, or None where this process cannot have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A model that is searched or being built, with its embedder if it can be had."""
+
+    row: Model
+    guard: EmbedderGuard | None
+
+
+class Embedders:
+    """The embedders of the live models; `open` before use, `close` afterwards."""
+
+    def __init__(
+        self, database: Database, choice: Choice, clock: Clock, query_deadline_s: float
+    ) -> None:
+        self._database = database
+        self._choice = choice
+        self._clock = clock
+        self._query_deadline_s = query_deadline_s
+        self._live: Mapping[int, _Live] = {}
+
+    async def open(self) -> None:
+        """Choose the configured model, or begin to build it beside the one that is stored."""
+        choice = self._choice
+        await model_store.settle(self._database, choice.name, choice.dimensions, choice.source)
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Let go of every embedder."""
+        held, self._live = self._live, {}
+        for one in held.values():
+            if one.guard is not None:
+                await one.guard.close()
+
+    async def refresh(self) -> None:
+        """Learn which models are live now; another replica may have switched."""
+        rows = await model_store.read_live(self._database)
+        before = self._live
+        if [one.row for one in before.values()] == rows:
+            return
+        kept = {row.model: self._with_guard(row) for row in rows}
+        self._live = kept
+        for model, one in before.items():
+            if model not in kept and one.guard is not None:
+                await one.guard.close()
+        for one in kept.values():
+            log.info("embedding model", model=one.row.name, state=one.row.state)
+
+    @property
+    def working(self) -> tuple[tuple[int, EmbedderGuard], ...]:
+        """Return the models whose vectors can be made here, the active one first."""
+        return tuple((m, one.guard) for m, one in self._live.items() if one.guard is not None)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model that serves."""
+        return self._serving().row.name if self._live else self._choice.name
+
+    @property
+    def dimensions(self) -> int:
+        """Return the length of its vectors."""
+        return self._serving().row.dimensions if self._live else self._choice.dimensions
+
+    @property
+    def trouble(self) -> str | None:
+        """Return why searches go by full text alone now, or None."""
+        if not self._live:
+            return None
+        one = self._serving()
+        return _unknown(one.row) if one.guard is None else one.guard.trouble
+
+    async def embed_query(self, text: str) -> QueryVector:
+        """Return the vector of a query; raises a ChoirError within the query deadline."""
+        if not self._live:
+            raise Unavailable("The memory service is still starting.")
+        one = self._serving()
+        if one.guard is None:
+            raise Unavailable(_unknown(one.row))
+        vector = await one.guard.embed_query(text)
+        return QueryVector(one.row.model, one.row.dimensions, vector)
+
+    async def warm(self) -> None:
+        """Load the model or open the connection before the first search needs it."""
+        try:
+            for _, guard in self.working[:1]:
+                # without a query's deadline: loading may take longer
+                await guard.embed_documents([PLAIN_TEXT])
+        except ChoirError as error:
+            log.warning("embedder is not ready", error=error.message)
+
+    async def progress(self) -> Progress | None:
+        """Return how far a new model is, none if there is none."""
+        return await model_store.read_progress(self._database)
+
+    def _with_guard(self, row: Model) -> _Live:
+        known = self._live.get(row.model)
+        if known is not None and known.guard is not None:
+            return _Live(row, known.guard)
+        embedder = self._choice.make(row)
+        if embedder is None:
+            return _Live(row, None)
+        return _Live(row, EmbedderGuard(embedder, self._clock, self._query_deadline_s))
+
+    def _serving(self) -> _Live:
+        """Return the active model, or the one being built where only that can be had."""
+        live = list(self._live.values())
+        return next((one for one in live if one.guard is not None), live[0])
+
+
+def _unknown(row: Model) -> str:
+    return (
+        f"The stored vectors are of the model {row.name} with {row.dimensions} dimensions, which this "
+        "process is not configured for; start it again with the configuration that is in force."
+    )

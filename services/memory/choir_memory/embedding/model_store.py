@@ -1,0 +1,250 @@
+"""The embedding models in Postgres: which one is active, which is being built, how far its walk has come.
+
+Called by `embedders` (which model serves) and by `rebuild` (the walk). The row of a model is the lease of
+whoever walks it: locked for one step, free again at once when its holder dies.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.embedding.queue_store import Store, named
+
+State = Literal["building", "active", "retired"]
+
+STORES: tuple[Store, ...] = ("session", "knowledge")
+
+# Without a space there are no vectors, and the model may still be chosen freely.
+_FORGET = """
+DELETE FROM choir_memory.embedding_models WHERE NOT EXISTS (SELECT FROM choir_memory.spaces)
+"""
+# A writer queues its document for each live model. The lock waits for writers who do not know the new one
+# yet, and those after it do: none of their documents can be missed.
+_NO_WRITER = "LOCK TABLE choir_memory.embedding_queue IN SHARE MODE"
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(x'4d6f64656c'::bigint)"
+_LIVE = """
+SELECT id, name, dimensions, state, source FROM choir_memory.embedding_models
+WHERE state <> 'retired' ORDER BY state
+"""
+# the one being built first, as its walker locks them
+_LOCK_LIVE = f"{_LIVE} DESC FOR UPDATE"
+_ADD = """
+INSERT INTO choir_memory.embedding_models (name, dimensions, source, state) VALUES ($1, $2, $3, $4)
+"""
+_SET_SOURCE = "UPDATE choir_memory.embedding_models SET source = $2 WHERE id = $1"
+_RETIRE = """
+UPDATE choir_memory.embedding_models
+SET state = 'retired', changed_at = now(),
+    at_agent = '', at_store = NULL, at_document = NULL, walk_done = false, walked = 0
+WHERE id = $1
+"""
+_ACTIVATE = """
+UPDATE choir_memory.embedding_models SET state = 'active', changed_at = now() WHERE id = $1
+"""
+_FORGET_JOBS = """
+DELETE FROM choir_memory.embedding_queue q WHERE id IN (
+    SELECT id FROM choir_memory.embedding_queue WHERE model = $1 FOR UPDATE SKIP LOCKED)
+"""
+_PROGRESS = """
+SELECT m.id, m.name, m.dimensions, m.documents, m.walked,
+       (SELECT count(*) FROM choir_memory.embedding_queue q WHERE q.model = m.id) AS waiting
+FROM choir_memory.embedding_models m WHERE m.state = 'building'
+"""
+_WALK = """
+SELECT id, state, documents, at_agent, at_store, at_document, walk_done
+FROM choir_memory.embedding_models
+WHERE state = 'building'
+   OR (state = 'retired' AND NOT walk_done
+       AND changed_at <= clock_timestamp() - make_interval(secs => $1))
+ORDER BY state LIMIT 1 FOR UPDATE SKIP LOCKED
+"""
+_MOVE = """
+UPDATE choir_memory.embedding_models
+SET at_agent = $2, at_store = $3, at_document = $4, walk_done = $5, walked = walked + $6
+WHERE id = $1
+"""
+_SET_DOCUMENTS = "UPDATE choir_memory.embedding_models SET documents = $2 WHERE id = $1"
+_NEXT_SPACE = """
+SELECT agent_id FROM choir_memory.spaces WHERE agent_id > $1 ORDER BY agent_id LIMIT 1
+"""
+_COUNT = "SELECT count(*) FROM {documents} d WHERE {embeddable}"
+_WAITING = """
+SELECT count(*) FROM (
+    SELECT FROM choir_memory.embedding_queue WHERE model = $1 AND NOT refused LIMIT $2) AS some
+"""
+_ACTIVE = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active' FOR UPDATE"
+# A page by id; what has its vectors is passed over, so that a walk that starts again costs little.
+_FEED = """
+WITH page AS MATERIALIZED (
+    SELECT d.id FROM {documents} d
+    WHERE ($2::uuid IS NULL OR d.id > $2) AND {embeddable} ORDER BY d.id LIMIT $3
+),
+fed AS (
+    INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id, model)
+    SELECT $4, $5, p.id, $1 FROM page p
+    WHERE NOT EXISTS (SELECT FROM {embeddings} e WHERE e.document_id = p.id AND e.model = $1)
+)
+SELECT count(*) AS documents, (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last FROM page
+"""
+_DROP = """
+WITH page AS MATERIALIZED (
+    SELECT d.id FROM {documents} d WHERE $2::uuid IS NULL OR d.id > $2 ORDER BY d.id LIMIT $3
+),
+gone AS (
+    DELETE FROM {embeddings} e USING page p WHERE e.document_id = p.id AND e.model = $1
+)
+SELECT count(*) AS documents, (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last FROM page
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A row: a model whose vectors are searched or being made."""
+
+    model: int
+    name: str
+    dimensions: int
+    state: State
+    source: str | None
+    """A fingerprint of where its vectors come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a new model is; `documents` is None until they are counted."""
+
+    name: str
+    dimensions: int
+    done: int
+    documents: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A model whose walk is not over, locked until the transaction ends."""
+
+    model: int
+    state: State
+    documents: int | None
+    agent_id: str
+    store: Store | None
+    document_id: UUID | None
+    over: bool
+
+
+async def settle(database: Database, name: str, dimensions: int, source: str) -> None:
+    """See to it that this model is active, or is being built beside the active one."""
+    async with database.transaction() as held:
+        await held.execute(_ONE_AT_A_TIME)
+        await held.execute(_FORGET)
+        live = await held.fetch(_LOCK_LIVE)
+        known = next((r for r in live if (r["name"], r["dimensions"]) == (name, dimensions)), None)
+        for row in live:
+            if row["state"] == "building" and row is not known:
+                # the configuration was changed again, or back, before it was complete
+                await _retire(held, row["id"])
+        if known is not None:
+            await held.execute(_SET_SOURCE, known["id"], source)
+        else:
+            await held.execute(_NO_WRITER)
+            await held.execute(_ADD, name, dimensions, source, "building" if live else "active")
+
+
+async def read_live(database: Database) -> list[Model]:
+    """Return the active model, then the one being built if there is one."""
+    rows = await database.fetch(_LIVE)
+    return [Model(r["id"], r["name"], r["dimensions"], r["state"], r["source"]) for r in rows]
+
+
+async def read_progress(database: Database) -> Progress | None:
+    """Return how far the model being built is, none if there is none."""
+    row = await database.fetchrow(_PROGRESS)
+    if row is None:
+        return None
+    done = max(row["walked"] - row["waiting"], 0)
+    return Progress(
+        row["name"],
+        row["dimensions"],
+        done if row["documents"] is None else min(done, row["documents"]),
+        row["documents"],
+    )
+
+
+async def next_walk(held: Connection, grace_s: float) -> Walk | None:
+    """Lock a model that has a walk to do and that nobody else walks; drop only after `grace_s`."""
+    row = await held.fetchrow(_WALK, grace_s)
+    if row is None:
+        return None
+    return Walk(
+        row["id"],
+        row["state"],
+        row["documents"],
+        row["at_agent"],
+        row["at_store"],
+        row["at_document"],
+        row["walk_done"],
+    )
+
+
+async def next_space(held: Connection, after: str) -> str | None:
+    """Return the agent whose space comes after that of `after`."""
+    agent_id = await held.fetchval(_NEXT_SPACE, after)
+    return None if agent_id is None else str(agent_id)
+
+
+async def count_documents(held: Connection, agent_id: str) -> int:
+    """Return how many documents of an agent have vectors, or should."""
+    return sum([int(await held.fetchval(named(_COUNT, agent_id, one))) for one in STORES])
+
+
+async def set_documents(database: Database, model: int, documents: int) -> None:
+    """Keep how many documents there were to be embedded again."""
+    await database.execute(_SET_DOCUMENTS, model, documents)
+
+
+async def waiting(held: Connection, model: int, most: int) -> int:
+    """Return how many jobs of this model are to be done, `most` if there are more."""
+    return int(await held.fetchval(_WAITING, model, most))
+
+
+async def walk_page(held: Connection, walk: Walk, page: int) -> bool:
+    """Queue a page of documents for the model being built, or drop their vectors of a retired one.
+
+    Tell whether there may be more documents in this store.
+    """
+    assert walk.store is not None
+    feeding = walk.state == "building"
+    more = (walk.agent_id, walk.store) if feeding else ()
+    statement = named(_FEED if feeding else _DROP, walk.agent_id, walk.store)
+    row = await held.fetchrow(statement, walk.model, walk.document_id, page, *more)
+    assert row is not None
+    last = row["last"] or walk.document_id
+    count = row["documents"]
+    await held.execute(_MOVE, walk.model, walk.agent_id, walk.store, last, False, count)
+    return bool(count == page)
+
+
+async def enter(held: Connection, walk: Walk, agent_id: str, store: Store | None) -> None:
+    """Let a walk go on at the beginning of a store; without one, at the next space."""
+    await held.execute(_MOVE, walk.model, agent_id, store, None, False, 0)
+
+
+async def finish_walk(held: Connection, walk: Walk) -> None:
+    """Note that a walk has seen every document."""
+    await held.execute(_MOVE, walk.model, walk.agent_id, None, None, True, 0)
+    if walk.state == "retired":
+        await held.execute(_FORGET_JOBS, walk.model)
+
+
+async def switch(held: Connection, walk: Walk) -> None:
+    """Let the model that was being built serve, and retire the one that did."""
+    before = await held.fetchval(_ACTIVE)
+    if before is not None:
+        await _retire(held, before)
+    await held.execute(_ACTIVATE, walk.model)
+
+
+async def _retire(held: Connection, model: int) -> None:
+    await held.execute(_RETIRE, model)
+    await held.execute(_FORGET_JOBS, model)

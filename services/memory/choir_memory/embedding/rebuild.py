@@ -1,0 +1,119 @@
+"""Re-embed every document when the model or its dimensions changed, while the old vectors serve.
+
+Started by `app` as one task. Walks over the documents of all agents a page at a time and queues those
+without a vector of the new model; when all have theirs, one transaction lets the new model serve, and the
+old vectors are dropped page by page. Where the walk stands is in Postgres, written with what it queued:
+it goes on where it was cut off, and of several replicas one takes each step.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.embedding import model_store
+from choir_memory.embedding.embedders import Embedders
+from choir_memory.embedding.model_store import STORES, Walk
+from choir_memory.embedding.port import BATCH
+from choir_memory.schema.spaces import Spaces
+
+log = structlog.get_logger("choir.memory.rebuild")
+
+PAGE = 8 * BATCH
+"""Documents queued at once: what is written meanwhile waits behind no more of them."""
+LOW = 2 * BATCH
+"""Waiting jobs at which the next page is queued: more than a worker takes at once from a slow provider."""
+DROPPED_AT_ONCE = 2_000
+FAILURE_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The walker; `run` it as a task."""
+
+    database: Database
+    spaces: Spaces
+    embedders: Embedders
+    announce: Callable[[int], None]
+    poll_s: float
+    grace_s: float
+    """Seconds replicas have to notice that another model serves, before the old vectors go."""
+
+    async def run(self) -> None:
+        """Walk whenever there is a model to build or one to clear away, for ever."""
+        while True:
+            try:
+                while await self.step():
+                    pass
+                await self.embedders.refresh()
+                await asyncio.sleep(self.poll_s)
+            except ChoirError as error:
+                log.warning("the change of the embedding model waits", error=error.message)
+                await asyncio.sleep(FAILURE_PAUSE_S)
+            except Exception:  # the outermost loop: the walk is still in the database
+                log.exception("a step of the change of the embedding model failed")
+                await asyncio.sleep(FAILURE_PAUSE_S)
+
+    async def step(self) -> bool:
+        """Take one step; tell whether the next can be taken at once."""
+        async with self.database.transaction() as held:
+            walk = await model_store.next_walk(held, self.grace_s)
+            if walk is None:
+                return False
+            if walk.documents is not None or walk.state == "retired":
+                return await self._go_on(held, walk)
+        await self._count(walk)
+        return True
+
+    async def _go_on(self, held: Connection, walk: Walk) -> bool:
+        if walk.state == "building" and not await self._wants_more(held, walk):
+            return False
+        if walk.over:
+            await model_store.switch(held, walk)
+            log.info("the new embedding model serves", model=walk.model)
+            return False
+        if walk.store is None:
+            return await self._next_space(held, walk)
+        page = PAGE if walk.state == "building" else DROPPED_AT_ONCE
+        if not await model_store.walk_page(held, walk, page):
+            await self._leave_store(held, walk)
+        if walk.state == "building":
+            self.announce(PAGE)
+        return True
+
+    async def _wants_more(self, held: Connection, walk: Walk) -> bool:
+        """Tell whether few enough jobs wait for another page, or none at all for the switch."""
+        waiting = await model_store.waiting(held, walk.model, LOW)
+        return waiting == 0 if walk.over else waiting < LOW
+
+    async def _next_space(self, held: Connection, walk: Walk) -> bool:
+        agent_id = await model_store.next_space(held, walk.agent_id)
+        if agent_id is None:
+            await model_store.finish_walk(held, walk)
+        else:
+            # an older version may have made it, and it has not been touched since
+            await self.spaces.ensure(agent_id)
+            await model_store.enter(held, walk, agent_id, STORES[0])
+        return True
+
+    async def _leave_store(self, held: Connection, walk: Walk) -> None:
+        assert walk.store is not None
+        later = STORES[STORES.index(walk.store) + 1 :]
+        await model_store.enter(held, walk, walk.agent_id, later[0] if later else None)
+
+    async def _count(self, walk: Walk) -> None:
+        """Count what is to be done, so that progress can be told."""
+        documents, agent_id = 0, ""
+        while True:
+            async with self.database.connection() as held:
+                following = await model_store.next_space(held, agent_id)
+                if following is None:
+                    break
+                agent_id = following
+                await self.spaces.ensure(agent_id)
+                documents += await model_store.count_documents(held, agent_id)
+        await model_store.set_documents(self.database, walk.model, documents)
+        log.info("documents get vectors of a new model", model=walk.model, documents=documents)
