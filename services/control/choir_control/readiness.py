@@ -71,7 +71,12 @@ class Parts:
 
     async def _ask_memory(self) -> str:
         status = await self._memory.status()
-        return status.degraded or f"{status.embedder}, {status.queued} to embed"
+        building = status.building
+        if building is not None and building.documents is not None:
+            new = f"; {building.embedder}: {building.done} of {building.documents} embedded anew"
+        else:
+            new = ""
+        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + new
 
     async def _ask_browser(self) -> str:
         found = await self._browser.status()

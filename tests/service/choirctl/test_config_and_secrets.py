@@ -124,4 +124,4 @@ def test_the_embedding_model_of_config_json_is_the_one_that_memory_starts_with()
         edit(own, embedding={**section, "model": "another"})
         loaded = call(own, "config", "load")
         assert "[restart-required]" in loaded.stdout
-        assert "refuses to start with another model" in loaded.stdout
+        assert "beside the old ones" in loaded.stdout

@@ -162,7 +162,7 @@ class EmbeddingConfig(Wire):
     model: str
     """The provider's own name of the model."""
     dimensions: int = Field(ge=1, le=4_000)
-    """How long its vectors are; memory refuses another model than its stored vectors were made with."""
+    """How long its vectors are; after a change memory embeds anew what it has stored."""
     endpoint: str = Field(pattern=r"^https?://\S+$")
     """The base address, up to `/v1`."""
     secret: Name | None = None

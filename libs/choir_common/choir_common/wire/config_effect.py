@@ -45,8 +45,8 @@ def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
         return "restart-required", "use: choirctl agent update-all"
     if _matches(path, VECTORS):
         return "restart-required", (
-            f"{AGAIN}; memory refuses to start with another model than its stored vectors were made "
-            "with, so this is for an installation that has stored nothing yet"
+            f"{AGAIN}; memory then makes the vectors of the new model beside the old ones, which are "
+            "searched until all are there"
         )
     if _matches(path, AT_CHOIR_START):
         return "restart-required", AGAIN
