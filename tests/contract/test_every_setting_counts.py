@@ -121,6 +121,7 @@ READ = {
     "log_archive_keep_mb": f"{COMMON}/logs/prune.py",
     "approval_timeout_ms": f"{CONTROL}/app.py",
     "event_window": f"{AGENT}/compaction/compact.py",
+    "memory.mid_term_sessions": f"{CONTROL}/archiving/archivist.py",
     "compaction_threshold": f"{AGENT}/compaction/compact.py",
     "summary_timeout_ms": f"{AGENT}/compaction/session_summary.py",
 }

@@ -18,6 +18,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
+from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.clock import SystemClock
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness
@@ -31,6 +32,8 @@ from choir_control import VERSION
 from choir_control.approvals import expire
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.store import ApprovalStore
+from choir_control.archiving.archivist import Archivist
+from choir_control.archiving.store import ArchiveStore
 from choir_control.bus_doors.endpoints import bus_endpoints
 from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
@@ -157,6 +160,12 @@ class Control:
             self._approvals, self._desk, self._approval_patience, SystemClock()
         )
         self._memory = BusMemory(self._bus)
+        self.archivist = Archivist(
+            ArchiveStore(self.database),
+            self._events,
+            BusSessionMemory(self._bus),
+            lambda: self.configuration.current.config,
+        )
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
         self._keys = Keys(self._secret, self._settings.known_hosts)
@@ -202,6 +211,7 @@ class Control:
                 operations=self._operations,
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
+                archive=self.archivist.wake,
                 way=self._tcp.way_of_agents,
             )
         )
@@ -439,6 +449,7 @@ class Control:
                 tasks.create_task(every(interval_s, what, work), name=what)
             tasks.create_task(self._workshop.evolution.run(), name="what was approved")
             tasks.create_task(self._operations.run(), name="operations")
+            tasks.create_task(self.archivist.run(), name="archiving")
             tasks.create_task(self._configuring.courier.run(), name="tokens for the gateway")
             tasks.create_task(self._listen_to_bus(), name="bus")
             await self._household.boot.start_agents()
@@ -453,6 +464,7 @@ class Control:
         )
         async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
             log.info("bus connected")
+            self.archivist.wake()
             await self._publish_channels()
             await asyncio.Event().wait()
 

@@ -170,10 +170,12 @@ class EmbeddingConfig(Wire):
 
 
 class MemoryConfig(Wire):
-    """What long-term memory may use beside its embedding model."""
+    """What becomes of sessions in memory, and what it may use beside its embedding model."""
 
     model: OptionalName = None
     """A name in `models` that sums up past days and extracts facts; none: selections, no facts."""
+    mid_term_sessions: int = Field(default=10, ge=0, le=100_000)
+    """An agent's newest sessions found by all that was said in them; older ones by their summary."""
 
 
 class RetentionConfig(Wire):

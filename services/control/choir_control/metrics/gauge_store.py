@@ -10,6 +10,8 @@ WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY status
 _WAITING = """
 SELECT
     (SELECT count(*) FROM choir_control.outbox WHERE status IN ('waiting', 'sending')) AS outbox,
+    (SELECT count(*) FROM choir_control.sessions
+        WHERE archived_at IS NULL AND ended_at IS NOT NULL) AS unarchived,
     (SELECT count(*) FROM choir_control.pending_approvals WHERE status = 'pending') AS approvals,
     count(*) AS inbox,
     coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS age
@@ -34,4 +36,5 @@ class GaugeStore:
             inbox=row["inbox"],
             inbox_age_s=row["age"],
             approvals=row["approvals"],
+            unarchived=row["unarchived"],
         )

@@ -20,6 +20,8 @@ class Waiting:
     inbox: int
     inbox_age_s: float
     approvals: int
+    unarchived: int
+    """Ended sessions that memory does not have yet."""
 
 
 class Meter:
@@ -50,6 +52,9 @@ class Meter:
             "choir_inbox_oldest_seconds", "Age of the oldest message nobody has answered yet."
         )
         self._approvals = metrics.gauge("choir_approvals_pending", "Decisions a human owes.")
+        self._unarchived = metrics.gauge(
+            "choir_sessions_to_archive", "Ended sessions that memory does not have yet."
+        )
 
     def note_heartbeat(self, seconds: float) -> None:
         """Count an acknowledged heartbeat."""
@@ -83,6 +88,7 @@ class Meter:
         self._inbox.set(waiting.inbox)
         self._inbox_age.set(waiting.inbox_age_s)
         self._approvals.set(waiting.approvals)
+        self._unarchived.set(waiting.unarchived)
         return self._metrics.render()
 
     def _note_model(self, event: Event) -> None:

@@ -51,6 +51,8 @@ class Surroundings:
     """Has the outbox look at a DM's rows again."""
     release: Callable[[str], Coroutine[None, None, None]]
     """Frees what an agent held on the host's side once its process has ended."""
+    archive: Callable[[], None]
+    """Has an ended session handed on to memory."""
     way: Callable[[], HttpWay | None]
     """How agents reach control over HTTP; None: through their own sockets."""
 
@@ -109,11 +111,15 @@ class Household:
 
 
 def _closing(around: Surroundings) -> Closing:
+    def ended(agent_id: str, session_id: str) -> None:
+        around.runtime.end_session(agent_id, session_id)
+        around.archive()
+
     return Closing(
         ClosingStore(around.database),
         around.guard,
         around.bell,
         around.clock,
         around.rescan,
-        around.runtime.end_session,
+        ended,
     )

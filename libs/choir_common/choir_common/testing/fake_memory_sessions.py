@@ -1,0 +1,82 @@
+"""Where sessions become memory, in memory: how far each has come, as the memory service keeps it.
+
+Used by tests of control. It passes the contract suite of the real service (tests/contract/memory); what a
+session becomes is not its business.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.wire.memory_sessions import (
+    Archived,
+    ArchivePage,
+    EraseSession,
+    RecordUnits,
+    SessionErased,
+    UnitsRecorded,
+)
+
+
+@dataclass(slots=True)
+class _Session:
+    revs: list[int] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
+    erased: bool = False
+
+
+class FakeSessionMemory:
+    """Sessions of any number of agents; `pages` are those it was given, in their order."""
+
+    def __init__(self) -> None:
+        self.pages: list[ArchivePage] = []
+        self._sessions: dict[tuple[str, str], _Session] = {}
+
+    def revs(self, agent_id: str, session_id: str) -> list[int]:
+        """Return the events it took, each once."""
+        return self._session(agent_id, session_id).revs
+
+    def forget(self) -> None:
+        """Lose everything, as a database that was restored from an old backup."""
+        self._sessions.clear()
+
+    async def archive(self, page: ArchivePage) -> Archived:
+        """Take what is new; a gap changes nothing."""
+        self.pages.append(page)
+        for before, after in itertools.pairwise(page.events):
+            if after.rev != before.rev + 1:
+                raise BadInput(f"Event {after.rev} does not follow event {before.rev}.")
+        session = self._session(page.agent_id, page.session_id)
+        through = session.revs[-1] if session.revs else 0
+        fresh = [event.rev for event in page.events if event.rev > through]
+        gap = bool(fresh) and fresh[0] != through + 1
+        if not session.ended and not gap:
+            session.revs += fresh
+            session.ended = page.end is not None
+        return Archived(
+            through_rev=session.revs[-1] if session.revs else 0, ended=session.ended, promoted=()
+        )
+
+    async def record(self, units: RecordUnits) -> UnitsRecorded:
+        """Keep the text of each unit."""
+        session = self._session(units.agent_id, units.session_id)
+        if session.erased:
+            raise NotFound(f"Session {units.session_id} was erased from memory.")
+        news = [unit for unit in units.units if session.units.get(unit.id) != unit.text]
+        session.units |= {unit.id: unit.text for unit in news}
+        ids = tuple(f"{units.session_id}/{unit.id}" for unit in units.units)
+        return UnitsRecorded(document_ids=ids, written=len(news))
+
+    async def erase(self, session: EraseSession) -> SessionErased:
+        """Forget a session that is known."""
+        if (session.agent_id, session.session_id) not in self._sessions:
+            raise NotFound(f"Memory holds no session {session.session_id} of {session.agent_id}.")
+        known = self._session(session.agent_id, session.session_id)
+        count = 0 if known.erased else len(known.units)
+        known.units.clear()
+        known.erased = True
+        return SessionErased(documents=count)
+
+    def _session(self, agent_id: str, session_id: str) -> _Session:
+        return self._sessions.setdefault((agent_id, session_id), _Session())

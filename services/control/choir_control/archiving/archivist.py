@@ -1,0 +1,148 @@
+"""Hand sessions on to memory, page by page: those that have ended, and of those that last what is settled.
+
+Run by `app`, woken by the end of a session. What is to be done stands in the table and is done at least
+once; memory takes every page once. Memory that is away only makes it wait.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import orjson
+import structlog
+
+from choir_common.clients.memory_sessions import SessionMemory
+from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.wire.config import Config
+from choir_common.wire.events import Event
+from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
+from choir_control.archiving.store import ArchiveStore, Due
+from choir_control.eventlog.store import EventStore
+from choir_control.rounds import every
+
+log = structlog.get_logger("choir.archiving")
+
+EVERY_S = 20.0
+"""Between looks for what nobody announced: live sessions, and tries that failed."""
+AT_ONCE = 4
+"""Agents whose sessions are handed on at the same time; memory has other work, too."""
+PAGE_EVENTS = 256
+PAGE_BYTES = 2_000_000
+"""Of payloads; one event of the largest size still fits what NATS carries."""
+LIVE_STEP = 64
+"""Events of a live session that make it worth a page."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
+
+
+class Archivist:
+    """The one who hands sessions on."""
+
+    def __init__(
+        self,
+        store: ArchiveStore,
+        events: EventStore,
+        memory: SessionMemory,
+        config: Callable[[], Config],
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._memory = memory
+        self._config = config
+        self._awake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look now: a session has ended."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Hand on what there is, for ever."""
+        await every(EVERY_S, "archiving of sessions", self.sweep, self._awake)
+
+    async def sweep(self) -> None:
+        """Hand on all that is due.
+
+        Raises Unavailable when memory or the database is away.
+        """
+        while due := await self._store.due(self._window + LIVE_STEP, AT_ONCE):
+            async with asyncio.TaskGroup() as tasks:
+                tries = [tasks.create_task(self._try(session)) for session in due]
+            for one in tries:
+                if (away := one.result()) is not None:
+                    raise away
+
+    @property
+    def _window(self) -> int:
+        return self._config().event_window
+
+    async def _try(self, session: Due) -> Unavailable | None:
+        """Archive one session; return what is away, if something is."""
+        try:
+            await self._archive(session)
+        except Unavailable as error:
+            return error
+        except (ChoirError, ValueError) as error:
+            # ValueError: a stored event that no longer is one
+            usual = FIRST_WAIT_S * 2.0 ** min(session.tries, 20)
+            wait_s = min(LONGEST_WAIT_S, usual) * random.uniform(1.0, 1.25)  # noqa: S311
+            log.warning(
+                "a session could not be archived",
+                session=session.session_id,
+                agent=session.agent_id,
+                error=str(error),
+                again_in_s=round(wait_s),
+            )
+            try:
+                await self._store.postpone(session.session_id, str(error), wait_s)
+            except Unavailable as away:
+                return away
+        return None
+
+    async def _archive(self, session: Due) -> None:
+        """Send pages until memory has all that is settled; begin earlier where memory says so."""
+        through, rewinds = session.archived_rev, 0
+        settled = session.head_rev if session.ended_at else session.head_rev - self._window
+        while True:
+            events = await self._page(session.session_id, through, settled)
+            page = self._compose(session, events)
+            answer = await self._memory.archive(page)
+            await self._store.progress(session.session_id, answer.through_rev)
+            if answer.ended and session.ended_at is not None:
+                await self._store.done(session.session_id)
+                log.info("session archived", session=session.session_id, promoted=answer.promoted)
+                return
+            if page.end is None and answer.through_rev >= settled:
+                return
+            rewinds += answer.through_rev <= through
+            if rewinds > 1:
+                raise Conflict(
+                    f"Memory stays at revision {answer.through_rev} of {session.session_id}."
+                )
+            through = answer.through_rev
+
+    async def _page(self, session_id: str, after: int, settled: int) -> tuple[Event, ...]:
+        found = await self._events.read(
+            session_id, after, min(PAGE_EVENTS, max(0, settled - after))
+        )
+        return tuple(_as_many_as_fit(found))
+
+    def _compose(self, session: Due, events: tuple[Event, ...]) -> ArchivePage:
+        end = None
+        if session.ended_at is not None and (not events or events[-1].rev >= session.head_rev):
+            keep = self._config().memory.mid_term_sessions
+            end = SessionEnd(at=session.ended_at, mid_term_sessions=keep)
+        return ArchivePage(
+            agent_id=session.agent_id,
+            session_id=session.session_id,
+            started_at=session.started_at,
+            events=events,
+            end=end,
+        )
+
+
+def _as_many_as_fit(events: Sequence[Event]) -> Sequence[Event]:
+    room = PAGE_BYTES
+    for number, event in enumerate(events):
+        room -= len(orjson.dumps(event.payload))
+        if room < 0 and number:
+            return events[:number]
+    return events

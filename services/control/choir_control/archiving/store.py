@@ -1,0 +1,68 @@
+"""Which sessions memory does not have yet, and how far it has them. Called by `archivist`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from choir_common.postgres.pool import Database
+
+# one of each agent, so that an agent has one writer; ended ones first, oldest first
+_DUE = """
+SELECT DISTINCT ON (agent_id)
+       session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries
+FROM choir_control.sessions
+WHERE archived_at IS NULL AND (archive_due_at IS NULL OR archive_due_at <= clock_timestamp())
+  AND (ended_at IS NOT NULL OR head_rev - archived_rev >= $1)
+ORDER BY agent_id, (ended_at IS NULL), started_at, session_id
+LIMIT $2
+"""
+_PROGRESS = """ UPDATE choir_control.sessions SET archived_rev = $2, archive_tries = 0, archive_error =
+NULL, archive_due_at = NULL WHERE session_id = $1
+"""
+_DONE = """ UPDATE choir_control.sessions SET archived_at = clock_timestamp() WHERE session_id = $1 AND
+ended_at IS NOT NULL
+"""
+_POSTPONE = """
+UPDATE choir_control.sessions SET archive_tries = archive_tries + 1, archive_error = $2,
+    archive_due_at = clock_timestamp() + make_interval(secs => $3)
+WHERE session_id = $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A session of which memory lacks something."""
+
+    session_id: str
+    agent_id: str
+    started_at: datetime
+    ended_at: datetime | None
+    head_rev: int
+    archived_rev: int
+    tries: int
+
+
+class ArchiveStore:
+    """The columns of `sessions` that are about memory."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def due(self, behind: int, limit: int) -> Sequence[Due]:
+        """Return sessions to archive now: ended ones, and live ones of which `behind` events are missing."""
+        rows = await self._database.fetch(_DUE, behind, limit)
+        return [Due(*row.values()) for row in rows]
+
+    async def progress(self, session_id: str, through_rev: int) -> None:
+        """Note how far memory has a session."""
+        await self._database.execute(_PROGRESS, session_id, through_rev)
+
+    async def done(self, session_id: str) -> None:
+        """Note that memory has all of it."""
+        await self._database.execute(_DONE, session_id)
+
+    async def postpone(self, session_id: str, error: str, wait_s: float) -> None:
+        """Try again later."""
+        await self._database.execute(
+            _POSTPONE, session_id, error[:1000].replace("\x00", ""), wait_s
+        )

@@ -1,0 +1,231 @@
+"""Sessions find their way into memory by themselves: all of them, in order, also after anything was away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.errors import ChoirError, TooLarge, Unavailable
+from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.pool import Database
+from choir_common.testing.fake_memory_sessions import FakeSessionMemory
+from choir_common.wire.config import Config
+from choir_common.wire.memory_sessions import Archived, ArchivePage
+from choir_control.archiving.archivist import LIVE_STEP, PAGE_EVENTS, Archivist
+from choir_control.archiving.store import ArchiveStore
+from choir_control.eventlog.store import EventStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.test_metrics import figures
+from tests.service.control.world import World, until
+from tests.support.sessions import Script, talk
+
+WINDOW = 10
+CONFIG = Config.model_validate_json(
+    orjson.dumps(
+        {
+            "agents": {},
+            "workspaces": {},
+            "event_window": WINDOW,
+            "memory": {"mid_term_sessions": 3},
+        }
+    )
+)
+INSERT = """
+INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_rev, head_hash, workspace,
+    llm, dm, gateway, started_at, ended_at)
+VALUES ($1, $2, $3, 1, $4, $5, 'w', 'm', 'd', 'g', $6, $7)
+"""
+EVENT = """
+INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at, hash_prev, hash)
+VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)
+"""
+
+
+@dataclass
+class Stubborn(FakeSessionMemory):
+    """A memory that fails when it is told to; `fail` is used up one a page."""
+
+    fail: list[ChoirError] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def archive(self, page: ArchivePage) -> Archived:
+        if self.fail:
+            raise self.fail.pop(0)
+        return await super().archive(page)
+
+
+@dataclass
+class Desk:
+    database: Database
+    memory: Stubborn
+    archivist: Archivist
+
+    async def store(self, script: Script, *, ended: bool = True) -> None:
+        """Put a session into control's tables, as one of before."""
+        last = script.events[-1]
+        until_ = script.began + timedelta(hours=1) if ended else None
+        status = "stopped" if ended else "active"
+        who = (script.session_id, script.agent_id, status, last.rev, last.hash)
+        await self.database.execute(INSERT, *who, script.began, until_)
+        for event in script.events:
+            payload = orjson.dumps(event.payload).decode()
+            chain = (event.at, event.hash_prev, event.hash)
+            await self.database.execute(
+                EVENT, event.session_id, event.rev, event.lane, event.type, payload, *chain
+            )
+
+    async def row(self, session_id: str) -> dict[str, object]:
+        row = await self.database.fetchrow(
+            "SELECT archived_rev, archived_at IS NOT NULL AS done, archive_tries AS tries, archive_error AS "
+            "error, archive_due_at > clock_timestamp() AS later FROM choir_control.sessions "
+            "WHERE session_id = $1",
+            session_id,
+        )
+        assert row is not None
+        return dict(row)
+
+
+@pytest.fixture
+async def desk(database: Database) -> AsyncIterator[Desk]:
+    await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
+    memory = Stubborn()
+    archivist = Archivist(ArchiveStore(database), EventStore(database), memory, lambda: CONFIG)
+    yield Desk(database, memory, archivist)
+
+
+def make_long(session_id: str = "s1", messages: int = 400, **more: str) -> Script:
+    return talk(session_id, *(f"message {number}" for number in range(messages)), **more)
+
+
+async def test_sessions_of_before_are_caught_up_on_oldest_first(desk: Desk) -> None:
+    for number in (2, 0, 1):
+        script = talk(f"s{number}", "hello")
+        script.began += timedelta(days=number)
+        await desk.store(script)
+    await desk.archivist.sweep()
+    assert [page.session_id for page in desk.memory.pages] == ["s0", "s1", "s2"]
+    for page in desk.memory.pages:
+        assert page.end is not None and page.end.mid_term_sessions == 3
+    assert (await desk.row("s2"))["done"]
+    await desk.archivist.sweep()
+    assert len(desk.memory.pages) == 3
+
+
+async def test_a_long_session_goes_in_pages_that_follow_each_other(desk: Desk) -> None:
+    script = make_long()
+    await desk.store(script)
+    await desk.archivist.sweep()
+    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+    sizes = [len(page.events) for page in desk.memory.pages]
+    assert len(sizes) == 4 and max(sizes) <= PAGE_EVENTS
+    assert [page.end is not None for page in desk.memory.pages] == [False, False, False, True]
+
+
+async def test_large_events_make_small_pages(desk: Desk) -> None:
+    script = talk("s1", *("x" * 900_000 for _ in range(5)))
+    await desk.store(script)
+    await desk.archivist.sweep()
+    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+    assert len(desk.memory.pages) >= 5
+
+
+async def test_a_memory_that_is_away_makes_a_session_wait_and_not_more(desk: Desk) -> None:
+    await desk.store(make_long())
+    ok = await desk.memory.archive(make_long().page(0, PAGE_EVENTS))
+    assert ok.through_rev == PAGE_EVENTS
+    desk.memory.fail = [Unavailable("gone")]
+    with pytest.raises(Unavailable):
+        await desk.archivist.sweep()
+    assert (await desk.row("s1"))["tries"] == 0
+    await desk.archivist.sweep()
+    assert (await desk.row("s1"))["done"]
+    assert desk.memory.revs("main", "s1") == list(range(1, 803))
+
+
+async def test_a_session_that_cannot_be_archived_waits_and_keeps_no_other_back(desk: Desk) -> None:
+    first, second = talk("s0", "poison"), talk("s1", "fine")
+    second.began += timedelta(days=1)
+    await desk.store(first)
+    await desk.store(second)
+    desk.memory.fail = [TooLarge("too much")]
+    await desk.archivist.sweep()
+    row = await desk.row("s0")
+    assert (row["done"], row["tries"], row["error"], row["later"]) == (False, 1, "too much", True)
+    assert (await desk.row("s1"))["done"]
+    await desk.database.execute("UPDATE choir_control.sessions SET archive_due_at = now()")
+    await desk.archivist.sweep()
+    row = await desk.row("s0")
+    assert (row["done"], row["tries"], row["error"]) == (True, 0, None)
+
+
+async def test_a_stored_event_that_is_none_any_more_keeps_no_other_session_back(desk: Desk) -> None:
+    await desk.store(talk("s0", "broken"))
+    other = talk("s1", "fine")
+    other.agent_id = "other"
+    await desk.store(other)
+    await desk.database.execute(
+        "UPDATE choir_control.session_events SET payload = '[]' WHERE session_id = 's0' AND rev = 2"
+    )
+    await desk.archivist.sweep()
+    assert (await desk.row("s0"))["later"] and (await desk.row("s1"))["done"]
+
+
+async def test_a_memory_that_lost_what_it_had_is_told_again(desk: Desk) -> None:
+    script = make_long()
+    await desk.store(script, ended=False)
+    await desk.archivist.sweep()
+    desk.memory.forget()
+    await desk.database.execute(
+        "UPDATE choir_control.sessions SET status = 'stopped', ended_at = now()"
+    )
+    await desk.archivist.sweep()
+    assert (await desk.row("s1"))["done"]
+    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+
+
+async def test_of_a_live_session_what_left_the_window_is_archived(desk: Desk) -> None:
+    script = make_long(messages=60)
+    await desk.store(script, ended=False)
+    await desk.archivist.sweep()
+    assert desk.memory.revs("main", "s1") == list(range(1, 122 - WINDOW + 1))
+    assert all(page.end is None for page in desk.memory.pages)
+    assert not (await desk.row("s1"))["done"]
+    assert len(script.events) - (122 - WINDOW) < WINDOW + LIVE_STEP
+    await desk.archivist.sweep()
+    assert len(desk.memory.pages) == 1
+
+
+async def test_a_stopped_agents_session_is_handed_on_and_counted_until_then(
+    world: World, agent: AgentHand
+) -> None:
+    await world.say("remember the otter", "1")
+    message = await agent.next_message()
+    await agent.take_up(message)
+    await agent.reply("I will", answers=message.inbox_id)
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    await world.until_status(agent.spec.session_id, "stopping")
+    world.runtime.die("main")
+    assert (await stopping).json()["state"] == "stopped"
+    assert (await figures(world))["choir_sessions_to_archive"] == 1
+
+    memory = FakeSessionMemory()
+    endpoint = Endpoint(subjects.archive_session(), ArchivePage, memory.archive)
+    async with world.bus.serve("choir-memory", "1.0.0", endpoint):
+        assert world.control is not None
+        world.control.archivist.wake()
+
+        async def archived() -> bool:
+            return (await figures(world))["choir_sessions_to_archive"] == 0
+
+        await until(archived)
+    said = [event.type for page in memory.pages for event in page.events]
+    assert said == ["session_started", "user_msg", "reply"]
+    [page] = memory.pages
+    assert page.end is not None and page.end.mid_term_sessions == 10
