@@ -14,6 +14,7 @@ import structlog
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.arbiter.past_failures import PastFailures
 from choir_agent.arbiter.policy import Policy
 from choir_agent.budgets.reserve import Purse
 from choir_agent.compaction.ask import Asker
@@ -169,6 +170,7 @@ class Agent:
             self._approvals,
             self._dynamic.current,
             Snapshots(parts.memory),
+            PastFailures(parts.control),
         )
         self._build_lanes(parts)
         self._ending = Ending(

@@ -13,7 +13,7 @@ from uuid import uuid4
 import structlog
 from pydantic import SecretStr
 
-from choir_common.bus.client import Bus
+from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import SystemClock
 from choir_common.http.listen import serve
 from choir_common.http.service_app import Readiness, make_service_app
@@ -25,6 +25,7 @@ from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.endpoints.agents import AgentDoor
+from choir_memory.endpoints.hints import HintDoor
 from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.grains.consolidate import Consolidation
 from choir_memory.grains.digest import Digester
@@ -32,8 +33,10 @@ from choir_memory.grains.retention import Retention
 from choir_memory.grains.rounds import Rounds
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
+from choir_memory.layers.expiry import Expiry
 from choir_memory.layers.model import Model
 from choir_memory.layers.openai_model import OpenAiModel
+from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
 from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
@@ -91,7 +94,7 @@ class MemoryService:
         database, spaces, announce = self._database, self._spaces, self._queue.announce
         return SessionDoor(
             Recorder(database, spaces, announce),
-            Archive(database, spaces, Promotion(database, announce), announce),
+            Archive(database, spaces, Promotion(database, announce), announce, remember_troubles),
             Eraser(database, spaces),
         )
 
@@ -113,9 +116,7 @@ class MemoryService:
             stack.push_async_callback(self._embedders.close)
             await self._embedders.open()
             await stack.enter_async_context(self._bus)
-            await stack.enter_async_context(
-                self._bus.serve(SERVICE, VERSION, *self._agents.table(), *self._sessions.table())
-            )
+            await stack.enter_async_context(self._bus.serve(SERVICE, VERSION, *self._tables()))
             self._health.serving = True
             log.info("memory serves", model=self._embedders.name)
             async with asyncio.TaskGroup() as tasks:
@@ -123,6 +124,10 @@ class MemoryService:
                 tasks.create_task(self._rebuild.run())
                 tasks.create_task(self._queue.run())
                 tasks.create_task(self._rounds.run())
+
+    def _tables(self) -> tuple[Endpoint, ...]:
+        hints = HintDoor(ToolErrors(self._database, self._spaces, SystemClock()))
+        return (*self._agents.table(), *self._sessions.table(), *hints.table())
 
     def _make_rounds(
         self, settings: MemorySettings, secrets: MemorySecrets, store: SpaceStore
@@ -139,7 +144,8 @@ class MemoryService:
             secrets.retention,
         )
         retention = Retention(self._database, leases, clock, secrets.retention)
-        errands = (consolidation.run_agent, retention.run_agent)
+        expiry = Expiry(self._database, clock)
+        errands = (expiry.run_agent, consolidation.run_agent, retention.run_agent)
         return Rounds(store.agents, digester.begin, errands, settings.round_s)
 
     async def _warm(self) -> None:

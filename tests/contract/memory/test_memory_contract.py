@@ -8,6 +8,7 @@ import pytest
 from choir_common.clients.memory import Memory
 from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert, ReadReceipt
+from choir_common.wire.memory_hints import HintsWanted, ToolHints
 
 
 @pytest.fixture
@@ -219,3 +220,8 @@ async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_
         await memory.upsert(put(agent_id, "beech", key="new", expected_version=1))
     gone = await memory.upsert(put(agent_id, operation="delete", key="k", expected_version=2))
     assert (gone.operation, gone.version) == ("deleted", None)
+
+
+async def test_a_failure_that_nobody_has_met_is_told_nothing(memory: Memory, agent_id: str) -> None:
+    wanted = HintsWanted(agent_id=agent_id, tool="choir.exec", said="exit code 1: no such file")
+    assert await memory.hints(wanted) == ToolHints(hints=())

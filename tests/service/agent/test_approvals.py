@@ -9,6 +9,7 @@ import pytest
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.arbiter.past_failures import PastFailures
 from choir_agent.arbiter.policy import Policy
 from choir_agent.control.client import Control
 from choir_agent.locks.locks import Locks
@@ -93,6 +94,7 @@ async def open_desk() -> AsyncIterator[Desk]:
             approvals,
             lambda: CurrentSettings(settings),
             Snapshots(WorkingMemory()),
+            PastFailures(control),
         )
         arbiter.commit("edge", UserMsg(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(

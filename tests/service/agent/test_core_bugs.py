@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.arbiter.past_failures import PastFailures
 from choir_agent.arbiter.policy import Policy
 from choir_agent.budgets.reserve import Purse
 from choir_agent.control.client import Control
@@ -93,6 +94,7 @@ async def open_office() -> AsyncIterator[Office]:
             Approvals(control),
             lambda: settings,
             Snapshots(WorkingMemory()),
+            PastFailures(control),
         )
         purse = Purse(lambda: arbiter.state, lambda: settings.settings.budgets)
         metered = MeteredModel(model, purse, TokenMeter(), uncounted)

@@ -3,6 +3,7 @@
 from choir_common.redactor import MASK, Redactor
 from choir_common.testing.fake_memory import FakeMemory
 from choir_common.wire.memories import MemoryHits
+from choir_common.wire.memory_hints import HintsWanted, ToolHints
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.hosttools.memory import MemoryTools
 from choir_control.leases.store import Lease
@@ -31,3 +32,23 @@ async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
     assert SECRET not in hit.model_dump_json()
     assert hit.text == f"The walnut key is {MASK}." and hit.key == f"keys.{MASK}"
     assert hit.metadata == {MASK: ["deep", {"in": f"a list {MASK}"}]}
+
+
+async def test_what_is_asked_of_a_failure_holds_no_secret_either() -> None:
+    asked: list[HintsWanted] = []
+
+    class Listening(FakeMemory):
+        async def hints(self, wanted: HintsWanted) -> ToolHints:
+            asked.append(wanted)
+            return await super().hints(wanted)
+
+    redactor = Redactor()
+    redactor.learn((SECRET,))
+    lease = Lease(
+        "ses_1", "main", 1, b"", ResourceBindings(workspace="main", llm="default", dm="console")
+    )
+    given = {"tool": "choir.exec", "said": f"exit code 1: bad key {SECRET}"}
+    answer = await MemoryTools(Listening(), redactor).hints(lease, "call-1", given)
+    assert answer == ToolHints(hints=())
+    (wanted,) = asked
+    assert (wanted.agent_id, wanted.said) == ("main", f"exit code 1: bad key {MASK}")

@@ -46,6 +46,11 @@ def memory_receipt() -> str:
     return "choir.memory.receipt"
 
 
+def memory_hints() -> str:
+    """control → memory: HintsWanted → ToolHints."""
+    return "choir.memory.hints"
+
+
 def memory_status() -> str:
     """control → memory: Nothing → MemoryStatus."""
     return "choir.memory.status"

@@ -14,9 +14,12 @@ from choir_common.wire.memories import (
     ReadReceipt,
     Receipt,
 )
+from choir_common.wire.memory_hints import HintsWanted, ToolHints
 from choir_common.wire.messages import Nothing
 
 TIMEOUT_S = 10.0
+HINTS_TIMEOUT_S = 2.0
+"""A failed call waits for it, and can do without."""
 
 
 class Memory(Protocol):
@@ -31,6 +34,8 @@ class Memory(Protocol):
     async def receipt(self, asked: ReadReceipt) -> Receipt: ...
 
     async def status(self) -> MemoryStatus: ...
+
+    async def hints(self, wanted: HintsWanted) -> ToolHints: ...
 
 
 class BusMemory:
@@ -58,3 +63,7 @@ class BusMemory:
     async def status(self) -> MemoryStatus:
         """Tell how the embedding pipeline stands."""
         return await self._bus.ask(subjects.memory_status(), Nothing(), MemoryStatus, TIMEOUT_S)
+
+    async def hints(self, wanted: HintsWanted) -> ToolHints:
+        """Return like failures of the same tool, those that were resolved first."""
+        return await self._bus.ask(subjects.memory_hints(), wanted, ToolHints, HINTS_TIMEOUT_S)

@@ -26,6 +26,7 @@ from choir_common.wire.memories import (
     ReadReceipt,
     Receipt,
 )
+from choir_common.wire.memory_hints import HintsWanted, ToolHints
 
 RESERVED = frozenset({"control", "memory"})
 
@@ -58,6 +59,11 @@ class FakeMemory:
     async def ensure(self, space: EnsureSpace) -> None:
         """Make the agent's space if it is missing."""
         self._space(space.agent_id)
+
+    async def hints(self, wanted: HintsWanted) -> ToolHints:
+        """Know nothing: sessions are always empty, and so is what they taught."""
+        self._space(wanted.agent_id)
+        return ToolHints(hints=())
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Rank documents by how many of the query's words they hold."""

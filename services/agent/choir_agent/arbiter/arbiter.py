@@ -16,6 +16,7 @@ import structlog
 from choir_agent import spans
 from choir_agent.arbiter.approvals import Approvals
 from choir_agent.arbiter.execute import Outcome, execute
+from choir_agent.arbiter.past_failures import PastFailures
 from choir_agent.arbiter.policy import Moment, Policy
 from choir_agent.arbiter.rule import check, rule
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Run, Wait
@@ -72,6 +73,7 @@ class Arbiter:
         approvals: Approvals,
         current: Callable[[], CurrentSettings],
         snapshots: Snapshots,
+        past: PastFailures,
     ) -> None:
         self._log = session_log
         self._replication = replication
@@ -81,6 +83,7 @@ class Arbiter:
         self._approvals = approvals
         self._current = current
         self._snapshots = snapshots
+        self._past = past
         self._artifacts = Artifacts(workspace, session_log.clean)
 
     @property
@@ -220,6 +223,7 @@ class Arbiter:
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute(permit, context, self._artifacts)
+            outcome = await self._past.beside(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
             # here, so that the locks are still held when the result is committed
             self._close(lane, turn_id, call, CANCELLED)

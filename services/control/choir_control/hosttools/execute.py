@@ -30,6 +30,8 @@ def tool_table(memory: MemoryTools, browse: BrowseTool) -> dict[str, Handler]:
     return {
         "choir.memory.query": memory.query,
         "choir.memory.upsert": memory.upsert,
+        # no model's tool: the agent asks it of itself when a tool has failed
+        "choir.memory.hints": memory.hints,
         "choir.web.browse": browse.browse,
     }
 

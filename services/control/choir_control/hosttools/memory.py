@@ -8,6 +8,7 @@ from choir_common.clients.memory import Memory
 from choir_common.redactor import Redactor
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert
+from choir_common.wire.memory_hints import HintsWanted
 from choir_common.wire.model import Wire
 from choir_control.hosttools.read import read_input
 from choir_control.leases.store import Lease
@@ -33,6 +34,12 @@ class MemoryTools:
         write = read_input(MemoryUpsert, self._clean(given), agent_id=lease.agent_id, call_id=key)
         await self.ensure(lease.agent_id)
         return await self._memory.upsert(write)
+
+    async def hints(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
+        """Tell what is remembered of a tool's failures."""
+        wanted = read_input(HintsWanted, self._clean(given), agent_id=lease.agent_id)
+        await self.ensure(lease.agent_id)
+        return await self._memory.hints(wanted)
 
     def _clean(self, given: JsonObject) -> JsonObject:
         cleaned = self._redactor.clean_deep(given)

@@ -9,6 +9,7 @@ at any point and repeated. Never decides when a session has ended (control does)
     record        units that somebody else cut
     summary       the documents that stand for a promoted session, pure
     chunks        a log cut into units, pure; `wording` puts events into words
+    troubles      what goes wrong with tools and how it ends, pure
     store         how far each session has come; one writer per session
     detail_store  what stands in a session, for its summary
 """

@@ -7,9 +7,10 @@ nothing.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from choir_common.errors import BadInput
 from choir_common.postgres.pool import Connection, Database
@@ -23,6 +24,9 @@ from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.chunks import Chunk, Cutter, read_unsettled, write_unsettled
 from choir_memory.sessions.promote import Promotion
 from choir_memory.sessions.store import SessionState, SessionStore, Topic
+from choir_memory.sessions.troubles import Trouble
+
+Learn = Callable[[Connection, str, str, Sequence[Trouble]], Awaitable[Sequence[UUID]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Archive:
     spaces: Spaces
     promotion: Promotion
     announce: Callable[[int], None]
+    learn: Learn
+    """Keeps what went wrong with tools, in the transaction of the page; returns what wants a vector."""
 
     async def take(self, page: ArchivePage) -> Archived:
         """Store what is new of a page and tell how far the session is; a gap changes nothing.
@@ -69,6 +75,7 @@ class Archive:
             cutter.finish()
         through = max(last, state.through_rev)
         queued = await self._write(held, page, cutter.made)
+        queued += await self._learn(held, page, cutter.troubles.ended)
         store = SessionStore(held, page.agent_id)
         await store.advance(page.session_id, through, write_unsettled(cutter.unsettled))
         if cutter.ending is not None:
@@ -89,6 +96,15 @@ class Archive:
         written = await DocumentStore(held, page.agent_id).put(prepared)
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "session", written)
+        return len(written)
+
+    async def _learn(self, held: Connection, page: ArchivePage, ended: Sequence[Trouble]) -> int:
+        if not ended:
+            return 0
+        await take_agent_role(held, page.agent_id)
+        written = await self.learn(held, page.agent_id, page.session_id, ended)
+        await resume_service_role(held)
+        await enqueue_all(held, page.agent_id, "knowledge", written)
         return len(written)
 
 

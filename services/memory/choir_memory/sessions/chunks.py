@@ -32,6 +32,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.json import JsonObject
 from choir_memory.documents.kinds import TRUST, Origin, UnitKind
+from choir_memory.sessions.troubles import Following, TroubleWatch
 from choir_memory.sessions.wording import (
     answered,
     asked,
@@ -108,6 +109,7 @@ class Unsettled:
     """The skill and state each lane is in."""
     sources: dict[str, int] = field(default_factory=dict)
     """By turn or job: the least trust of what it has read."""
+    following: Following = field(default_factory=Following)
 
 
 _UNSETTLED: TypeAdapter[Unsettled] = TypeAdapter(Unsettled)
@@ -131,6 +133,7 @@ class Cutter:
         self.unsettled = unsettled
         self.made: list[Chunk] = []
         self.ending: Ending | None = None
+        self.troubles = TroubleWatch(unsettled.following)
 
     def take(self, event: Event) -> None:
         """Add one event; one of a type that is not known here says nothing."""
@@ -162,6 +165,7 @@ class Cutter:
         """Close what is still open: the session has ended."""
         for lane in list(self.unsettled.runs):
             self._close(lane)
+        self.troubles.close_all()
 
     def _words(
         self,
@@ -180,6 +184,7 @@ class Cutter:
                 turn = said.turn_id or ""
                 self._add(event, kind, said.text, self._agent_id, "agent", turn)
                 self.unsettled.sources.pop(turn, None)
+                self.troubles.close(turn)
             case SessionAbandoned():
                 self._add(event, "note", said.text, "choir", "agent", "")
             case ApprovalDecided():
@@ -199,6 +204,7 @@ class Cutter:
                 run = self._run(event, said.turn_id)
                 run.lines.append(asked(said))
                 run.pending.append(said.call_id)
+                self.troubles.ask(said)
                 run.calls += 1
                 if said.tool not in run.tools:
                     run.tools.append(said.tool)
@@ -211,6 +217,7 @@ class Cutter:
 
     def _result(self, event: Event, said: ToolResultCommitted) -> None:
         run = self._run(event, said.turn_id, begins=False)
+        self.troubles.answer(said, event.at, run.first_rev)
         run.lines.append(answered(said))
         run.chars += len(run.lines[-1])
         run.outside = run.outside or is_outside(said.tool)
@@ -231,6 +238,7 @@ class Cutter:
             case CoreStopped():
                 for lane in [f"core:{said.job_name}", event.lane]:
                     self._close(lane)
+                self.troubles.close(said.job_id)
                 result = said.reason if said.result is None else spoken(said.result)
                 text = f"{said.job_name} {said.outcome}: {result}"
         self._add(event, "note", text, self._agent_id, "agent", said.job_id, about)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import orjson
 from pydantic import JsonValue
 
+from choir_common.eventlog.failure import SEEN_BEFORE
 from choir_common.wire.events import Event, ToolCallRequested, ToolResultCommitted
 from choir_common.wire.json import JsonObject
 
@@ -100,7 +101,8 @@ def _visible(result: ToolResultCommitted) -> JsonObject:
     if result.exposure != "both":
         return {}
     if not result.masked:
-        return result.output
+        # what was remembered is not remembered again
+        return {name: value for name, value in result.output.items() if name != SEEN_BEFORE}
     return {"summary": result.output["summary"]} if "summary" in result.output else {}
 
 

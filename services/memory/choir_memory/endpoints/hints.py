@@ -1,0 +1,26 @@
+"""What is known about a tool's failure (`choir_common.clients.memory_hints`).
+
+Built by `app`; next is `layers.tool_errors`.
+"""
+
+from dataclasses import dataclass
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.wire.memory_hints import HintsWanted, ToolHints
+from choir_memory.layers.tool_errors import ToolErrors
+
+
+@dataclass(frozen=True, slots=True)
+class HintDoor:
+    """Answers control, on behalf of an agent whose tool has just failed."""
+
+    errors: ToolErrors
+
+    def table(self) -> tuple[Endpoint, ...]:
+        """Return the subject it answers."""
+        return (Endpoint(subjects.memory_hints(), HintsWanted, self._hints),)
+
+    async def _hints(self, wanted: HintsWanted) -> ToolHints:
+        # without patience: a failed call waits for this answer
+        return await self.errors.hints(wanted)

@@ -1,0 +1,31 @@
+"""Find what has expired. Called by `expiry`, under the agent's role."""
+
+from datetime import datetime
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection
+from choir_memory.schema.naming import qualified
+
+BATCH = 200
+"""Documents of one transaction; each is looked for in receipts, too."""
+
+# locked, so that one that is given more time meanwhile is left
+_EXPIRED = """
+SELECT id FROM {schema}.{table} WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE
+"""
+
+
+class ExpiryStore:
+    """The statements over one agent's documents."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def expired(self, now: datetime) -> list[UUID]:
+        """Return and lock up to a batch of each store that has expired."""
+        found: list[UUID] = []
+        for table in ("knowledge_documents", "memory_documents"):
+            sql = qualified(_EXPIRED.replace("{table}", table), self._agent_id)
+            found += (row["id"] for row in await self._held.fetch(sql, now, BATCH))
+        return found

@@ -1,0 +1,126 @@
+"""Remember what went wrong with tools and how it ended, and say so when it goes wrong again.
+
+`remember_troubles` is called by `sessions.archive` with the page they are in; `hints` by `endpoints.hints`.
+A memory of an error lasts 90 days from when it was last of use, and goes with the session it comes from.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memory_hints import HintsWanted, ToolHint, ToolHints
+from choir_memory.documents.kinds import TRUST, Origin
+from choir_memory.documents.links_store import Link, LinkStore
+from choir_memory.documents.row import document_id
+from choir_memory.layers.known import Known
+from choir_memory.layers.known_store import KnownStore, prepare_known
+from choir_memory.layers.tool_errors_store import Remembered, ToolErrorStore
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_agent
+from choir_memory.sessions.troubles import Trouble
+from choir_memory.words.tokens import query_terms
+
+KEPT = timedelta(days=90)
+ALIKE = 0.3
+"""Jaccard of two messages' words from which they tell of the same trouble."""
+_NUMBERS = re.compile(r"\d+|0x[0-9a-f]+", re.IGNORECASE)
+
+
+async def remember_troubles(
+    held: Connection, agent_id: str, session_id: str, troubles: Sequence[Trouble]
+) -> list[UUID]:
+    """Store how troubles of a session ended; `held` is under the agent's role. Return what wants a vector."""
+    latest = {_id(session_id, trouble): trouble for trouble in troubles}
+    documents = [_known(session_id, one, trouble) for one, trouble in latest.items()]
+    written = await KnownStore(held, agent_id).put(await prepare_known(documents))
+    await LinkStore(held, agent_id).add(
+        [
+            Link(one, "evidence", document_id(session_id, "rev", str(trouble.unit_rev), "0"))
+            for one, trouble in latest.items()
+        ]
+    )
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class ToolErrors:
+    """Answers what is known about a failure."""
+
+    database: Database
+    spaces: Spaces
+    clock: Clock
+
+    async def hints(self, wanted: HintsWanted) -> ToolHints:
+        """Return the likest failures of the same tool: those that were resolved first."""
+        await self.spaces.ensure(wanted.agent_id)
+        now = self.clock.now()
+        async with as_agent(self.database, wanted.agent_id) as held:
+            store = ToolErrorStore(held, wanted.agent_id)
+            found = _likest(wanted, await store.of_tool(wanted.tool, now))
+            await store.keep_until([one.document_id for one in found], now + KEPT)
+        return ToolHints(hints=tuple(map(_hint, found)))
+
+
+def _likest(wanted: HintsWanted, known: Sequence[Remembered]) -> list[Remembered]:
+    words = _words(wanted.said)
+    scored = [(_jaccard(words, _words(one.said)), one) for one in known]
+    near = [(score, one) for score, one in scored if score >= ALIKE]
+    near.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
+    different: dict[tuple[str, str], Remembered] = {}
+    for _, one in near:  # the store gives the newest first, and sorting keeps that among equals
+        different.setdefault((one.outcome, one.resolution or one.tried), one)
+    return list(different.values())[: wanted.limit]
+
+
+def _hint(one: Remembered) -> ToolHint:
+    return ToolHint(
+        document_id=str(one.document_id),
+        at=one.at,
+        said=one.said,
+        tried=one.tried,
+        outcome=one.outcome,
+        helped=tuple(one.resolution.splitlines()),
+        seen=one.seen,
+    )
+
+
+def _id(session_id: str, trouble: Trouble) -> UUID:
+    said = _NUMBERS.sub("0", trouble.said.casefold())
+    digest = hashlib.sha256(f"{said}\x00{trouble.tried}".encode()).hexdigest()
+    return document_id(session_id, "error", trouble.tool, digest)
+
+
+def _known(session_id: str, error_id: UUID, trouble: Trouble) -> Known:
+    at = datetime.fromisoformat(trouble.at)
+    origin: Origin = "web" if trouble.outside else "tool"
+    helped = "".join(f"\nWhat helped: {step}" for step in trouble.steps)
+    return Known(
+        document_id=error_id,
+        kind="error",
+        text=f"{trouble.tool} failed: {trouble.said}\nTried: {trouble.tried}\n"
+        f"How it ended: {trouble.end}{helped}",
+        origin=origin,
+        trust=TRUST[origin],
+        category="tool",
+        subject=trouble.tool,
+        predicate=trouble.end,
+        object="\n".join(trouble.steps),
+        evidence=trouble.said,
+        happened_at=at,
+        expires_at=at + KEPT,
+        metadata={"session_id": session_id, "tried": trouble.tried},
+    )
+
+
+def _words(said: str) -> frozenset[str]:
+    return frozenset(query_terms(_NUMBERS.sub(" ", said)))
+
+
+def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    union = len(first | second)
+    return len(first & second) / union if union else 1.0

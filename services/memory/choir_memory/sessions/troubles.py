@@ -1,0 +1,143 @@
+"""Follow what goes wrong with tools, and how it ends: pure. Called by `chunks`, event by event.
+
+A failure is resolved when a like call of the same tool succeeds in the same turn or job: what was done in
+between, and that call, are what helped. Else it has failed, or was given up, when the turn ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from choir_common.eventlog.failure import failure_words
+from choir_common.wire.events import ToolCallRequested, ToolResultCommitted
+from choir_memory.sessions.wording import asked, is_outside
+from choir_memory.words.tokens import query_terms
+
+ALIKE = 0.34
+"""Jaccard of two calls' words from which the second is another try of the first; `ls` is none of `make`."""
+MAX_INPUT = 300
+MAX_STEPS = 3
+"""Calls between a failure and its end that are kept: the last ones."""
+MAX_OPEN = 16
+"""Failures of one turn that are followed."""
+MAX_TURNS = 32
+MAX_PENDING = 64
+
+TroubleEnd = Literal["resolved", "failed", "abandoned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A failure and how it ended."""
+
+    tool: str
+    said: str
+    tried: str
+    at: str
+    end: TroubleEnd
+    steps: tuple[str, ...]
+    """What was done until it worked; none unless it was resolved."""
+    unit_rev: int
+    """Where the unit begins in which it stands."""
+    outside: bool
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A failure that has not ended."""
+
+    tool: str
+    said: str
+    tried: str
+    at: str
+    unit_rev: int
+    tries: int = 1
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Following:
+    """What is followed across pages of a log."""
+
+    asked: dict[str, str] = field(default_factory=dict)
+    """By call: what it was asked."""
+    turns: dict[str, list[Attempt]] = field(default_factory=dict)
+
+
+class TroubleWatch:
+    """Takes calls and results in order; `ended` holds the troubles that ended."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+        self.ended: list[Trouble] = []
+
+    def ask(self, call: ToolCallRequested) -> None:
+        """A call was made."""
+        _keep(self._following.asked, call.call_id, asked(call)[:MAX_INPUT], MAX_PENDING)
+
+    def answer(self, result: ToolResultCommitted, at: str, unit_rev: int) -> None:
+        """A call ended, in the unit that begins at `unit_rev`."""
+        tried = self._following.asked.pop(result.call_id, result.tool)
+        said = failure_words(result.tool, result.status, result.output)
+        if said is not None and result.exposure == "both":
+            self._failed(result, Attempt(result.tool, said, tried, at, unit_rev))
+        elif said is None and result.status == "success":
+            self._succeeded(result, tried)
+
+    def close(self, turn_id: str) -> None:
+        """A turn or job ended: what is open of it stays unresolved."""
+        for attempt in self._following.turns.pop(turn_id, ()):
+            self._end(attempt, "failed" if attempt.tries > 1 else "abandoned", ())
+
+    def close_all(self) -> None:
+        """The session ended."""
+        for turn_id in list(self._following.turns):
+            self.close(turn_id)
+
+    def _failed(self, result: ToolResultCommitted, attempt: Attempt) -> None:
+        turns = self._following.turns
+        opened = turns.get(result.turn_id, [])
+        for before in opened:
+            if before.tool == attempt.tool and _alike(before.tried, attempt.tried):
+                # the latest try says most; what was done before it did not help
+                before.said, before.tried, before.steps = attempt.said, attempt.tried, []
+                before.tries += 1
+                return
+        if turns.get(result.turn_id) is None:
+            for late in list(turns)[: max(0, len(turns) + 1 - MAX_TURNS)]:
+                self.close(late)
+            turns[result.turn_id] = opened
+        if len(opened) < MAX_OPEN:
+            opened.append(attempt)
+
+    def _succeeded(self, result: ToolResultCommitted, tried: str) -> None:
+        opened = self._following.turns.get(result.turn_id, [])
+        for attempt in list(opened):
+            attempt.steps = [*attempt.steps, tried][-MAX_STEPS:]
+            if attempt.tool == result.tool and _alike(attempt.tried, tried):
+                opened.remove(attempt)
+                self._end(attempt, "resolved", attempt.steps)
+
+    def _end(self, attempt: Attempt, end: TroubleEnd, steps: Sequence[str]) -> None:
+        self.ended.append(
+            Trouble(
+                attempt.tool, attempt.said, attempt.tried, attempt.at, end, tuple(steps),
+                attempt.unit_rev, is_outside(attempt.tool),
+            )
+        )  # fmt: skip
+
+
+def _alike(first: str, second: str) -> bool:
+    one, other = (frozenset(query_terms(_without_tool(text))) for text in (first, second))
+    union = len(one | other)
+    return not union or len(one & other) / union >= ALIKE
+
+
+def _without_tool(line: str) -> str:
+    return line.partition(" ")[2]
+
+
+def _keep(table: dict[str, str], key: str, value: str, most: int) -> None:
+    table[key] = value
+    while len(table) > most:
+        del table[next(iter(table))]
