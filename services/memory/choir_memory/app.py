@@ -31,6 +31,7 @@ from choir_memory.grains.consolidate import Consolidation
 from choir_memory.grains.digest import Digester
 from choir_memory.grains.retention import Retention
 from choir_memory.grains.rounds import Rounds
+from choir_memory.growth.upkeep import Habits, Upkeep
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.layers.expiry import Expiry
@@ -88,6 +89,7 @@ class MemoryService:
         self._sessions = self._session_door()
         self._model = make_model(secrets)
         self._rounds = self._make_rounds(settings, secrets, store)
+        self._upkeep = Upkeep(self._database, _habits(settings))
         self._health = Health(self._database, self._bus, self._embedders)
 
     def _session_door(self) -> SessionDoor:
@@ -123,6 +125,7 @@ class MemoryService:
                 tasks.create_task(self._warm())
                 tasks.create_task(self._rebuild.run())
                 tasks.create_task(self._queue.run())
+                tasks.create_task(self._upkeep.run())
                 tasks.create_task(self._rounds.run())
 
     def _tables(self) -> tuple[Endpoint, ...]:
@@ -159,6 +162,17 @@ def make_model(secrets: MemorySecrets) -> Model | None:
     if secrets.model is None:
         return None
     return OpenAiModel(secrets.model, _shown(secrets.model_key))
+
+
+def _habits(settings: MemorySettings) -> Habits:
+    return Habits(
+        upkeep_s=settings.upkeep_s,
+        index_from=settings.index_from,
+        index_build_mb=settings.index_build_mb,
+        receipts_days=settings.receipts_days,
+        audit_days=settings.audit_days,
+        operations_days=settings.operations_days,
+    )
 
 
 def _pace(settings: MemorySettings) -> Pace:

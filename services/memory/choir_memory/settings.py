@@ -73,6 +73,19 @@ class MemorySettings(ServiceSettings):
     round_s: float = Field(default=3_600.0, gt=0, le=86_400)
     """Seconds between two rounds that sum up days that are over; nobody waits for yesterday by the minute."""
 
+    upkeep_s: float = Field(default=60.0, gt=0, le=86_400)
+    """Seconds between rounds of upkeep (indexes, statistics, old traces); an idle one takes 20 ms."""
+    index_from: int = Field(default=5_000, ge=10)
+    """Vectors from which on a space gets an HNSW index; below, an exact scan is as fast."""
+    index_build_mb: int = Field(default=256, ge=16, le=65_536)
+    """Memory an index may take while it is made: 150,000 vectors of 384 dimensions; more are made slowly."""
+    receipts_days: int = Field(default=30, ge=1)
+    """Days the receipts of searches are kept; the longest anybody asked after one, with a margin."""
+    audit_days: int = Field(default=365, ge=1)
+    """Days it is kept who did what to whose memory; a year, as audits are asked for by the year."""
+    operations_days: int = Field(default=30, ge=1)
+    """Days a repeated call_id gets its old answer; who repeats does so within minutes."""
+
     @field_validator("memory_http")
     @classmethod
     def _port_exists(cls, value: str | None) -> str | None:

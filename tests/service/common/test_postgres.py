@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 from choir_common.postgres.migrate import Migration, migrate
-from choir_common.postgres.pool import Database
+from choir_common.postgres.pool import MAX_SCHEMAS, Database
 from tests.support.servers import PASSWORD, running_postgres
 
 FIRST = Migration("0001_a.sql", "CREATE TABLE {schema}.a (id int)")
@@ -57,6 +57,38 @@ async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_com
             while not await database.reachable():
                 await asyncio.sleep(0.05)
         assert await database.fetchval("SELECT count(*) FROM t") == 0
+
+
+async def test_a_connection_that_touched_too_many_schemas_is_replaced() -> None:
+    async with (
+        running_postgres() as server,
+        Database(server.dsn, PASSWORD, size=1, application="test") as database,
+    ):
+
+        async def touch(schema: str) -> int:
+            async with database.transaction_in(schema, "BEGIN; SET LOCAL work_mem = '1MB'") as held:
+                assert await held.fetchval("SHOW work_mem") == "1MB"
+                return held.get_server_pid()
+
+        first = await touch("s0")
+        assert {await touch("s0") for _ in range(MAX_SCHEMAS)} == {first}
+        assert {await touch(f"s{number}") for number in range(MAX_SCHEMAS + 1)} == {first}
+        second = await touch("s0")
+        assert second != first
+        assert {await touch(f"s{number}") for number in range(MAX_SCHEMAS)} == {second}
+
+
+async def test_a_transaction_in_a_schema_is_all_or_nothing() -> None:
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        await database.execute("CREATE TABLE t (id int)")
+        with pytest.raises(ValueError, match="changed my mind"):
+            async with database.transaction_in("public", "BEGIN") as held:
+                await held.execute("INSERT INTO t VALUES (1)")
+                raise ValueError("changed my mind")
+        assert await database.fetchval("SELECT count(*) FROM t") == 0
+        async with database.transaction_in("public", "BEGIN") as held:
+            await held.execute("INSERT INTO t VALUES (1)")
+        assert await database.fetchval("SELECT count(*) FROM t") == 1
 
 
 def open_database(dsn: str) -> Database:

@@ -17,9 +17,13 @@ from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+AloneConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 # what a statement raises when the server runs but does not take what it is told
 Refused: TypeAlias = asyncpg.PostgresError
 
+MAX_SCHEMAS = 200
+"""Schemas that one connection may touch before another takes its place. Postgres keeps what a connection has
+learnt of every table for as long as it lives: 70 KB for an agent's."""
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
 # what asyncpg raises when the server or the connection is gone; InternalClientError in more than
@@ -59,6 +63,7 @@ class Database:
         self._application = application
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._was_full = False
+        self._touched: dict[int, set[str]] = {}
 
     async def __aenter__(self) -> Self:
         """Open the pool, waiting up to half a minute for a server that is still starting.
@@ -86,11 +91,33 @@ class Database:
             max_size=self._size,
             command_timeout=STATEMENT_TIMEOUT_S,
             timeout=ACQUIRE_TIMEOUT_S,
+            init=self._prepare,
             reset=_keep,
             server_settings={"application_name": self._application, "jit": "off"},
         )
 
-    async def connect_alone(self) -> "asyncpg.Connection[asyncpg.Record]":
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[AloneConnection]:
+        """Lend a connection of its own, without a time limit: for work of minutes.
+
+        Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
+        """
+        try:
+            held = await self.connect_alone()
+        except (*_LOST, *_REFUSING) as error:
+            raise Unavailable(
+                f"The database cannot be reached ({type(error).__name__})."
+            ) from error
+        try:
+            yield held
+        except _LOST as error:
+            raise OutcomeUnknown(
+                f"The database connection broke ({type(error).__name__})."
+            ) from error
+        finally:
+            held.terminate()
+
+    async def connect_alone(self) -> AloneConnection:
         """Open a connection beside the pool, without its time limit: for migrations. The caller closes it."""
         return await asyncpg.connect(
             self._dsn, password=self._password, timeout=ACQUIRE_TIMEOUT_S, command_timeout=None
@@ -136,6 +163,37 @@ class Database:
         """Lend a connection inside a transaction: all or nothing."""
         async with self.connection() as held, held.transaction():
             yield held
+
+    @contextlib.asynccontextmanager
+    async def transaction_in(self, schema: str, begin: str) -> AsyncIterator[Connection]:
+        """Lend a transaction that touches one of many schemas; `begin` opens it in one round trip.
+
+        A connection that has touched too many is replaced by a fresh one.
+        """
+        async with self.connection() as held:
+            try:
+                await held.execute(begin)
+                yield held
+            except BaseException:
+                if not held.is_closed():
+                    await held.execute("ROLLBACK")
+                raise
+            await held.execute("COMMIT")
+            await self._replace_if_worn(held, schema)
+
+    async def _replace_if_worn(self, held: Connection, schema: str) -> None:
+        touched = self._touched[held.get_server_pid()]
+        touched.add(schema)
+        if len(touched) > MAX_SCHEMAS:
+            # the pool opens another when this one is wanted again
+            await held.close()
+
+    async def _prepare(self, opened: AloneConnection) -> None:
+        self._touched[opened.get_server_pid()] = set()
+        opened.add_termination_listener(self._forget)
+
+    def _forget(self, closed: "asyncpg.Connection[Any] | PoolConnectionProxy[Any]") -> None:
+        self._touched.pop(closed.get_server_pid(), None)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[asyncpg.Record]:
         """Return all rows of one statement."""

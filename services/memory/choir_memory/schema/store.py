@@ -24,6 +24,7 @@ _MAKE_ROLE = """
 CREATE ROLE {schema} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
 GRANT {schema} TO CURRENT_USER
 """
+_TAKE_ROLE = "SET LOCAL ROLE {schema}"
 
 
 class SpaceStore:
@@ -77,22 +78,25 @@ class SpaceStore:
 @contextlib.asynccontextmanager
 async def as_agent(database: Database, agent_id: str) -> AsyncIterator[Connection]:
     """Lend a transaction in which only the agent's own schema can be reached (spec 23.0)."""
-    async with database.transaction() as held:
-        await take_agent_role(held, agent_id)
+    begin = f"BEGIN; {qualified(_TAKE_ROLE, agent_id)}"
+    async with database.transaction_in(schema_name(agent_id), begin) as held:
         yield held
 
 
 @contextlib.asynccontextmanager
-async def as_reader(database: Database) -> AsyncIterator[Connection]:
-    """Lend a transaction that can read every agent's schema and write none: the admin path."""
-    async with database.transaction() as held:
-        await held.execute("SET TRANSACTION READ ONLY")
+async def as_reader(database: Database, agent_id: str | None = None) -> AsyncIterator[Connection]:
+    """Lend a transaction that can read every agent's schema and write none: the admin path.
+
+    Who reads one agent's says which.
+    """
+    schema = SHARED_SCHEMA if agent_id is None else schema_name(agent_id)
+    async with database.transaction_in(schema, "BEGIN READ ONLY") as held:
         yield held
 
 
 async def take_agent_role(held: Connection, agent_id: str) -> None:
     """Be the agent for the rest of this transaction, or until `resume_service_role`."""
-    await held.execute(qualified("SET LOCAL ROLE {schema}", agent_id))
+    await held.execute(qualified(_TAKE_ROLE, agent_id))
 
 
 async def resume_service_role(held: Connection) -> None:

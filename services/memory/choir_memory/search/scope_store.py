@@ -47,6 +47,11 @@ class Scope:
     """What is not found unless it is named here."""
 
     @property
+    def is_narrow(self) -> bool:
+        """Tell whether an index leads to the few documents that are searched."""
+        return self.session_id is not None or self.collection is not None
+
+    @property
     def arguments(self) -> tuple[object, ...]:
         """Return the values of the placeholders in `condition`."""
         return tuple(value for _, value in self._filters)

@@ -1,0 +1,126 @@
+"""Vector tables, their size and their indexes. Called by `upkeep` on a connection of its own.
+
+An index is made CONCURRENTLY: writers and searches go on meanwhile, and what is cut off leaves an invalid
+index that the next round drops.
+"""
+
+from collections.abc import Sequence
+
+from choir_common.postgres.pool import AloneConnection
+from choir_memory.growth.plan import Index, Model, VectorTable, index_name
+from choir_memory.schema.naming import qualified
+
+LINKS = 16
+CANDIDATES = 128
+"""Of HNSW, for each vector that goes in: twice pgvector's own for a recall above .98 among look-alikes."""
+VECTOR_BYTES = 64
+"""Of a row, beside two for each dimension."""
+
+_TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
+_MODELS = """
+SELECT id, dimensions FROM choir_memory.embedding_models WHERE state <> 'retired' ORDER BY id
+"""
+_TABLES = """
+SELECT s.agent_id, c.relname::text AS name, pg_relation_size(c.oid) AS bytes, i.names, i.valid
+FROM choir_memory.spaces s
+JOIN pg_namespace n ON n.nspname = 'choir_' || s.agent_id
+JOIN pg_class c ON c.relnamespace = n.oid
+    AND c.relname IN ('memory_embeddings', 'knowledge_embeddings') AND c.relkind = 'r'
+CROSS JOIN LATERAL (
+    SELECT array_agg(x.relname::text ORDER BY x.relname) AS names,
+           array_agg(i.indisvalid ORDER BY x.relname) AS valid
+    FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND x.relname LIKE c.relname || '\\_hnsw\\_%'
+) AS i
+WHERE i.names IS NOT NULL OR pg_relation_size(c.oid) >= $1
+ORDER BY s.agent_id, c.relname
+"""
+_ENOUGH = """
+SELECT count(*) >= $2 FROM (SELECT FROM {schema}.{table} WHERE model = $1 LIMIT $2) AS found
+"""
+_MAKE = """
+CREATE INDEX CONCURRENTLY {index} ON {schema}.{table}
+USING hnsw ((embedding::public.halfvec({dimensions})) public.halfvec_cosine_ops)
+WITH (m = {links}, ef_construction = {candidates}) WHERE model = {model}
+"""
+_DROP = "DROP INDEX CONCURRENTLY IF EXISTS {schema}.{index}"
+# ANALYZE comes by itself after a minute or two; never to what was filled while that was switched off
+_UNKNOWN = """
+SELECT s.agent_id, c.relname::text AS name
+FROM choir_memory.spaces s
+JOIN pg_namespace n ON n.nspname = 'choir_' || s.agent_id
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r'
+    AND c.relname IN ('memory_documents', 'knowledge_documents')
+WHERE c.reltuples < 0 AND pg_relation_size(c.oid) >= $1
+ORDER BY s.agent_id, c.relname
+"""
+
+
+async def take_turn(held: AloneConnection, lock: int) -> bool:
+    """Become the one who does upkeep until this connection ends; tell whether that worked."""
+    return bool(await held.fetchval(_TRY_LOCK, lock))
+
+
+async def allow_memory(held: AloneConnection, megabytes: int) -> None:
+    """Let this connection hold an index in memory while it is made."""
+    await held.execute(f"SET maintenance_work_mem = '{megabytes}MB'")
+    # helpers share memory through /dev/shm, of which a container has 64 MB: the build would fail
+    await held.execute("SET max_parallel_maintenance_workers = 0")
+
+
+async def read_models(held: AloneConnection) -> list[Model]:
+    """Return the models that are searched or being built."""
+    return [Model(row["id"], row["dimensions"]) for row in await held.fetch(_MODELS)]
+
+
+async def read_tables(
+    held: AloneConnection, models: Sequence[Model], index_from: int
+) -> list[VectorTable]:
+    """Return the vector tables that may need an index, and those that have one."""
+    row_bytes = VECTOR_BYTES + 2 * min(model.dimensions for model in models)
+    # a page holds less than its size in rows, so nothing is missed
+    rows = await held.fetch(_TABLES, index_from * row_bytes // 2)
+    return [
+        VectorTable(
+            row["agent_id"],
+            row["name"],
+            row["bytes"] // row_bytes,
+            [Index(*one) for one in zip(row["names"] or (), row["valid"] or (), strict=True)],
+        )
+        for row in rows
+    ]
+
+
+async def has_enough(
+    held: AloneConnection, table: VectorTable, model: Model, index_from: int
+) -> bool:
+    """Tell whether the table holds vectors enough of this model."""
+    sql = qualified(_ENOUGH, table.agent_id).replace("{table}", table.table)
+    return bool(await held.fetchval(sql, model.model_id, index_from))
+
+
+async def make_index(held: AloneConnection, table: VectorTable, model: Model) -> None:
+    """Make the index; may take minutes."""
+    statement = _MAKE.format(
+        index=index_name(table.table, model),
+        schema="{schema}",
+        table=table.table,
+        dimensions=model.dimensions,
+        links=LINKS,
+        candidates=CANDIDATES,
+        model=model.model_id,
+    )
+    await held.execute(qualified(statement, table.agent_id))
+
+
+async def drop_index(held: AloneConnection, table: VectorTable, name: str) -> None:
+    """Drop an index; who uses it ends first."""
+    await held.execute(qualified(_DROP, table.agent_id).replace("{index}", name))
+
+
+async def analyze_unknown(held: AloneConnection, least_bytes: int) -> int:
+    """Look at the large tables that Postgres knows nothing of; return how many there were."""
+    rows = await held.fetch(_UNKNOWN, least_bytes)
+    for row in rows:
+        await held.execute(qualified(f"ANALYZE {{schema}}.{row['name']}", row["agent_id"]))
+    return len(rows)

@@ -1,0 +1,123 @@
+"""Look after what grows, once a minute. Started by `app` as one task; next are `plan` and the stores.
+
+One replica at a time does it, whoever holds Postgres' lock; it ends with the connection, so that nobody has
+to take it from who died. What fails is told and left alone for an hour: it would fail again, as slowly.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_common.postgres.pool import AloneConnection, Database, Refused
+from choir_memory.growth import index_store, prune_store
+from choir_memory.growth.plan import Model, VectorTable, index_name, plan
+
+log = structlog.get_logger("choir.memory.upkeep")
+
+LOCK = 0x47726F7765
+"""Of Postgres' advisory locks."""
+UNKNOWN_BYTES = 1_000_000
+"""From which on a table is worth statistics before they come by themselves."""
+AGENTS_A_ROUND = 100
+"""Whose call ids are looked through; ten thousand agents take two hours, what is pruned is a month old."""
+FAILED_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """When something is large or old; see the settings of the same names."""
+
+    upkeep_s: float
+    index_from: int
+    index_build_mb: int
+    receipts_days: int
+    audit_days: int
+    operations_days: int
+
+
+class Upkeep:
+    """The loop; `run` it as a task."""
+
+    def __init__(self, database: Database, habits: Habits) -> None:
+        self._database = database
+        self._habits = habits
+        self._walked_to = ""
+        self._failed: dict[tuple[str, str], float] = {}
+
+    async def run(self) -> None:
+        """Do a round a minute, for ever."""
+        while True:
+            try:
+                await self.round()
+            except ChoirError as error:
+                log.warning("upkeep waits for the database", error=error.message)
+            except Exception:  # the outermost loop: nothing here is needed at once
+                log.exception("upkeep failed")
+            await asyncio.sleep(self._habits.upkeep_s)
+
+    async def round(self) -> bool:
+        """Do what is due; tell whether it was our turn."""
+        async with self._turn() as held:
+            if held is None:
+                return False
+            await self._prune(held)
+            await index_store.analyze_unknown(held, UNKNOWN_BYTES)
+            await self._look_after_indexes(held)
+            return True
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> "AsyncIterator[AloneConnection | None]":
+        # never a connection of the pool: a build has no time limit, and may keep it for an hour
+        async with self._database.alone() as held:
+            yield held if await index_store.take_turn(held, LOCK) else None
+
+    async def _prune(self, held: AloneConnection) -> None:
+        habits = self._habits
+        agents = await prune_store.next_agents(held, self._walked_to, AGENTS_A_ROUND)
+        self._walked_to = agents[-1] if agents else ""
+        gone = {
+            "receipts": await prune_store.prune_receipts(held, habits.receipts_days),
+            "audit": await prune_store.prune_audit(held, habits.audit_days),
+            "call_ids": await prune_store.prune_operations(held, agents, habits.operations_days),
+        }
+        if any(gone.values()):
+            log.info("old traces pruned", **gone)
+
+    async def _look_after_indexes(self, held: AloneConnection) -> None:
+        models = await index_store.read_models(held)
+        if not models:
+            return
+        await index_store.allow_memory(held, self._habits.index_build_mb)
+        for table in await index_store.read_tables(held, models, self._habits.index_from):
+            planned = plan(table, models, self._habits.index_from)
+            for name in planned.drop:
+                await index_store.drop_index(held, table, name)
+                log.info("vector index dropped", agent_id=table.agent_id, index=name)
+            for model in planned.make:
+                await self._make(held, table, model)
+
+    async def _make(self, held: AloneConnection, table: VectorTable, model: Model) -> None:
+        name = index_name(table.table, model)
+        where = (table.agent_id, name)
+        if time.monotonic() < self._failed.get(where, 0.0):
+            return
+        if not await index_store.has_enough(held, table, model, self._habits.index_from):
+            return
+        start = time.monotonic()
+        try:
+            await index_store.make_index(held, table, model)
+        except Refused as error:
+            self._failed[where] = time.monotonic() + FAILED_S
+            log.warning("vector index not made", agent_id=where[0], index=name, error=str(error))
+            return
+        log.info(
+            "vector index made",
+            agent_id=table.agent_id,
+            index=name,
+            seconds=round(time.monotonic() - start, 1),
+        )

@@ -1,0 +1,73 @@
+"""What is known about a space without reading it: how large it is, and how common its common words are.
+
+Called by `corpora`, on a connection that may read the agent's schema. All of it is Postgres' own bookkeeping:
+ANALYZE keeps it, which upkeep (`growth`) sees to for spaces that grow.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from choir_common.postgres.pool import Connection
+from choir_memory.schema.naming import schema_name
+from choir_memory.search.scope_store import Scope
+
+LARGE = 5_000
+"""Documents from which on a search does not count the words it looks for: a millisecond a thousand."""
+SAMPLED_PAGES = 100
+"""Pages that the mean length is taken from."""
+ROWS_A_PAGE = 8
+"""Of a table that was never looked at; documents of some lines."""
+
+# Rows by the pages there are now, as the planner reckons: `reltuples` is as old as the last ANALYZE.
+_SIZE = """
+SELECT pg_relation_size(d.oid) / current_setting('block_size')::int AS pages,
+       d.reltuples / nullif(d.relpages, 0) AS density,
+       (SELECT array_agg(c.relname::text) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+        WHERE i.indrelid = '{embeddings}'::regclass AND i.indisvalid
+        AND i.indexprs IS NOT NULL)
+       AS vector_indexes
+FROM pg_class d WHERE d.oid = '{documents}'::regclass
+"""
+_COMMON = """
+SELECT most_common_elems::text::text[] AS words, most_common_elem_freqs AS shares FROM pg_stats
+WHERE schemaname = $1 AND tablename = $2 AND attname = 'tsv'
+"""
+_MEAN = """
+SELECT avg(tokens)::float8 FROM {documents} TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A space as a whole; of a large one these are estimates, of a small one the words are not looked up."""
+
+    documents: int
+    vector_indexes: frozenset[str] = frozenset()
+    mean_tokens: float = 1.0
+    common: Mapping[str, float] = field(default_factory=dict)
+    """The share of documents that hold a word; one that is not named here is rarer than all that are."""
+
+    @property
+    def is_large(self) -> bool:
+        """Tell whether counting would cost more than estimating is wrong."""
+        return self.documents >= LARGE
+
+
+async def read_corpus(held: Connection, scope: Scope) -> Corpus:
+    """Return what is known about the space of `scope`, whatever its filters."""
+    row = await held.fetchrow(scope.sql(_SIZE, 1))
+    assert row is not None
+    density = row["density"] if row["density"] is not None and row["density"] >= 0 else ROWS_A_PAGE
+    documents = int(row["pages"] * density)
+    indexes = frozenset(row["vector_indexes"] or ())
+    if documents < LARGE:
+        return Corpus(documents, indexes)
+    table = "memory_documents" if scope.store == "session" else "knowledge_documents"
+    known = await held.fetchrow(_COMMON, schema_name(scope.agent_id), table)
+    share = min(100.0, 100.0 * SAMPLED_PAGES / row["pages"])
+    mean = await held.fetchval(scope.sql(_MEAN, 2), share)
+    # the last shares are not of words: the least, the greatest, that of NULL
+    common = (
+        dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
+    )
+    return Corpus(documents, indexes, max(mean or 1.0, 1.0), common)

@@ -1,0 +1,75 @@
+"""Full text in a space that is too large to count: the same documents, without looking at all of them."""
+
+from choir_memory.schema.store import as_agent
+from choir_memory.search.corpora import Corpora
+from choir_memory.search.corpus_store import LARGE, Corpus
+from choir_memory.search.scope_store import Scope
+from choir_memory.search.scored import ARM_DEPTH, Scored
+from choir_memory.search.text_arm_store import TextFound, text_arm
+from tests.service.memory.conftest import Room
+from tests.service.memory.grown import grow
+
+DOCUMENTS = LARGE + 1_000
+SCOPE = Scope("main", "session", ("mid_term",))
+COUNTED = Corpus(0)
+"""What makes the arm count everything."""
+
+
+async def both(room: Room, *terms: str, scope: Scope = SCOPE) -> tuple[TextFound, TextFound]:
+    """Ask the arm as in a large space, and as in a small one."""
+    async with as_agent(room.database, "main") as held:
+        corpus = await Corpora().of(held, scope)
+        assert corpus.is_large
+        return (
+            await text_arm(held, scope, corpus, terms),
+            await text_arm(held, scope, COUNTED, terms),
+        )
+
+
+def places(hits: list[Scored]) -> list[int | None]:
+    return [one.chunk_index for one in hits]
+
+
+async def test_a_large_space_is_known_without_counting_it(room: Room) -> None:
+    await grow(room, DOCUMENTS)
+    async with as_agent(room.database, "main") as held:
+        corpus = await Corpora().of(held, SCOPE)
+    assert abs(corpus.documents - DOCUMENTS) < DOCUMENTS / 10
+    assert corpus.mean_tokens == 3
+    assert corpus.common["common"] == 1
+    assert abs(corpus.common["topic7"] - 1 / 40) < 0.01
+    assert "rare7" not in corpus.common
+
+
+async def test_the_estimate_ranks_as_the_count_does(room: Room) -> None:
+    await grow(room, DOCUMENTS)
+    large, counted = await both(room, "common", "topic7", "rare2007", "rare4008")
+    assert places(large.hits[:2]) == places(counted.hits[:2]) == [2007, 4008]
+    assert {place % 40 for place in places(large.hits[2:100]) if place} == {7}
+    scores = zip(large.hits[:100], counted.hits[:100], strict=True)
+    assert all(abs(one.score - other.score) < 0.02 for one, other in scores)
+    assert large.terms[:2] == ["rare2007", "rare4008"]
+    assert list(large.counts[:2]) == [1, 1]
+    assert large.counts[large.terms.index("common")] == large.documents
+
+
+async def test_documents_that_hold_several_common_words_come_before_those_that_hold_one(
+    room: Room,
+) -> None:
+    await grow(room, DOCUMENTS)
+    for terms in (("common", "topic7"), ("common", "topic7", "quokka")):
+        large, counted = await both(room, *terms)
+        assert len(large.hits) == len(counted.hits) == ARM_DEPTH
+        of_topic = DOCUMENTS // 40
+        assert {place % 40 for place in places(large.hits[:of_topic]) if place} == {7}
+
+
+async def test_filters_hold_in_a_large_space_and_a_session_is_counted_as_it_is(room: Room) -> None:
+    await grow(room, DOCUMENTS)
+    spoken = Scope("main", "session", ("mid_term",), speakers=("speaker7",))
+    large, _ = await both(room, "topic7", "rare2007", scope=spoken)
+    assert {place % 100 for place in places(large.hits) if place} == {7}
+    lived = Scope("main", "session", ("mid_term",), session_id="ses_40")
+    large, counted = await both(room, "common", scope=lived)
+    assert large.hits == counted.hits
+    assert len(large.hits) == 50

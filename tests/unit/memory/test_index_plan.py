@@ -1,0 +1,38 @@
+"""Which vector indexes a space is to have."""
+
+import pytest
+
+from choir_memory.growth.plan import Index, Model, Plan, VectorTable, plan
+
+OLD, NEW = Model(1, 384), Model(2, 1536)
+OF_OLD, OF_NEW = "memory_embeddings_hnsw_1", "memory_embeddings_hnsw_2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "indexes", "models", "expected"),
+    [
+        (999, [], [OLD], Plan([], [])),
+        (1_000, [], [OLD], Plan([], [OLD])),
+        (5_000, [Index(OF_OLD, valid=True)], [OLD], Plan([], [])),
+        (5_000, [Index(OF_OLD, valid=True)], [OLD, NEW], Plan([], [NEW])),
+        (5_000, [Index(OF_OLD, valid=True), Index(OF_NEW, valid=True)], [NEW], Plan([OF_OLD], [])),
+        (5_000, [Index(OF_OLD, valid=False)], [OLD], Plan([OF_OLD], [OLD])),
+        (400, [Index(OF_OLD, valid=True)], [OLD], Plan([], [])),
+        (249, [Index(OF_OLD, valid=True)], [OLD], Plan([OF_OLD], [])),
+    ],
+    ids=[
+        "small",
+        "large",
+        "has it",
+        "of the model that is being built, too",
+        "of a model that is gone",
+        "cut off while it was made",
+        "shrunk a little",
+        "shrunk",
+    ],
+)
+def test_a_large_space_has_one_valid_index_a_model(
+    rows: int, indexes: list[Index], models: list[Model], expected: Plan
+) -> None:
+    table = VectorTable("main", "memory_embeddings", rows, indexes)
+    assert plan(table, models, 1_000) == expected
