@@ -43,11 +43,13 @@ class Archivist:
         events: EventStore,
         memory: SessionMemory,
         config: Callable[[], Config],
+        page_events: int = PAGE_EVENTS,
     ) -> None:
         self._store = store
         self._events = events
         self._memory = memory
         self._config = config
+        self._page_events = page_events
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
@@ -121,7 +123,7 @@ class Archivist:
 
     async def _page(self, session_id: str, after: int, settled: int) -> tuple[Event, ...]:
         found = await self._events.read(
-            session_id, after, min(PAGE_EVENTS, max(0, settled - after))
+            session_id, after, min(self._page_events, max(0, settled - after))
         )
         return tuple(_as_many_as_fit(found))
 
