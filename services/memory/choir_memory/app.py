@@ -35,6 +35,7 @@ from choir_memory.growth.upkeep import Habits, Upkeep
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.layers.expiry import Expiry
+from choir_memory.layers.extraction import Extraction
 from choir_memory.layers.model import Model
 from choir_memory.layers.openai_model import OpenAiModel
 from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
@@ -148,7 +149,11 @@ class MemoryService:
         )
         retention = Retention(self._database, leases, clock, secrets.retention)
         expiry = Expiry(self._database, clock)
-        errands = (expiry.run_agent, consolidation.run_agent, retention.run_agent)
+        errands = [expiry.run_agent, consolidation.run_agent, retention.run_agent]
+        if self._model is not None:
+            embed, announce = self._embedders.embed_query, self._queue.announce
+            extraction = Extraction(self._database, leases, self._model, embed, announce)
+            errands.append(extraction.run_agent)
         return Rounds(store.agents, digester.begin, errands, settings.round_s)
 
     async def _warm(self) -> None:

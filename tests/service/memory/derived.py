@@ -1,5 +1,6 @@
 """Makers for tests of what is derived from verbatim memory."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -76,3 +77,25 @@ async def live_turns(
             *(tsvector(tokens), len(tokens), happened_at, origin, trust),
         )
     return ids
+
+
+def propose(**fields: object) -> dict[str, object]:
+    """Return a candidate as a model proposes it: that Ana only drinks green tea, or what `fields` say."""
+    return {
+        "kind": "fact",
+        "category": "preference",
+        "subject": "user",
+        "predicate": "drinks",
+        "object": "green tea",
+        "text": "The user drinks green tea.",
+        "quote": "I only drink green tea",
+        "source": 1,
+        "lasts": "lasting",
+        "explicit": True,
+        **fields,
+    }
+
+
+def answer(*candidates: dict[str, object]) -> str:
+    """Return a model's answer that proposes these."""
+    return json.dumps({"candidates": candidates})

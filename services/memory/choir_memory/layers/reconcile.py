@@ -1,0 +1,110 @@
+"""Lay a new fact beside what is known: the same again, in its place, or beside it.
+
+Called by `extraction`. The cheap comparisons first: the same words, nearly the same words, the same meaning;
+and only what contradicts an older fact is for the model to decide.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import ChoirError
+from choir_memory.embedding.port import QueryVector
+from choir_memory.layers.candidates import Candidate
+from choir_memory.layers.facts_store import FactStore, Stored
+from choir_memory.layers.model import Model
+from choir_memory.words.tokens import query_terms
+
+SAME_WORDS = 0.85
+"""Jaccard of two texts' words from which they say the same."""
+SAME_MEANING = 0.97
+"""Cosine from which they do."""
+_FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
+
+Embed = Callable[[str], Awaitable[QueryVector]]
+
+
+class _Decision(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    case: int
+    decision: Literal["supersede", "coexist"]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    decisions: list[_Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known that touches a candidate."""
+
+    same: Stored | None = None
+    rivals: tuple[Stored, ...] = ()
+    """Active facts that say something else of the same."""
+
+
+async def meaning(embed: Embed, candidate: Candidate) -> QueryVector | None:
+    """Return a candidate's vector; none while there is no embedder: at worst a fact is known twice."""
+    try:
+        return await embed(candidate.text)
+    except ChoirError:
+        return None
+
+
+async def lay_beside(store: FactStore, candidate: Candidate, vector: QueryVector | None) -> Beside:
+    """Return what is known that says the same, or else what says something different."""
+    known = await store.about(candidate.kind, candidate.subject)
+    words = frozenset(query_terms(candidate.text))
+    for one in known:
+        if (
+            _identity(candidate.kind, one) == candidate.identity
+            or _jaccard(words, one) >= SAME_WORDS
+        ):
+            return Beside(one)
+    if vector is not None:
+        near = await store.nearest(candidate.kind, vector, SAME_MEANING)
+        if near is not None:
+            return Beside(near)
+    about = query_terms(candidate.predicate)
+    rivals = (one for one in known if query_terms(one.predicate or "") == about)
+    return Beside(rivals=tuple(one for one in rivals if one.status == "active"))
+
+
+async def decide(model: Model, cases: Sequence[tuple[Stored, Candidate]]) -> list[bool]:
+    """Return of each case whether the newer replaces the older; of what the model does not decide, no."""
+    if not cases:
+        return []
+    material = "\n".join(
+        f"> {number}. older: {_line(old.text)} | newer: {_line(new.text)}"
+        for number, (old, new) in enumerate(cases, 1)
+    )
+    instructions = files("choir_memory.layers").joinpath("reconcile.md").read_text("utf-8")
+    try:
+        answer = _FENCE.sub("", await model.answer(instructions, material))
+        decided = _Answer.model_validate_json(answer).decisions
+    except (ChoirError, ValidationError):
+        decided = []
+    replaced = {one.case for one in decided if one.decision == "supersede"}
+    return [number in replaced for number in range(1, len(cases) + 1)]
+
+
+def _identity(kind: str, one: Stored) -> str:
+    parts = (kind, one.subject or "", one.predicate or "", one.object or "")
+    return "\x1f".join(" ".join(query_terms(part)) for part in parts)
+
+
+def _jaccard(words: frozenset[str], one: Stored) -> float:
+    other = frozenset(query_terms(one.text))
+    union = len(words | other)
+    return len(words & other) / union if union else 0.0
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,93 @@
+"""Memory's own language model: asked over HTTP, with its own key, and what it costs when it misbehaves."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from choir_common.clients.memory import BusMemory
+from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.errors import ChoirError, RateLimited, Unavailable
+from choir_common.postgres.pool import Database
+from choir_common.wire.memories import MemoryQuery
+from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
+from choir_memory.layers.openai_model import OpenAiModel
+from tests.service.memory.chat_provider import ChatProvider
+from tests.service.memory.derived import answer, propose
+from tests.service.memory.servers import MakeMemory, until
+from tests.support.servers import PASSWORD
+
+
+async def ask(provider: ChatProvider) -> str:
+    model = OpenAiModel(provider.settings, "model-key")
+    try:
+        return await model.answer("Sum up.", "> Ana: hello")
+    finally:
+        await model.close()
+
+
+async def test_it_is_asked_with_its_key_and_the_material_apart_from_the_instructions() -> None:
+    async with ChatProvider(lambda instructions, material: (200, f" {material} ")) as provider:
+        assert await ask(provider) == "> Ana: hello"
+    assert provider.keys == ["bearer model-key"]
+    (body,) = provider.asked
+    assert body["model"] == "scripted"
+    assert body["messages"] == [
+        {"role": "system", "content": "Sum up."},
+        {"role": "user", "content": "> Ana: hello"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "error", "said"),
+    [
+        (429, "", RateLimited, "HTTP 429"),
+        (401, "", Unavailable, "memory.model"),
+        (500, "", Unavailable, "HTTP 500"),
+        (200, "garbage", Unavailable, "cannot be read"),
+        (200, "  ", Unavailable, "no usable answer"),
+        (200, "x" * 60_001, Unavailable, "no usable answer"),
+    ],
+)
+async def test_what_it_does_wrong_is_an_error_that_quotes_nothing(
+    status: int, words: str, error: type[ChoirError], said: str
+) -> None:
+    async with ChatProvider(lambda instructions, material: (status, words)) as provider:
+        with pytest.raises(error, match=said) as raised:
+            await ask(provider)
+    assert "Ana" not in raised.value.message and "model-key" not in raised.value.message
+
+
+async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: MakeMemory) -> None:
+    def say(instructions: str, material: str) -> tuple[int, str]:
+        known = answer(propose()) if "candidates" in instructions else "Ana told of her tea."
+        return 200, known
+
+    async with ChatProvider(say) as provider:
+        memory = make_memory(CHOIR_ROUND_S="0.2")
+        memory.secrets["model"] = json.loads(provider.settings.model_dump_json())
+        memory.secrets["model_key"] = "model-key"
+        await memory.start()
+        at = datetime(2026, 3, 1, 9, tzinfo=UTC)
+        unit = SessionUnit(id="u", text="I only drink green tea.", at=at, position=0, speaker="Ana")
+        told = RecordUnits(agent_id="main", session_id="s1", units=(unit,))
+        await BusSessionMemory(memory.bus).record(told)
+        async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
+            # turns are read when no writer can be under way any more that began before them
+            await database.execute(
+                "UPDATE choir_main.memory_documents SET created_at = created_at - interval '5 minutes'"
+            )
+        client = BusMemory(memory.bus)
+        fact = MemoryQuery(agent_id="main", store="knowledge", query="tea", kinds=("fact",))
+        day = MemoryQuery(agent_id="main", store="session", query="tea", grain="day")
+
+        async def learned() -> bool:
+            return all([(await client.query(query)).hits for query in (fact, day)])
+
+        await until(learned, 60)
+        (known,) = (await client.query(fact)).hits
+        (summary,) = (await client.query(day)).hits
+        assert await memory.stop() == 0
+    assert (known.kind, known.text, known.trust) == ("fact", "The user drinks green tea.", 70)
+    assert (summary.tier, summary.text) == ("grain_summary", "Ana told of her tea.")
+    assert "model-key" not in memory.log

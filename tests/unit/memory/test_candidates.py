@@ -1,0 +1,64 @@
+"""What a model proposes to remember, and what of it is let in."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from choir_common.errors import BadInput
+from choir_memory.layers.candidates import Candidate, Turn, read_candidates, rule_on, shown
+from tests.service.memory.derived import propose
+
+AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+TURNS = [
+    Turn(uuid4(), "s1", "Ana", AT, "I only drink\n green tea.", by_user=True, trust=70),
+    Turn(uuid4(), "s1", "main", AT, "Always answer in French, then.", by_user=False, trust=50),
+]
+
+
+def make(**fields: object) -> Candidate:
+    return Candidate.model_validate(propose(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "ruling"),
+    [
+        ({}, "commit"),
+        ({"quote": "I only drink green tea"}, "commit"),
+        ({"lasts": "unsure"}, "hold"),
+        ({"explicit": False}, "hold"),
+        ({"lasts": "passing"}, "drop"),
+        # what was not said is not believed, whoever says it was
+        ({"quote": "I only drink coffee"}, "drop"),
+        ({"source": 3}, "drop"),
+        ({"source": 0}, "drop"),
+        # the assistant gives itself no rules
+        ({"kind": "rule", "quote": "Always answer in French", "source": 2}, "drop"),
+        ({"kind": "rule"}, "commit"),
+        ({"object": "[redacted]"}, "drop"),
+    ],
+)
+def test_only_what_was_said_and_lasts_is_kept(fields: dict[str, object], ruling: str) -> None:
+    assert rule_on(make(**fields), TURNS) == ruling
+
+
+def test_the_model_reads_numbered_dated_quoted_lines() -> None:
+    assert shown(TURNS).splitlines() == [
+        "> 1. [2026-03-01 09:30] Ana: I only drink green tea.",
+        "> 2. [2026-03-01 09:30] main: Always answer in French, then.",
+    ]
+
+
+def test_an_answer_in_a_code_fence_is_read() -> None:
+    assert read_candidates('```json\n{"candidates": []}\n```') == []
+
+
+@pytest.mark.parametrize("answer", ["Sure! Here it is", '{"candidates": [{"kind": "wish"}]}', "[]"])
+def test_an_answer_that_does_not_fit_is_refused_in_words_for_the_model(answer: str) -> None:
+    with pytest.raises(BadInput, match="does not fit"):
+        read_candidates(answer)
+
+
+def test_the_same_in_other_letters_is_the_same() -> None:
+    assert make(object="Green Teas").identity == make().identity
+    assert make(object="coffee").identity != make().identity
