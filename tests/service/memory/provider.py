@@ -1,23 +1,36 @@
 """An OpenAI-compatible embedding server over real HTTP that can be told to misbehave."""
 
 import asyncio
+import base64
 import hashlib
 import json
 import math
+import struct
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from choir_memory.embedding.provider import ProviderEmbedder
 
 DIMENSIONS = 8
-Mood = Literal["well", "rate_limited", "failing", "wrong_length", "garbage", "slow", "unauthorized"]
+Mood = Literal[
+    "well",
+    "rate_limited",
+    "failing",
+    "wrong_length",
+    "garbage",
+    "slow",
+    "unauthorized",
+    "huge",
+    "zero",
+    "refuses_all",
+]
 
 
-def vector_of(text: str) -> list[float]:
+def vector_of(text: str, dimensions: int = DIMENSIONS) -> list[float]:
     """Return a unit vector: texts that share words point the same way."""
-    sums = [0.01] * DIMENSIONS
+    sums = [0.01] * dimensions
     for word in text.lower().split():
-        sums[hashlib.sha256(word.encode()).digest()[0] % DIMENSIONS] += 1.0
+        sums[hashlib.sha256(word.encode()).digest()[0] % dimensions] += 1.0
     length = math.sqrt(sum(value * value for value in sums))
     return [value / length for value in sums]
 
@@ -29,6 +42,10 @@ class ScriptedProvider:
     mood: Mood = "well"
     refused_word: str = "unspeakable"
     batches: list[list[str]] = field(default_factory=list)
+    retry_after: str = "0"
+    knows_base64: bool = True
+    native: int = DIMENSIONS
+    """How long its vectors are unless a request says otherwise."""
     port: int = 0
     _server: asyncio.Server | None = None
 
@@ -43,9 +60,9 @@ class ScriptedProvider:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def embedder(self, dimensions: int = DIMENSIONS) -> ProviderEmbedder:
+    def embedder(self, dimensions: int = DIMENSIONS, name: str = "scripted") -> ProviderEmbedder:
         """Return the service's own adapter, pointed at this server."""
-        return ProviderEmbedder(self.url, "embedding-key", "scripted", dimensions, 2.0)
+        return ProviderEmbedder(self.url, "embedding-key", name, dimensions, 2.0)
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -62,10 +79,10 @@ class ScriptedProvider:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(head.split("content-length:")[1].split("\r\n")[0])
-            texts = json.loads(await reader.readexactly(length))["input"]
-            self.batches.append(texts)
-            status, body = await self._answer(texts)
-            extra = "Retry-After: 0\r\n" if status == 429 else ""
+            asked = json.loads(await reader.readexactly(length))
+            self.batches.append(asked["input"])
+            status, body = await self._answer(asked)
+            extra = f"Retry-After: {self.retry_after}\r\n" if status == 429 else ""
             writer.write(
                 f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{extra}"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
@@ -77,7 +94,7 @@ class ScriptedProvider:
         finally:
             writer.close()
 
-    async def _answer(self, texts: list[str]) -> tuple[int, bytes]:
+    async def _answer(self, asked: dict[str, Any]) -> tuple[int, bytes]:
         match self.mood:
             case "rate_limited":
                 return 429, b'{"error": {"message": "slow down"}}'
@@ -87,12 +104,26 @@ class ScriptedProvider:
                 return 401, b'{"error": {"message": "bad key"}}'
             case "garbage":
                 return 200, b'{"data": "none"}'
+            case "refuses_all":
+                return 400, b'{"error": {"message": "refused"}}'
             case "slow":
                 await asyncio.sleep(1.5)
-            case "well" | "wrong_length":
+            case "well" | "wrong_length" | "huge" | "zero":
                 pass
+        compact = asked.get("encoding_format") == "base64"
+        if compact and not self.knows_base64:
+            return 400, b'{"error": {"message": "encoding_format"}}'
+        texts: list[str] = asked["input"]
         if any(self.refused_word in text for text in texts):
             return 400, b'{"error": {"message": "refused"}}'
-        cut = 3 if self.mood == "wrong_length" else DIMENSIONS
-        data = [{"index": i, "embedding": vector_of(t)[:cut]} for i, t in enumerate(texts)]
+        length = 3 if self.mood == "wrong_length" else asked.get("dimensions", self.native)
+        scale = {"huge": 1e30, "zero": 0.0}.get(self.mood, 1.0)
+        vectors = [[value * scale for value in vector_of(text, length)] for text in texts]
+        data = [{"index": i, "embedding": _told(v, compact)} for i, v in enumerate(vectors)]
         return 200, json.dumps({"object": "list", "data": data[::-1]}).encode()
+
+
+def _told(vector: list[float], compact: bool) -> list[float] | str:
+    if not compact:
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

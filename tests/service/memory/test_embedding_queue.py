@@ -62,6 +62,8 @@ async def test_work_left_by_a_killed_process_is_found_again(
         ("wrong_length", "gives 3 dimensions and 8 are configured"),
         ("garbage", "cannot be read"),
         ("unauthorized", "embedding_key"),
+        ("zero", "no direction"),
+        ("refuses_all", "Every text is refused"),
     ],
 )
 async def test_a_provider_in_trouble_costs_vectors_only_until_it_is_well(

@@ -71,7 +71,7 @@ SELECT agent_id FROM choir_memory.spaces WHERE agent_id > $1 ORDER BY agent_id L
 _COUNT = "SELECT count(*) FROM {documents} d WHERE {embeddable}"
 _WAITING = """
 SELECT count(*) FROM (
-    SELECT FROM choir_memory.embedding_queue WHERE model = $1 AND NOT refused LIMIT $2) AS some
+    SELECT FROM choir_memory.embedding_queue WHERE model = $1 AND NOT refused LIMIT $2) AS few
 """
 _ACTIVE = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active' FOR UPDATE"
 # A page by id; what has its vectors is passed over, so that a walk that starts again costs little.

@@ -9,12 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from choir_common.errors import Unavailable
+from choir_common.errors import BadInput, Unavailable
 from choir_memory.embedding.port import Vector
+
+NEARLY_ONE = (0.5, 2.0)
 
 
 class _Client(Protocol):
-    async def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]: ...
+    async def embeddings(
+        self, model: str, texts: Sequence[str], dimensions: int | None
+    ) -> list[Vector]: ...
 
     async def close(self) -> None: ...
 
@@ -39,29 +43,53 @@ class ProviderEmbedder:
         self._timeout_s = timeout_s
         self._client: _Client | None = None
         self._opening = asyncio.Lock()
+        self._shortens = False
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector per text; raises what `ProviderClient.embeddings` raises."""
         client = self._client or await self._open()
-        vectors = await client.embeddings(self.name, texts)
+        asked = self.dimensions if self._shortens else None
+        vectors = await client.embeddings(self.name, texts, asked)
+        if asked is None and any(len(vector) != self.dimensions for vector in vectors):
+            vectors = await self._shortened(client, texts, len(vectors[0]))
         if len(vectors) != len(texts):
             raise Unavailable(
                 f"The embedding provider answered {len(vectors)} vectors for {len(texts)} texts."
             )
-        for vector in vectors:
-            if len(vector) != self.dimensions:
-                raise Unavailable(
-                    f"The embedding model {self.name} gives {len(vector)} dimensions and "
-                    f"{self.dimensions} are configured; correct CHOIR_EMBEDDING_DIMENSIONS."
-                )
-            if not all(map(math.isfinite, vector)):
-                raise Unavailable("The embedding provider answered numbers that are not finite.")
-        return list(vectors)
+        return [self._checked(vector) for vector in vectors]
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _shortened(self, client: _Client, texts: Sequence[str], found: int) -> list[Vector]:
+        """Ask for the configured length by name: some models have several, and give the longest."""
+        try:
+            vectors = await client.embeddings(self.name, texts, self.dimensions)
+        except BadInput as error:
+            raise self._wrong_length(found) from error
+        self._shortens = all(len(vector) == self.dimensions for vector in vectors)
+        return vectors
+
+    def _checked(self, vector: Vector) -> Vector:
+        """Return the vector at a length that half precision holds; only its direction counts."""
+        if len(vector) != self.dimensions:
+            raise self._wrong_length(len(vector))
+        length = math.hypot(*vector)
+        if not math.isfinite(length) or length == 0:
+            raise Unavailable("The embedding provider answered numbers that are no direction.")
+        if NEARLY_ONE[0] <= length <= NEARLY_ONE[1]:
+            return vector
+        return [value / length for value in vector]
+
+    def _wrong_length(self, found: int) -> Unavailable:
+        return Unavailable(
+            f"The embedding model {self.name} gives {found} dimensions and {self.dimensions} are "
+            "configured; correct embedding.dimensions in config.json, or "
+            "CHOIR_EMBEDDING_DIMENSIONS."
+        )
 
     async def _open(self) -> _Client:
         async with self._opening:

@@ -4,7 +4,12 @@ Imported by `provider` alone and only when the first vector is needed: the SDK t
 Its own raw `.post()` is used, because its typed calls cost several times the request.
 """
 
+import sys
+from array import array
+from base64 import b64decode
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from openai import (
     APIConnectionError,
@@ -17,7 +22,7 @@ from openai import (
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, RateLimited, Unavailable
-from choir_memory.embedding.port import LONGEST_WAIT_S
+from choir_memory.embedding.port import LONGEST_WAIT_S, Vector
 
 REFUSED_TEXT = frozenset({400, 413, 422})
 DEFAULT_WAIT_S = 1.0
@@ -27,7 +32,7 @@ class _Item(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     index: int
-    embedding: list[float]
+    embedding: list[float] | str
 
 
 class _Answer(BaseModel):
@@ -43,27 +48,47 @@ class ProviderClient:
     """One HTTP client to one provider; close it after use."""
 
     def __init__(self, endpoint: str, key: str | None, timeout_s: float) -> None:
+        # numbers as text take ten times as long to read; a server that knows no base64 is asked for text
+        self._compact: bool | None = None
         # the SDK insists on a key; a local server ignores it. Retries are the queue's.
         self._client = AsyncOpenAI(
             base_url=endpoint, api_key=key or "none", timeout=timeout_s, max_retries=0
         )
 
-    async def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors in the order of `texts`.
+    async def embeddings(
+        self, model: str, texts: Sequence[str], dimensions: int | None
+    ) -> list[Vector]:
+        """Return the vectors in the order of `texts`; without `dimensions` of the model's own length.
 
         Raises BadInput when the texts are refused, otherwise Unavailable, RateLimited or
         DeadlineExceeded. No message quotes the provider's body, which may quote the text.
         """
+        body: dict[str, object] = {"model": model, "input": list(texts)}
+        if dimensions is not None:
+            body["dimensions"] = dimensions
+        if self._compact is False:
+            return await self._post(body)
         try:
-            raw = await self._client.post(
-                "/embeddings", cast_to=object, body={"model": model, "input": list(texts)}
-            )
+            vectors = await self._post({**body, "encoding_format": "base64"})
+        except BadInput:
+            if self._compact:
+                raise
+            vectors = await self._post(body)
+            self._compact = False
+            return vectors
+        self._compact = True
+        return vectors
+
+    async def _post(self, body: dict[str, object]) -> list[Vector]:
+        try:
+            raw = await self._client.post("/embeddings", cast_to=object, body=body)
             answer = _ANSWER.validate_python(raw)
+            items = sorted(answer.data, key=lambda item: item.index)
+            return [_numbers(item.embedding) for item in items]
         except APIError as error:
             raise _as_choir(error) from error
         except (ValidationError, ValueError) as error:
             raise Unavailable("The embedding provider's answer cannot be read.") from error
-        return [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -94,8 +119,25 @@ def _as_choir(error: APIError) -> ChoirError:
             return Unavailable("The embedding provider's answer cannot be read.")
 
 
+def _numbers(embedding: list[float] | str) -> Vector:
+    """Return a vector that came as a list, or as little-endian 32-bit numbers in base64."""
+    if not isinstance(embedding, str):
+        return embedding
+    numbers = array("f", b64decode(embedding, validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
 def _wait_s(header: str) -> float:
+    """Return the seconds Retry-After names, as a number or as a date (RFC 9110)."""
     try:
-        return min(max(float(header), 0.0), LONGEST_WAIT_S)
+        wait_s = float(header)
     except ValueError:
-        return DEFAULT_WAIT_S
+        try:
+            until = parsedate_to_datetime(header)
+        except ValueError:
+            return DEFAULT_WAIT_S
+        # without a zone it is said in UTC, too
+        wait_s = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(wait_s, 0.0), LONGEST_WAIT_S)

@@ -74,7 +74,7 @@ class Rebuild:
         if walk.over:
             await model_store.switch(held, walk)
             log.info("the new embedding model serves", model=walk.model)
-            return False
+            return True
         if walk.store is None:
             return await self._next_space(held, walk)
         page = PAGE if walk.state == "building" else DROPPED_AT_ONCE
