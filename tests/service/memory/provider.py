@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -46,6 +47,8 @@ class ScriptedProvider:
     knows_base64: bool = True
     native: int = DIMENSIONS
     """How long its vectors are unless a request says otherwise."""
+    before_answer: Callable[[list[str]], Awaitable[None]] | None = None
+    """What happens elsewhere while the provider thinks."""
     port: int = 0
     _server: asyncio.Server | None = None
 
@@ -81,6 +84,8 @@ class ScriptedProvider:
             length = int(head.split("content-length:")[1].split("\r\n")[0])
             asked = json.loads(await reader.readexactly(length))
             self.batches.append(asked["input"])
+            if self.before_answer is not None:
+                await self.before_answer(asked["input"])
             status, body = await self._answer(asked)
             extra = f"Retry-After: {self.retry_after}\r\n" if status == 429 else ""
             writer.write(
