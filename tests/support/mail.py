@@ -303,7 +303,7 @@ async def running_imap(
 
 
 async def _answering(port: int, process: Process, log: Path) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while True:
             assert process.returncode is None, log.read_text() if log.exists() else "no log"
             with contextlib.suppress(OSError):

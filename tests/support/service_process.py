@@ -88,7 +88,7 @@ class ServiceProcess:
         """Start the process and wait until it is ready. Raises TimeoutError with its log."""
         await self.spawn()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not await self.ready():
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -115,7 +115,7 @@ class ServiceProcess:
             return 0
         if self.process.returncode is None:
             self.process.terminate()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             return await self.process.wait()
 
 

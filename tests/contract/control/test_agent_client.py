@@ -76,7 +76,7 @@ async def test_calls_signals_and_the_end_are_the_same(world: World) -> None:
         assert (await control.hello(hello_of(spec))).status == "fresh"
         assert (await control.fetch_config(ConfigRequest(current_config_version=0))).config
         accepted = await world.say("hello", "1")
-        async with asyncio.timeout(10), aclosing(follow_signals(control)) as signals:
+        async with asyncio.timeout(60), aclosing(follow_signals(control)) as signals:
             signal = await anext(signals)
         assert signal.body.inbox_id == accepted.inbox_id  # type: ignore[union-attr]
     finally:

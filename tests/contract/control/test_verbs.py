@@ -186,7 +186,7 @@ async def test_signals_come_over_the_same_door(world: World, agent: AgentHand) -
     await agent.begin()
     async with agent.signals() as stream:
         accepted = await world.say("hello", "1")
-        signal = await asyncio.wait_for(anext(stream), 5)
+        signal = await asyncio.wait_for(anext(stream), 60)
     assert signal.body.inbox_id == accepted.inbox_id  # type: ignore[union-attr]
 
 
@@ -197,9 +197,9 @@ async def test_a_stream_that_broke_goes_on_after_the_last_signal_seen(
     for number in ("1", "2"):
         await world.say(f"message {number}", number)
     async with agent.signals() as stream:
-        first = await asyncio.wait_for(anext(stream), 5)
+        first = await asyncio.wait_for(anext(stream), 60)
     async with agent.signals(after=first.seq) as stream:
-        second = await asyncio.wait_for(anext(stream), 5)
+        second = await asyncio.wait_for(anext(stream), 60)
     assert second.seq > first.seq
     assert (first.body.text, second.body.text) == ("message 1", "message 2")  # type: ignore[union-attr]
 

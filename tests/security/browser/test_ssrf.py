@@ -64,7 +64,7 @@ async def ask_proxy(proxy: EgressProxy, request: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"{request}\r\n{pass_of(proxy)}\r\n\r\n".encode())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.readline()
     finally:
         writer.close()

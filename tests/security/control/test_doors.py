@@ -108,7 +108,7 @@ async def test_a_process_below_control_may_not_use_the_operator_socket(world: Wo
     asking = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", ASK, str(world.settings.control_socket)), stdout=subprocess.PIPE
     )
-    answer, _ = await asyncio.wait_for(asking.communicate(), 20)
+    answer, _ = await asyncio.wait_for(asking.communicate(), 60)
     assert answer.strip() == b"403"
 
 

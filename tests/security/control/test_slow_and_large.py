@@ -112,7 +112,7 @@ async def test_what_is_no_http_is_a_problem_document(world: World) -> None:
     ):
         async with Raw(world.settings.http_port) as raw:
             raw.writer.write(nonsense)
-            answer = await asyncio.wait_for(raw.reader.read(), 5)
+            answer = await asyncio.wait_for(raw.reader.read(), 60)
             assert answer.startswith(b"HTTP/1.1 400") and b'"code":"bad_input"' in answer
 
 

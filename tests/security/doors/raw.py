@@ -25,7 +25,7 @@ class Raw:
     async def __aexit__(self, *_: object) -> None:
         self.writer.close()
 
-    async def status(self, within: float = 10) -> int:
+    async def status(self, within: float = 60) -> int:
         """Return the status of the answer."""
         async with asyncio.timeout(within):
             return int((await self.reader.readline()).split()[1])

@@ -127,7 +127,7 @@ async def test_a_bug_ends_the_job_it_struck_and_no_other() -> None:
     async with open_office() as office, office.jobs:
         for name in ("broken", "sound"):
             office.start(name)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(office.outcomes()) < 2:
                 await asyncio.sleep(0.01)
     assert office.outcomes() == {"broken": "error", "sound": "completed"}
@@ -135,7 +135,7 @@ async def test_a_bug_ends_the_job_it_struck_and_no_other() -> None:
 
 async def test_no_job_outlives_the_lane_it_belongs_to() -> None:
     async with open_office() as office:
-        async with asyncio.timeout(5), office.jobs:
+        async with asyncio.timeout(60), office.jobs:
             for name in ("hang-one", "hang-two"):
                 office.start(name)
             await asyncio.sleep(0.05)

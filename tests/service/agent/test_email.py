@@ -208,7 +208,7 @@ async def test_a_cancelled_send_leaves_no_connection_behind(
     async with running_smtp(certificate, "tls") as postman:
         postman.hang_after_data = True
         sending = asyncio.create_task(send(workspace, make_context(postman.port, "tls")))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not postman.received:
                 await asyncio.sleep(0.02)
             sending.cancel()

@@ -85,6 +85,6 @@ async def raw_server(answer: bytes) -> AsyncIterator[str]:
     server = await asyncio.start_server(receive, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await asyncio.wait_for(handled.wait(), 5)
+        await asyncio.wait_for(handled.wait(), 60)
     finally:
         server.close()

@@ -213,7 +213,7 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
         }
         await worker.start()
         await read(BusBrowser(bus), f"{site.url}/set")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while chromium_of(worker):
                 await asyncio.sleep(0.1)
         assert "who=me" in (await read(BusBrowser(bus), site.url)).text

@@ -53,7 +53,7 @@ async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_com
         assert not await database.reachable()
         await server.wait()
         await server.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await database.reachable():
                 await asyncio.sleep(0.05)
         assert await database.fetchval("SELECT count(*) FROM t") == 0

@@ -153,14 +153,14 @@ class AgentHand:
                 raise read_problem(answer.status_code, await answer.aread())
             yield _signals(answer)
 
-    async def next_signal(self, after: int | None = None, within: float = 10) -> Signal:
+    async def next_signal(self, after: int | None = None, within: float = 60) -> Signal:
         """Return the first signal there is."""
         async with asyncio.timeout(within), self.signals(after) as stream:
             async for signal in stream:
                 return signal
         raise AssertionError("the stream ended")
 
-    async def next_message(self, within: float = 10) -> UserMessageSignal:
+    async def next_message(self, within: float = 60) -> UserMessageSignal:
         """Return the first user message that waits."""
         signal = await self.next_signal(within=within)
         assert isinstance(signal.body, UserMessageSignal), signal

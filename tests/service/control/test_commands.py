@@ -30,7 +30,7 @@ async def test_a_command_becomes_a_signal_and_no_message(world: World, agent: Ag
             accepted = await world.say(text, text)
             assert accepted.command == text.split()[0] and accepted.note
             assert accepted.agent_state == "running"
-            assert (await asyncio.wait_for(anext(stream), 5)).body == body
+            assert (await asyncio.wait_for(anext(stream), 60)).body == body
     assert await inbox_rows(world) == 0
     view = (await world.get("/v1/agents/main")).json()
     assert view["queued_messages"] == 0
@@ -50,7 +50,7 @@ async def test_commands_and_messages_reach_the_agent_in_the_order_they_came(
     async with agent.signals() as stream:
         said = [f"/inject {n}" if n % 2 else f"message {n}" for n in range(20)]
         await asyncio.gather(*(world.say(text, text) for text in said))
-        seqs = [(await asyncio.wait_for(anext(stream), 5)).seq for _ in said]
+        seqs = [(await asyncio.wait_for(anext(stream), 60)).seq for _ in said]
     assert seqs == sorted(seqs) and len(set(seqs)) == 20
 
 
@@ -106,7 +106,7 @@ async def test_an_operator_tells_a_running_agent(world: World, agent: AgentHand)
             ("compact", {"session_id": agent.spec.session_id}, CompactSignal()),
         ):
             status, told = await post(world, f"/v1/agents/main/{verb}", **body)
-            signal = await asyncio.wait_for(anext(stream), 5)
+            signal = await asyncio.wait_for(anext(stream), 60)
             assert status == 202 and told["note"] and told["signal"] == signal.seq
             assert signal.body == expected
 

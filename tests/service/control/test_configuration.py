@@ -393,7 +393,7 @@ async def test_killed_in_the_middle_of_an_apply_there_is_the_old_one_or_the_new_
             now = await running(stopped)
         finally:
             second.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(second.communicate(), 20)
+            await asyncio.wait_for(second.communicate(), 60)
         expected = (1, 30_000) if cut.startswith("while") else (2, 31_000)
         assert (now["version"], now["config"]["summary_timeout_ms"]) == expected
     finally:

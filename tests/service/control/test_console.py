@@ -71,10 +71,10 @@ async def test_a_stream_comes_through_piece_by_piece_and_resumes(
     ):
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = read(answer.aiter_bytes())
-        first = await asyncio.wait_for(anext(events), 5)
+        first = await asyncio.wait_for(anext(events), 60)
         assert (first.id, first.data) == ("1", '{"text":"one"}')
         console.more.set()
-        assert (await asyncio.wait_for(anext(events), 5)).id == "2"
+        assert (await asyncio.wait_for(anext(events), 60)).id == "2"
     assert console.asked[0][3]["last-event-id"] == "41"
 
 

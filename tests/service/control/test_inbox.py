@@ -16,7 +16,7 @@ from tests.service.control.world import World, until
 async def offered(agent: AgentHand, count: int, after: int | None = None) -> list[str]:
     """Return the texts of the first `count` messages of a fresh connection."""
     texts: list[str] = []
-    async with asyncio.timeout(10), agent.signals(after) as stream:
+    async with asyncio.timeout(60), agent.signals(after) as stream:
         async for signal in stream:
             assert isinstance(signal.body, UserMessageSignal)
             texts.append(signal.body.text)
@@ -49,9 +49,9 @@ async def test_a_stream_gets_a_new_message_at_once_and_resumes_after_the_last_on
 ) -> None:
     async with agent.signals() as stream:
         await world.say("one", "1")
-        first = await asyncio.wait_for(anext(stream), 5)
+        first = await asyncio.wait_for(anext(stream), 60)
         await world.say("two", "2")
-        second = await asyncio.wait_for(anext(stream), 5)
+        second = await asyncio.wait_for(anext(stream), 60)
     assert second.seq > first.seq
     assert await offered(agent, 1, after=first.seq) == ["two"]
     assert await offered(agent, 2) == ["one", "two"]
@@ -119,7 +119,7 @@ async def test_a_superseded_stream_ends_and_its_token_is_fenced(
     async with agent.signals() as stream:
         world.runtime.die("main")
         with pytest.raises(StopAsyncIteration):
-            await asyncio.wait_for(anext(stream), 10)
+            await asyncio.wait_for(anext(stream), 60)
     with pytest.raises(Fenced):
         await agent.next_signal()
 

@@ -32,7 +32,7 @@ async def followed(
 
 async def take(stream: AsyncIterator[ServerSentEvent], count: int) -> list[int]:
     """Return the revisions of the next events."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [int((await anext(stream)).id) for _ in range(count)]
 
 
@@ -45,7 +45,7 @@ async def test_events_come_as_they_are_stored_until_the_session_is_over(
             await agent.reply(text, kind="notice")
         assert await take(stream, 2) == [2, 3]
         await stop_well(world, agent)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             rest = [event async for event in stream]
     assert [event.event for event in rest] == ["end"] and "stopped" in rest[0].data
 
@@ -81,7 +81,7 @@ async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent:
                 seen.append(event.rev)
 
     following = asyncio.create_task(follow())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not seen:
             await asyncio.sleep(0.05)
     await world.stop()
@@ -90,7 +90,7 @@ async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent:
     await resumed.hello()
     await resumed.reply("back", kind="notice")
     await stop_well(world, resumed)
-    await asyncio.wait_for(following, 20)
+    await asyncio.wait_for(following, 60)
     assert seen == [1, 2]
 
 

@@ -68,7 +68,7 @@ async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> 
     await until(ready, 60)
     assert (await stopped.get("/v1/status")).json()["config_version"] == 1
     process.send_signal(signal.SIGTERM)
-    _, err = await asyncio.wait_for(process.communicate(), 20)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     lines = [json.loads(line) for line in err.decode().splitlines()]
     steps = [line["message"] for line in lines]

@@ -135,7 +135,7 @@ async def test_no_value_reaches_a_log_line_the_database_or_an_answer(stopped: Wo
     shown = [(await stopped.get(f"/v1/{path}")).text for path in ("config", "status", "secrets")]
     rows = await stopped.database.fetch("SELECT * FROM choir_control.config_versions")
     process.terminate()
-    _, err = await asyncio.wait_for(process.communicate(), 20)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     everything = "".join([err.decode(), *shown, *(str(dict(row)) for row in rows)])
     for value in (NEW_KEY, BOT, OPERATOR_TOKEN):
         assert value not in everything

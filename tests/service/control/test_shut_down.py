@@ -17,7 +17,7 @@ def patient(world: World, seconds: float) -> ControlSettings:
 
 async def end_when_told(world: World, agent: AgentHand) -> None:
     """Do what an agent does at a shutdown signal."""
-    signal = await agent.next_signal(within=20)
+    signal = await agent.next_signal()
     assert signal.body == ShutdownSignal(reason=SHUT_DOWN)
     agent.add(SessionStopped(reason=SHUT_DOWN, summary="all is well"), "session")
     await agent.flush()

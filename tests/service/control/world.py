@@ -208,7 +208,7 @@ class World:
         return found
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:
     """Wait until `condition` holds."""
     async with asyncio.timeout(within):
         while not await condition():

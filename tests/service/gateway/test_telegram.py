@@ -31,7 +31,7 @@ async def deliver_until_done(control: ControlStandIn, message: OutboundMessage) 
 
 
 async def until_arrived(control: ControlStandIn, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(control.inbox) < count:
             await asyncio.sleep(0.02)
 

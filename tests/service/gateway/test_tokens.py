@@ -43,7 +43,7 @@ def parcel(version: int, token: str) -> str:
 
 
 async def until_said(control: ControlStandIn, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(control.arrivals) < count:
             await asyncio.sleep(0.02)
 
@@ -65,7 +65,7 @@ async def test_a_bot_begins_with_the_token_that_is_brought_and_changes_to_the_ne
     assert control.tokens_version == 5
 
     await put(bare, '{"version": 6, "tokens": {}}')
-    async with make_client(bare.endpoint) as client, asyncio.timeout(20):
+    async with make_client(bare.endpoint) as client, asyncio.timeout(60):
         while "no token" not in (await client.get("/readyz")).text:
             await asyncio.sleep(0.05)
 

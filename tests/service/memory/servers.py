@@ -84,7 +84,7 @@ def make_directory() -> Iterator[Path]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:
     """Wait until `condition` holds."""
     async with asyncio.timeout(within):
         while not await condition():
@@ -164,7 +164,7 @@ class MemoryProcess:
         assert self.process
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(self.process.wait(), 15)
+            await asyncio.wait_for(self.process.wait(), 60)
         return self.process.returncode or 0
 
 

@@ -121,7 +121,7 @@ async def running(world: World) -> AsyncIterator[None]:
 
 async def settle(holds: Callable[[], bool] | None = None) -> None:
     """Let everything run that can, until something holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(20):
             await asyncio.sleep(0)
         while holds is not None and not holds():
