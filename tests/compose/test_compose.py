@@ -28,7 +28,7 @@ from tests.support.repositories import Repository
 from tests.support.stack import read_log, sessions_of, user_at, verify
 
 pytestmark = pytest.mark.timeout(1200)
-MEND_WITHIN_S = 60
+MEND_WITHIN_S = 120
 BUILT_WITHIN_S = 300
 
 

@@ -7,7 +7,7 @@ import psutil
 from choir_common.http.transport import make_client
 from tests.support.stack import Stack
 
-MEND_WITHIN_S = 45
+MEND_WITHIN_S = 120
 
 
 async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:

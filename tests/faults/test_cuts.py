@@ -65,7 +65,7 @@ class Witness:
         """Wait until the server has heard of every death: what it was told to commit may come later."""
 
         async def gone(database: Database) -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while await database.fetchval(
                     "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", VICTIM
                 ):

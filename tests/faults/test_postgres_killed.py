@@ -74,7 +74,7 @@ async def outage(postgres: EmbeddedPostgres, ledger: Ledger) -> tuple[float, flo
     gone = time.monotonic()
     await postgres.start()
     starting = time.monotonic() - gone
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while ledger.newest < gone:
             await asyncio.sleep(0.01)
     return time.monotonic() - began, starting

@@ -21,7 +21,7 @@ from choir_common.wire.events import Event, EventPayload, SessionStarted, ToolCa
 from choir_common.wire.rpc import HeartbeatRequest, HelloRequest
 from tests.support.service_process import NATS_TOKEN, make_home, running_bus_server
 
-START_WITHIN_S = 60
+START_WITHIN_S = 120
 MB = 1024 * 1024
 
 

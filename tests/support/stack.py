@@ -28,7 +28,7 @@ from choir_common.wire.operator import Verification
 from tests.support.ports import free_port
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 240
 
 
 @dataclass
@@ -123,7 +123,7 @@ class User:
     heard: list[OutboundMessage] = field(default_factory=list)
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def says(self, text: str, key: str | None = None, patience_s: float = 60) -> str:
+    async def says(self, text: str, key: str | None = None, patience_s: float = 120) -> str:
         """Send a message, again under the same key until it is accepted; return its inbox id."""
         key = key or os.urandom(8).hex()
         deadline = time.monotonic() + patience_s
@@ -140,7 +140,7 @@ class User:
                 raise AssertionError("the message was not accepted in time")
             await asyncio.sleep(0.1)
 
-    async def hears_answer(self, inbox_id: str, timeout_s: float = 60) -> OutboundMessage:
+    async def hears_answer(self, inbox_id: str, timeout_s: float = 120) -> OutboundMessage:
         """Wait for the message that answers `inbox_id`."""
         async with asyncio.timeout(timeout_s), self.arrived:
             while True:
@@ -149,7 +149,7 @@ class User:
                         return message
                 await self.arrived.wait()
 
-    async def asks(self, text: str, timeout_s: float = 60) -> str:
+    async def asks(self, text: str, timeout_s: float = 120) -> str:
         """Say something and return the answer's text."""
         return (await self.hears_answer(await self.says(text), timeout_s)).text
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,37 +10,19 @@ import pytest
 
 from choir_agent.control.client import Control
 from choir_agent.control.follow import follow_signals
-from choir_common.bus.client import Bus
 from choir_common.errors import Fenced, Unavailable
 from choir_common.http.transport import make_client
-from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ConfigRequest, HelloRequest
 from choir_common.wire.runtime import AgentBoot
 from choir_control.runtimes.port import LaunchSpec
 from choir_control.transports.authority import issue
 from choir_control.transports.own_files import OwnFiles
-from choir_local.nats import EmbeddedNats
-from tests.contract.control.test_verbs import DOORS
-from tests.service.control.world import OPERATOR_TOKEN, World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+from tests.service.control.world import OPERATOR_TOKEN, World
 
 
 @pytest.fixture(params=["agent socket", "http", "https"])
 def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def world(
-    dsn: str, nats: EmbeddedNats, database: Database, bus: Bus, door: str
-) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        made.settings = made.settings.model_copy(update=DOORS[door])
-        await made.start()
-        yield made
 
 
 def boot_of(spec: LaunchSpec) -> AgentBoot:

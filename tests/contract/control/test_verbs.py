@@ -3,46 +3,22 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.postgres.pool import Database
 from choir_common.wire.browsing import BrowsedPage, BrowseRequest
 from choir_common.wire.memories import EnsureSpace, MemoryUpsert, MemoryWritten
 from choir_common.wire.messages import Nothing
 from choir_common.wire.rpc import VERBS
-from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import MODEL_KEY, World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
-
-DOORS: dict[str, dict[str, str]] = {
-    "agent socket": {},
-    "host socket": {},
-    "http": {"control_plane": "http"},
-    "https": {"control_plane": "http", "tls": "on"},
-}
+from tests.service.control.world import MODEL_KEY, World
 
 
 @pytest.fixture(params=["agent socket", "host socket", "http", "https"])
 def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def world(
-    dsn: str, nats: EmbeddedNats, database: Database, bus: Bus, door: str
-) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        made.settings = made.settings.model_copy(update=DOORS[door])
-        await made.start()
-        yield made
 
 
 @pytest.fixture

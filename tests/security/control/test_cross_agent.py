@@ -4,34 +4,20 @@
 session of its own. A verb or a table that is added later is tried, or the list here fails.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
 
-from choir_common.bus.client import Bus
-from choir_common.postgres.pool import Database
 from choir_common.wire.events import ApprovalDecided, Cancelled, Reply, UserMsg
 from choir_common.wire.rpc import VERBS
-from choir_local.nats import EmbeddedNats
 from choir_memory.schema.store import SpaceStore
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import MODEL_KEY, World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
+from tests.service.control.world import MODEL_KEY, World
 from tests.support.crowd import work
 from tests.support.servers import PASSWORD
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
-
 OWNED = ("sessions", "session_epochs", "session_events", "leases", "pending_approvals", "signals")
-
-
-@pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        await made.start()
-        yield made
 
 
 @pytest.fixture

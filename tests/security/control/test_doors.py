@@ -9,18 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_common.bus.client import Bus
 from choir_common.http.transport import make_client
-from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import VERBS
 from choir_control.operator.descent import descends_from_us
-from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
+from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World
 from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
 
 ASK = """
 import socket, sys
@@ -32,13 +26,6 @@ while piece := sock.recv(65536):
     answer += piece
 print(answer.split()[1].decode())
 """
-
-
-@pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        await made.start()
-        yield made
 
 
 @pytest.fixture

@@ -4,22 +4,13 @@ The cases come from choird's own OpenAPI document. A few per route here; twenty 
 """
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
-from choir_common.bus.client import Bus
 from choir_common.http.transport import make_client
 from choir_common.postgres.pool import Database
-from choir_local.nats import EmbeddedNats
 from tests.security.doors.fuzz import CASES, Case, Fuzz, operations_in
-from tests.service.control.world import OPERATOR_TOKEN, World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+from tests.service.control.world import OPERATOR_TOKEN, World
 
 SQL = [
     "'; DROP SCHEMA choir_control CASCADE; --",
@@ -41,13 +32,6 @@ OPERATOR = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
 JSON_BODY = {"Content-Type": "application/json"}
 # the gateway of these tests answers on the bus alone, so what choird hands on to its console is away
 AWAY = ("/dms/",)
-
-
-@pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        await made.start()
-        yield made
 
 
 async def schema_of(database: Database) -> list[tuple[Any, ...]]:

@@ -8,28 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.bus.client import Bus
 from choir_common.http.peer import HEAD_WITHIN_S, MAX_HEAD
-from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import VERBS
 from choir_control.rpc.limits import CLASSES
-from choir_local.nats import EmbeddedNats
 from tests.security.doors.raw import Raw
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+from tests.service.control.world import World
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        await made.start()
-        yield made
 
 
 @pytest.fixture

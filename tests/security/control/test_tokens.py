@@ -2,30 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_common.bus.client import Bus
-from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import VERBS
-from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
-
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+from tests.service.control.world import World
 
 OPEN_TO_ALL = {"/livez", "/readyz", "/metrics"}
 DEAD_WITHIN_S = 1.0
-
-
-@pytest.fixture
-async def world(dsn: str, nats: EmbeddedNats, database: Database, bus: Bus) -> AsyncIterator[World]:
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as made:
-        await made.start()
-        yield made
 
 
 async def lease_routes(world: World) -> list[tuple[str, str]]:

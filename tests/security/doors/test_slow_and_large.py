@@ -68,7 +68,7 @@ async def endless_heads(door: Door) -> None:
 async def honest(door: Door, done: asyncio.Event) -> int:
     """Ask again and again, each time soon answered; return how often."""
     count = 0
-    async with make_client(door.endpoint, timeout_s=5) as client:
+    async with make_client(door.endpoint, timeout_s=30) as client:
         while not done.is_set():
             assert (await client.get("/livez")).status_code == 200
             count += 1

@@ -17,7 +17,7 @@ from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 
 CANARY = "canary-of-the-builder-Zq81"
-LIMITS = BuildLimits(memory_bytes=256 << 20, within_s=60)
+LIMITS = BuildLimits(memory_bytes=256 << 20, within_s=180)
 LOOK = """
 RUN (env; cat /proc/1/environ; cat /proc/mounts; ls -la /var/run /run /; \\
      find / -name '*.sock' -o -name 'secrets*.json' -o -name 'config.json'; \\

@@ -137,7 +137,7 @@ class ControlStandIn:
         """Return what reached the user."""
         return [payload for payload in self.payloads() if isinstance(payload, Reply)]
 
-    async def until(self, holds: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait until something holds; it is looked at whenever anything reached us."""
         async with asyncio.timeout(timeout_s), self._news:
             await self._news.wait_for(holds)

@@ -53,7 +53,7 @@ async def browser(worker: ServiceProcess, nats: EmbeddedNats) -> AsyncIterator[B
 
 
 async def read(
-    browser: BusBrowser, url: str, agent_id: str = "main", timeout_ms: int = 15_000
+    browser: BusBrowser, url: str, agent_id: str = "main", timeout_ms: int = 60_000
 ) -> BrowsedPage:
     return await browser.browse(
         BrowseRequest(agent_id=agent_id, call_id="c", url=url, timeout_ms=timeout_ms)

@@ -114,7 +114,7 @@ asyncio.run(main())
 """
         child = subprocess.Popen([sys.executable, "-c", script])
         sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not await database.fetchval(sleeping):
                 assert child.poll() is None
                 await asyncio.sleep(0.05)

@@ -109,7 +109,7 @@ async def test_a_lost_password_is_set_anew(server: EmbeddedPostgres, root: Path)
 async def test_an_interrupted_creation_is_never_taken_for_a_cluster(root: Path) -> None:
     server = EmbeddedPostgres(places(root), PASSWORD)
     making = asyncio.create_task(server.prepare())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not list(root.glob("data/postgres.partial-*/PG_VERSION")):
             await asyncio.sleep(0.001)
     making.cancel()

@@ -56,7 +56,7 @@ class Table:
         self.states = dict(states)
 
     async def reaches(self, name: str, phase: str, restarts: int = 0) -> ChildState:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 state = self.states.get(name)
                 if state and state.phase == phase and state.restarts >= restarts:
@@ -188,7 +188,7 @@ async def test_the_servers_of_the_stack_return_after_a_kill(home: Path) -> None:
             before = stack.state.children[name]
             assert before.pid is not None
             os.kill(before.pid, signal.SIGKILL)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while (now := stack.state.children[name]).pid in (before.pid, None) or (
                     now.phase != "ready"
                 ):

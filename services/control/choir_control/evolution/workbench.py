@@ -18,7 +18,7 @@ from choir_control.repos.keys import Keys
 from choir_control.repos.source import Source
 from choir_control.repos.tree import parse_listing
 
-LOOK_WITHIN_S = 15.0
+LOOK_WITHIN_S = 30.0
 MOVE_WITHIN_S = 60.0
 MAX_DIFF_BYTES = 150_000
 MAX_SUMMARY = 8_000
