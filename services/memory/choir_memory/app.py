@@ -25,6 +25,7 @@ from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.endpoints.agents import AgentDoor
+from choir_memory.endpoints.collections import CollectionDoor
 from choir_memory.endpoints.hints import HintDoor
 from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.grains.consolidate import Consolidation
@@ -34,6 +35,7 @@ from choir_memory.grains.rounds import Rounds
 from choir_memory.growth.upkeep import Habits, Upkeep
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
+from choir_memory.layers.collections import Collections
 from choir_memory.layers.expiry import Expiry
 from choir_memory.layers.extraction import Extraction
 from choir_memory.layers.model import Model
@@ -131,7 +133,9 @@ class MemoryService:
 
     def _tables(self) -> tuple[Endpoint, ...]:
         hints = HintDoor(ToolErrors(self._database, self._spaces, SystemClock()))
-        return (*self._agents.table(), *self._sessions.table(), *hints.table())
+        brought = CollectionDoor(Collections(self._database, self._spaces, self._queue.announce))
+        doors = (self._agents, self._sessions, hints, brought)
+        return tuple(endpoint for door in doors for endpoint in door.table())
 
     def _make_rounds(
         self, settings: MemorySettings, secrets: MemorySecrets, store: SpaceStore

@@ -51,6 +51,21 @@ def memory_hints() -> str:
     return "choir.memory.hints"
 
 
+def add_to_collection() -> str:
+    """control → memory: AddDocument → DocumentAdded."""
+    return "choir.memory.collections.add"
+
+
+def list_collections() -> str:
+    """control → memory: ListCollections → BroughtDocuments."""
+    return "choir.memory.collections.list"
+
+
+def remove_from_collection() -> str:
+    """control → memory: RemoveDocuments → DocumentsRemoved."""
+    return "choir.memory.collections.remove"
+
+
 def memory_status() -> str:
     """control → memory: Nothing → MemoryStatus."""
     return "choir.memory.status"

@@ -7,6 +7,7 @@ Never invents: without a model nothing is extracted.
     extraction      facts and rules from what was said, by the model, in batches
     candidates      what a model proposes, held to rules of our own, pure
     reconcile       a new fact beside what is known: again, in its place, or beside it
+    collections     documents that were brought; `chunk` cuts them, pure
     expiry          what was kept for a time goes
     known           a derived document before it is stored; `known_store` stores it
     model           the service's own optional language model, as a port

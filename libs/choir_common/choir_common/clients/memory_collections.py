@@ -1,0 +1,48 @@
+"""Bring documents to an agent's memory and take them away; used by control's operator routes."""
+
+from typing import Protocol
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    BroughtDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    RemoveDocuments,
+)
+
+TIMEOUT_S = 30.0
+"""Two hundred thousand characters are cut into tokens in about a second on a busy machine."""
+
+
+class CollectionMemory(Protocol):
+    """The documents that were brought to agents."""
+
+    async def add(self, document: AddDocument) -> DocumentAdded: ...
+
+    async def listed(self, asked: ListCollections) -> BroughtDocuments: ...
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved: ...
+
+
+class BusCollectionMemory:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def add(self, document: AddDocument) -> DocumentAdded:
+        """Put a document into a collection; repeating it changes nothing."""
+        return await self._bus.ask(subjects.add_to_collection(), document, DocumentAdded, TIMEOUT_S)
+
+    async def listed(self, asked: ListCollections) -> BroughtDocuments:
+        """Return what was brought; raises NotFound when the agent has no memory."""
+        return await self._bus.ask(subjects.list_collections(), asked, BroughtDocuments, TIMEOUT_S)
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+        """Erase a document or a collection; raises NotFound when there is none."""
+        return await self._bus.ask(
+            subjects.remove_from_collection(), asked, DocumentsRemoved, TIMEOUT_S
+        )

@@ -1,0 +1,44 @@
+"""Documents that were brought (`choir_common.clients.memory_collections`).
+
+Built by `app`; next is `layers.collections`. Only control calls these subjects, on behalf of an operator.
+"""
+
+from dataclasses import dataclass
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    BroughtDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    RemoveDocuments,
+)
+from choir_memory.endpoints.patience import patiently
+from choir_memory.layers.collections import Collections
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDoor:
+    """Answers control's calls."""
+
+    collections: Collections
+
+    def table(self) -> tuple[Endpoint, ...]:
+        """Return the subjects it answers."""
+        return (
+            Endpoint(subjects.add_to_collection(), AddDocument, self._add),
+            Endpoint(subjects.list_collections(), ListCollections, self._list),
+            Endpoint(subjects.remove_from_collection(), RemoveDocuments, self._remove),
+        )
+
+    async def _add(self, document: AddDocument) -> DocumentAdded:
+        return await patiently(lambda: self.collections.add(document))
+
+    async def _list(self, asked: ListCollections) -> BroughtDocuments:
+        return await patiently(lambda: self.collections.listed(asked))
+
+    async def _remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+        # not again by itself: a second try would find nothing and say so
+        return await self.collections.remove(asked)

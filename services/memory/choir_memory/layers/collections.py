@@ -1,0 +1,108 @@
+"""Take in documents that somebody brought, list them, and erase them again.
+
+Called by `endpoints.collections`; next are `chunk`, `known_store` and the embedding queue. Search finds them
+as knowledge of kind `document_chunk`, by `collection` alone if it is asked so.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    BroughtDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    RemoveDocuments,
+)
+from choir_memory.audit.store import OPERATOR, Entry, note
+from choir_memory.documents.erase_store import erase, erase_mentions
+from choir_memory.documents.kinds import TRUST
+from choir_memory.documents.row import document_id
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.layers.chunk import pieces
+from choir_memory.layers.collections_store import CollectionStore
+from choir_memory.layers.known import Known
+from choir_memory.layers.known_store import KnownStore, prepare_known
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_agent, resume_service_role
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The collections of all agents; `announce` tells the embedding queue how many documents wait."""
+
+    database: Database
+    spaces: Spaces
+    announce: Callable[[int], None]
+
+    async def add(self, given: AddDocument) -> DocumentAdded:
+        """Put a document in place of the one of its name; raises BadInput for one without words."""
+        if not given.text.strip() or "\x00" in given.text:
+            raise BadInput("A document needs a text that is not blank and holds no NUL character.")
+        await self.spaces.ensure(given.agent_id)
+        digest = hashlib.sha256(given.text.encode()).hexdigest()
+        async with as_agent(self.database, given.agent_id) as held:
+            store = CollectionStore(held, given.agent_id)
+            await store.lock(given.collection)
+            before = await store.chunks(given.collection, given.name)
+            if before and {one.digest for one in before} == {digest}:
+                return DocumentAdded(operation="unchanged", chunks=len(before))
+            await erase(held, given.agent_id, [one.document_id for one in before])
+            place = await store.next_place(given.collection)
+            prepared = await prepare_known(_chunks(given, digest, place))
+            written = await KnownStore(held, given.agent_id).put(prepared)
+            await resume_service_role(held)
+            await erase_mentions(held, given.agent_id, [one.document_id for one in before])
+            await note(held, Entry(given.agent_id, OPERATOR, "add document", written))
+            await enqueue_all(held, given.agent_id, "knowledge", written)
+        self.announce(len(written))
+        return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
+
+    async def listed(self, asked: ListCollections) -> BroughtDocuments:
+        """Return what was brought to an agent; raises NotFound when it has no memory."""
+        await self.spaces.require(asked.agent_id)
+        async with as_agent(self.database, asked.agent_id) as held:
+            store = CollectionStore(held, asked.agent_id)
+            return BroughtDocuments(documents=await store.listed(asked.collection))
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+        """Erase a document, or a collection; raises NotFound when there is none."""
+        await self.spaces.require(asked.agent_id)
+        async with as_agent(self.database, asked.agent_id) as held:
+            store = CollectionStore(held, asked.agent_id)
+            await store.lock(asked.collection)
+            chunks = await store.chunks(asked.collection, asked.name)
+            if not chunks:
+                what = f"document {asked.name} in collection" if asked.name else "collection"
+                raise NotFound(f"There is no {what} {asked.collection}.")
+            erased = await erase(held, asked.agent_id, [one.document_id for one in chunks])
+            await resume_service_role(held)
+            await erase_mentions(held, asked.agent_id, erased.ids)
+            await note(held, Entry(asked.agent_id, OPERATOR, "remove documents", erased.ids))
+        documents = len({one.name for one in chunks})
+        return DocumentsRemoved(documents=documents, chunks=len(chunks))
+
+
+def _chunks(given: AddDocument, digest: str, place: int) -> list[Known]:
+    cut = pieces(given.text)
+    return [
+        Known(
+            document_id=document_id("collection", given.collection, given.name, str(number)),
+            kind="document_chunk",
+            # its name and headings are found and embedded with it
+            text=f"{' › '.join((given.name, *piece.headings))}\n{piece.text}",
+            origin="operator",
+            # who brought it did not write it
+            trust=TRUST["user"],
+            happened_at=datetime.now(UTC),
+            collection=given.collection,
+            chunk_index=place + number,
+            metadata={"document": given.name, "digest": digest, "characters": len(given.text)},
+        )
+        for number, piece in enumerate(cut)
+    ]
