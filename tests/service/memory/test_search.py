@@ -1,7 +1,5 @@
 """Searching: arms, fusion, stores, tiers, and other agents' memory."""
 
-from uuid import UUID
-
 import pytest
 
 from choir_common.errors import BadInput, NotFound
@@ -135,16 +133,30 @@ async def test_a_long_document_is_found_by_a_passage_far_inside_it(room: Room) -
 async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room) -> None:
     for number in range(ARM_DEPTH + 5):
         await room.put(f"alpha {number}")
-    far = await room.put("omega")
+    far = await room.put("omega beta beta beta beta beta beta")
     await embed_all(room)
     asked = await room.embedders.embed_query("alpha")
     async with as_agent(room.database, "main") as held:
-        scope = Scope("main", "knowledge")
-        near = await vector_arm(held, scope, asked, [])
-        with_far = await vector_arm(held, scope, asked, [UUID(far.document_id)])
-    assert len(near) == ARM_DEPTH
-    assert with_far[:-1] == near
-    assert (str(with_far[-1].document_id), with_far[-1].rank) == (far.document_id, ARM_DEPTH + 6)
+        near = await vector_arm(held, Scope("main", "knowledge"), asked)
+    assert len(near.hits) == ARM_DEPTH
+    assert far.document_id not in {str(one.document_id) for one in near.hits}
+    assert 0 < near.mean < 1
+    assert near.deviation > 0
+    found = next(
+        h for h in (await room.ask("alpha omega")).hits if h.document_id == far.document_id
+    )
+    thought = {arm.arm: arm for arm in found.arms}["vector"]
+    assert thought.rank == 0, "the vector arm did not name it"
+    assert thought.score > 0
+
+
+async def test_what_stands_beside_a_word_is_found_by_meaning_and_not_by_words(room: Room) -> None:
+    await remember_session(room, "s", "mid_term", "where is the violin?", "in the attic", "good")
+    await embed_all(room)
+    found = await room.ask("violin", store="session")
+    beside = next(hit for hit in found.hits if hit.text == "in the attic")
+    assert {arm.arm: arm.part for arm in beside.arms}["text"] > 0
+    assert len((await room.ask("violin", store="session", mode="text")).hits) == 1
 
 
 async def test_a_query_vector_is_made_while_text_is_searched_and_used_again(

@@ -1,47 +1,163 @@
-"""Weighing the arms' scores into one order."""
+"""Weighing what the arms found, and what stands around it, into one order."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_memory.search.fuse import fuse
+from choir_common.wire.memories import ALL_ARMS, Arm
+from choir_memory.search.fuse import Fused, Question, fuse
+from choir_memory.search.material_store import Material
 from choir_memory.search.scored import Scored
+from choir_memory.words.dates import AskedTime
+
+MAY = datetime(2023, 5, 8, tzinfo=UTC)
+ASKED = Question(
+    words=frozenset({"violin", "lesson", "anna"}),
+    terms=("violin", "lesson"),
+    counts=(2, 20),
+    documents=100,
+    mean_tokens=10.0,
+    mean_cosine=0.1,
+    cosine_deviation=0.1,
+)
 
 
-def listed(*pairs: tuple[int, float]) -> list[Scored]:
-    return [Scored(UUID(int=name), rank, score) for rank, (name, score) in enumerate(pairs, 1)]
+def row(name: int, **more: object) -> Material:
+    """Make a document that says nothing to the question, or what `more` says."""
+    plain = Material(UUID(int=name), "s", name * 10, 10, None, 0.0, MAY, 0.1, {}, True)
+    return replace(plain, **more)
 
 
-def test_a_document_both_arms_like_beats_one_that_only_one_likes() -> None:
-    fused = fuse({"text": listed((1, 0.6), (2, 0.5)), "vector": listed((2, 0.5), (3, 0.6))}, 10)
-    assert [one.document_id.int for one in fused] == [2, 1, 3]
-    assert fused[0].score == pytest.approx(0.5)
-    assert fused[0].arms["text"].rank == 2
-    assert fused[0].arms["vector"].rank == 1
+def order(*rows: Material, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[int]:
+    return [one.document_id.int for one in weigh(*rows, question=question, arms=arms)]
 
 
-def test_one_arm_alone_keeps_its_order_and_its_scores() -> None:
-    fused = fuse({"text": listed((5, 0.8), (4, 0.2))}, 10)
-    assert [(one.document_id.int, one.score) for one in fused] == [(5, 0.8), (4, 0.2)]
+def weigh(
+    *rows: Material, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS
+) -> list[Fused]:
+    return fuse(question, rows, {}, arms, 50)
+
+
+def test_who_holds_both_words_and_meaning_comes_first() -> None:
+    assert order(row(1, counts={0: 1}), row(2, counts={0: 1}, cosine=0.4), row(3, cosine=0.4)) == [
+        2,
+        1,
+        3,
+    ]
+
+
+def test_rare_words_weigh_more_than_common_ones() -> None:
+    assert order(row(1, counts={1: 1}), row(2, counts={0: 1})) == [2, 1]
+
+
+def test_words_that_nobody_used_leave_the_order_to_the_vectors() -> None:
+    near, worded = row(1, cosine=0.5), row(2, counts={1: 1})
+    assert order(near, worded) == [1, 2] or order(near, worded) == [2, 1]
+    unheard = replace(ASKED, terms=("violin", "lesson", "x", "y", "z"), counts=(2, 20, 0, 0, 0))
+    assert order(near, worded, question=unheard) == [1, 2]
+    parts = {one.document_id.int: one.arms for one in weigh(near, worded, question=unheard)}
+    alone = {one.document_id.int: one.arms for one in weigh(near, worded)}
+    assert parts[2]["text"].part < alone[2]["text"].part
+    assert parts[1]["vector"].part == alone[1]["vector"].part
+
+
+def test_an_answer_inherits_the_words_of_the_question_before_it() -> None:
+    question = row(1, position=4, counts={0: 1, 1: 1}, asking=1.0)
+    answer = row(2, position=5)
+    assert order(question, answer, row(3, position=90))[:2] == [1, 2]
+    (_, told) = weigh(question, answer)
+    assert told.arms["text"].rank == 0, "it was not found by its own words"
+    statement = replace(question, asking=0.0)
+    assert weigh(statement, answer)[1].score < told.score
+
+
+def test_the_window_can_be_left_out() -> None:
+    beside = row(2, position=5)
+    without = tuple(arm for arm in ALL_ARMS if arm != "window")
+    told = row(1, position=4, counts={0: 1})
+    assert weigh(told, beside)[1].arms["text"].part > 0
+    assert "text" not in weigh(told, beside, arms=without)[-1].arms
+
+
+def test_neighbours_are_of_the_same_session() -> None:
+    told = row(1, position=4, counts={0: 1})
+    other = row(2, position=5, session_id="t")
+    assert "text" not in weigh(told, other)[-1].arms
+
+
+def test_what_the_filters_leave_out_weighs_and_is_not_found() -> None:
+    hidden = row(1, position=4, counts={0: 1}, eligible=False)
+    assert order(hidden, row(2, position=5), row(3)) == [2, 3]
+
+
+def test_who_is_named_is_heard_first_and_the_name_is_no_word() -> None:
+    named = replace(ASKED, terms=("anna", "violin"), counts=(50, 2))
+    anna, bert = (
+        row(1, speaker="Anna Ek", counts={1: 1}),
+        row(2, speaker="Bert", counts={0: 2, 1: 1}),
+    )
+    assert order(anna, bert, question=named) == [1, 2]
+    both = replace(named, words=frozenset({"anna", "bert", "violin"}))
+    assert {one.arms.get("speaker") for one in weigh(anna, bert, question=both)} == {None}
+
+
+def test_what_happened_in_the_asked_time_comes_first() -> None:
+    asked = replace(ASKED, time=AskedTime(year=2023, month=5))
+    june = row(1, counts={0: 1}, happened_at=MAY.replace(month=6))
+    assert order(june, row(2, counts={0: 1}), question=asked) == [2, 1]
+
+
+def test_what_only_asks_comes_after_what_tells() -> None:
+    assert order(row(1, counts={0: 1}, asking=1.0), row(2, counts={0: 1})) == [2, 1]
+
+
+def test_who_has_no_vector_yet_is_as_near_as_any() -> None:
+    assert order(row(1, counts={0: 1}, cosine=-0.2), row(2, counts={0: 1}, cosine=None)) == [2, 1]
 
 
 def test_what_no_arm_likes_is_left_out() -> None:
-    assert fuse({"text": [], "vector": listed((1, -0.2), (2, 0.0))}, 10) == []
+    assert order(row(1, cosine=-0.1), row(2, cosine=None)) == []
+
+
+def test_the_trace_adds_up_to_the_score() -> None:
+    one = weigh(row(1, counts={0: 1}, cosine=0.3, speaker="Anna"))[0]
+    assert one.score == pytest.approx(sum(arm.part for arm in one.arms.values()))
+
+
+def test_the_trace_tells_the_rank_in_each_arm() -> None:
+    told = row(1, counts={0: 1}, cosine=0.3)
+    lists = {"text": [Scored(UUID(int=1), 7, 0.6)], "vector": [Scored(UUID(int=1), 3, 0.3)]}
+    (one,) = fuse(ASKED, [told], lists, ALL_ARMS, 10)
+    assert (one.arms["text"].rank, one.arms["text"].score) == (7, 0.6)
+    assert (one.arms["vector"].rank, one.arms["vector"].score) == (3, 0.3)
 
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 30), st.floats(-1, 1)), max_size=40, unique_by=lambda p: p[0]
+        st.builds(
+            row,
+            st.integers(0, 40),
+            position=st.integers(0, 20),
+            cosine=st.none() | st.floats(-1, 1),
+            counts=st.dictionaries(st.integers(0, 1), st.integers(1, 9)),
+            asking=st.floats(0, 1),
+            eligible=st.booleans(),
+        ),
+        max_size=40,
+        unique_by=lambda one: one.document_id,
     ),
-    st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1)), max_size=40, unique_by=lambda p: p[0]),
     st.integers(1, 50),
 )
 def test_the_order_is_by_score_without_doubles_and_within_the_limit(
-    vector: list[tuple[int, float]], text: list[tuple[int, float]], limit: int
+    rows: list[Material], limit: int
 ) -> None:
-    fused = fuse({"vector": listed(*vector), "text": listed(*text)}, limit)
+    fused = fuse(ASKED, rows, {}, ALL_ARMS, limit)
     assert len(fused) <= limit
     assert [one.score for one in fused] == sorted((one.score for one in fused), reverse=True)
     assert len({one.document_id for one in fused}) == len(fused)
+    assert {one.document_id for one in fused} <= {one.document_id for one in rows if one.eligible}

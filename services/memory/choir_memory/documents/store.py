@@ -16,6 +16,7 @@ from choir_common.postgres.pool import Connection
 from choir_memory.documents.kinds import Tier
 from choir_memory.documents.row import Row
 from choir_memory.schema.naming import qualified
+from choir_memory.words.asking import asking_share
 from choir_memory.words.tokens import tsvector
 
 _KNOWN = """
@@ -34,20 +35,23 @@ WHERE d.id <> given.id LIMIT 1
 _PUT = """
 INSERT INTO {schema}.memory_documents AS d
     (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
-     first_rev, last_rev, grain, period, origin, trust, expires_at, metadata)
+     first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking)
 SELECT id, session_id, tier, chunk_index, kind, text, tsv::tsvector, tokens, happened_at, ended_at, speaker,
-       first_rev, last_rev, grain, period, origin, trust, expires_at, metadata::jsonb
+       first_rev, last_rev, grain, period, origin, trust, expires_at, metadata::jsonb,
+       asking
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[],
             $9::timestamptz[], $10::timestamptz[], $11::text[], $12::bigint[], $13::bigint[], $14::text[],
-            $15::text[], $16::text[], $17::smallint[], $18::timestamptz[], $19::text[])
+            $15::text[], $16::text[], $17::smallint[], $18::timestamptz[], $19::text[],
+            $20::real[])
   AS given (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
-            first_rev, last_rev, grain, period, origin, trust, expires_at, metadata)
+            first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking)
 ON CONFLICT (id) DO UPDATE SET
     chunk_index = excluded.chunk_index, kind = excluded.kind, text = excluded.text, tsv = excluded.tsv,
     tokens = excluded.tokens, happened_at = excluded.happened_at, ended_at = excluded.ended_at,
     speaker = excluded.speaker, first_rev = excluded.first_rev, last_rev = excluded.last_rev,
     origin = excluded.origin, trust = excluded.trust, expires_at = excluded.expires_at,
-    metadata = excluded.metadata, version = d.version + (d.text <> excluded.text)::int
+    metadata = excluded.metadata, asking = excluded.asking,
+    version = d.version + (d.text <> excluded.text)::int
 """
 _DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = ANY($1::uuid[])"
 _OF_SESSION = """
@@ -157,4 +161,5 @@ def _columns(one: Prepared) -> tuple[object, ...]:
         row.trust,
         row.expires_at,
         orjson.dumps(row.metadata).decode(),
+        asking_share(row.text),
     )

@@ -7,6 +7,7 @@ Reads only. An agent's own store is read under its role, another's through the a
     answer              hits and receipt as they are told
     pack                what fits into the budget, with what stands beside it
     fuse                weigh what the arms say, pure
+    material_store      what is weighed: the arms' candidates, and what stands around them
     stages              the time a search may take
     text_arm_store      documents by the query's rarest terms
     vector_arm_store    documents by the nearest vector

@@ -72,13 +72,18 @@ def _trace(fused: Fused) -> JsonObject:
     return {
         "id": str(fused.document_id),
         "score": round(fused.score, DIGITS),
-        "arms": {one.arm: [one.rank, one.score] for one in _thoughts(fused)},
+        "arms": {one.arm: [one.rank, one.score, one.part] for one in _thoughts(fused)},
     }
 
 
 def _thoughts(fused: Fused) -> tuple[ArmScore, ...]:
     return tuple(
-        ArmScore(arm=arm, rank=one.rank, score=round(one.score, DIGITS))
+        ArmScore(
+            arm=arm,
+            rank=one.rank,
+            score=round(one.score, DIGITS),
+            part=round(one.part, DIGITS),
+        )
         for arm, one in sorted(fused.arms.items())
     )
 

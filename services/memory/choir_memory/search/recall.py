@@ -24,7 +24,8 @@ from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
 from choir_memory.search.answer import hit_of, receipt_of
 from choir_memory.search.corpora import Corpora
-from choir_memory.search.fuse import Fused, fuse
+from choir_memory.search.fuse import Fused, Question, fuse
+from choir_memory.search.material_store import read_material
 from choir_memory.search.pack import Shown, places_beside, show
 from choir_memory.search.question import check, limit_of, scope_of
 from choir_memory.search.read_store import read, read_beside, read_in_order
@@ -33,13 +34,17 @@ from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import Scored
 from choir_memory.search.stages import Stages
 from choir_memory.search.text_arm_store import NOTHING, TextFound, text_arm
-from choir_memory.search.vector_arm_store import vector_arm
+from choir_memory.search.vector_arm_store import NO_VECTORS, VectorFound, vector_arm
+from choir_memory.words.dates import asked_time
+from choir_memory.words.telling import telling_terms
 from choir_memory.words.tokens import query_terms
 
 log = structlog.get_logger("choir.memory.recall")
 
 MAX_QUERY_TERMS = 64
 """Terms looked up to find the rarest; of a pasted page the longest words say most."""
+WEIGHED = 100
+"""Documents of each arm that are weighed, with their neighbours."""
 RECEIPT_S = 1.0
 """Seconds an answer that is ready waits for its receipt to be kept."""
 
@@ -55,6 +60,7 @@ class _Search:
     degraded: str | None = None
     """Why there is none."""
     text: TextFound = NOTHING
+    near: VectorFound = NO_VECTORS
     lists: dict[Arm, Sequence[Scored]] = field(default_factory=dict)
     fused: Sequence[Fused] = ()
     shown: Sequence[Shown] = ()
@@ -134,7 +140,8 @@ class Recall:
     async def _text_arm(self, search: _Search) -> None:
         if "text" not in search.query.arms and search.query.mode == "semantic":
             return
-        terms = sorted(query_terms(search.query.query), key=len, reverse=True)[:MAX_QUERY_TERMS]
+        words = telling_terms(query_terms(search.query.query))
+        terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
         search.lists["text"] = []
         if terms:
             with search.stages.stage("text"):
@@ -170,9 +177,10 @@ class Recall:
         async with self._reading(search) as held:
             if search.vector is not None and everything:
                 with search.stages.stage("vector"):
-                    also = [one.document_id for one in lists.get("text", ())]
-                    lists["vector"] = await vector_arm(held, scope, search.vector, also)
-            search.fused = fuse(lists, limit_of(query))
+                    search.near = await vector_arm(held, scope, search.vector)
+                lists["vector"] = search.near.hits
+            with search.stages.stage("weigh"):
+                search.fused = await self._weigh(search, held)
             with search.stages.stage("read"):
                 stored = await read(held, scope, [one.document_id for one in search.fused])
             hits = [stored[one.document_id] for one in search.fused if one.document_id in stored]
@@ -181,6 +189,27 @@ class Recall:
                     around = scope.surroundings()
                     beside = await read_beside(held, around, places_beside(hits))
         search.shown = show(hits, beside, query.budget_tokens)
+
+    async def _weigh(self, search: _Search, held: Connection) -> Sequence[Fused]:
+        query, text, near = search.query, search.text, search.near
+        candidates = [one for scored in search.lists.values() for one in scored[:WEIGHED]]
+        vector = search.vector if "vector" in search.lists else None
+        material = await read_material(held, search.scope, candidates, vector, text.terms)
+        if query.mode != "semantic":
+            # what was said beside a word is found by meaning; who asks for words wants those
+            found = {one.document_id for one in candidates}
+            material = [one for one in material if one.document_id in found]
+        question = Question(
+            frozenset(query_terms(query.query)),
+            text.terms,
+            text.counts,
+            text.documents,
+            text.mean_tokens,
+            near.mean,
+            near.deviation,
+            asked_time(query.query, self.clock.now()),
+        )
+        return fuse(question, material, search.lists, query.arms, limit_of(query))
 
     async def _answer(self, search: _Search) -> MemoryHits:
         by_id = {one.document_id: one for one in search.fused}

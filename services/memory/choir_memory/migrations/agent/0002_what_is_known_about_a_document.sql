@@ -6,6 +6,8 @@ ALTER TABLE {schema}.memory_documents
     ADD COLUMN kind        text NOT NULL DEFAULT 'turn'
         CHECK (kind IN ('turn', 'tools', 'note', 'summary')),
     ADD COLUMN speaker     text,
+    -- share of the text that is questions
+    ADD COLUMN asking      real NOT NULL DEFAULT 0,
     ADD COLUMN happened_at timestamptz NOT NULL DEFAULT now(),
     ADD COLUMN ended_at    timestamptz,
     -- time summaries: day, week, month, quarter, year, and the period as people write it (2024-W03)
