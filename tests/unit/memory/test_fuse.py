@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from choir_common.wire.memories import ALL_ARMS, Arm
@@ -137,25 +137,26 @@ def test_the_trace_tells_the_rank_in_each_arm() -> None:
     assert (one.arms["vector"].rank, one.arms["vector"].score) == (3, 0.3)
 
 
-@given(
-    st.lists(
-        st.builds(
-            row,
-            st.integers(0, 40),
-            position=st.integers(0, 20),
-            cosine=st.none() | st.floats(-1, 1),
-            counts=st.dictionaries(st.integers(0, 1), st.integers(1, 9)),
-            asking=st.floats(0, 1),
-            eligible=st.booleans(),
-        ),
-        max_size=40,
-        unique_by=lambda one: one.document_id,
-    ),
-    st.integers(1, 50),
+# a place, a cosine, the counts of both terms, the share that asks, whether the filters let it be found
+DRAWN = st.tuples(
+    st.integers(0, 20),
+    st.none() | st.floats(-1, 1),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.floats(0, 1),
+    st.booleans(),
 )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(DRAWN, max_size=20), st.integers(1, 25))
 def test_the_order_is_by_score_without_doubles_and_within_the_limit(
-    rows: list[Material], limit: int
+    drawn: list[tuple[int, float | None, int, int, float, bool]], limit: int
 ) -> None:
+    rows = [
+        row(name, position=at, cosine=near, counts={0: a, 1: b}, asking=asks, eligible=kept)
+        for name, (at, near, a, b, asks, kept) in enumerate(drawn)
+    ]
     fused = fuse(ASKED, rows, {}, ALL_ARMS, limit)
     assert len(fused) <= limit
     assert [one.score for one in fused] == sorted((one.score for one in fused), reverse=True)
