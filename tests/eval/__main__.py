@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from choir_common.wire.memories import ALL_ARMS, Arm
 from tests.eval.corpus import Space
@@ -101,7 +101,7 @@ async def evaluate(harness: Harness, spaces: Sequence[Space], *, ablate: bool) -
 def show(figures: Mapping[str, Any]) -> None:
     """Print the table."""
     names = [name for name in figures if name in Measures.__dataclass_fields__]
-    table = Table("", *names, "questions")
+    table = Table(Column(no_wrap=True), *names, "questions")
 
     def add(label: str, row: Mapping[str, Any]) -> None:
         table.add_row(label, *(f"{row[n]:.3f}" for n in names), str(row.get("questions", "")))

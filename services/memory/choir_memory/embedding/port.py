@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from choir_memory.settings import OFFLINE_MODEL
+
 Vector = Sequence[float]
 
 BATCH = 32
 """Texts per call (spec 11.9)."""
+BEYOND_LATIN = "\u0250"
 LONGEST_WAIT_S = 300.0
 """Seconds a provider may put us off by Retry-After."""
 
@@ -30,6 +33,17 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def reads(model: str, text: str) -> bool:
+    """Tell whether this model's vectors say something about such a text.
+
+    The offline model was trained on English: the cosines it gives Chinese find no better than chance.
+    """
+    if model != OFFLINE_MODEL:
+        return True
+    letters = [char for char in text if char.isalpha()]
+    return 2 * sum(char < BEYOND_LATIN for char in letters) >= len(letters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class Question:
     mean_cosine: float = 0.0
     cosine_deviation: float = 0.0
     time: AskedTime | None = None
+    readable: bool = True
+    """Whether the embedder reads such questions; if not, words alone decide, if they find something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +130,15 @@ class _Weighing:
         self._information = self._informations(names)
         self._whole = sum(self._information.values())
         self._own = {one.document_id: self._own_words(one) for one in material}
+        worded = any(self._own.values())
+        self._vector = VECTOR if question.readable or not worded else 0.0
 
     def parts(self, one: Material) -> dict[Arm, float]:
         """Return what each part says of a document, in shares of the question's information."""
         around = self._around(one)
         return {
             "text": self._text(one, around),
-            "vector": VECTOR * self._meaning(one, around),
+            "vector": self._vector * self._meaning(one, around),
             "speaker": SPEAKER * (self._speaker is not None and one.speaker == self._speaker),
             "time": TIME * (self._time is not None and self._time.holds(one.happened_at)),
         }

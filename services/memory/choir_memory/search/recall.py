@@ -19,7 +19,7 @@ from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import Arm, MemoryHits, MemoryQuery, ReadReceipt, Receipt
 from choir_memory.embedding.embedders import Embedders
-from choir_memory.embedding.port import QueryVector
+from choir_memory.embedding.port import QueryVector, reads
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
 from choir_memory.search.answer import hit_of, receipt_of
@@ -208,6 +208,7 @@ class Recall:
             near.mean,
             near.deviation,
             asked_time(query.query, self.clock.now()),
+            reads(self.embedders.name, query.query),
         )
         return fuse(question, material, search.lists, query.arms, limit_of(query))
 
