@@ -20,6 +20,7 @@ from choir_common.wire.memory_sessions import (
 from choir_control.archiving.archivist import Archivist
 from choir_control.archiving.store import ArchiveStore
 from choir_control.eventlog.store import EventStore
+from choir_memory.layers.tool_errors import remember_troubles
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
 from choir_memory.sessions.archive import Archive
@@ -70,7 +71,8 @@ class HereMemory:
         def announce(_: int) -> None:
             return
 
-        self._archive = Archive(database, spaces, Promotion(database, announce), announce)
+        promotion = Promotion(database, announce)
+        self._archive = Archive(database, spaces, promotion, announce, remember_troubles)
         self._recorder = Recorder(database, spaces, announce)
         self._eraser = Eraser(database, spaces)
 

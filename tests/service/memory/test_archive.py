@@ -20,7 +20,7 @@ from choir_memory.layers.tool_errors import remember_troubles
 from choir_memory.schema.store import as_agent
 from choir_memory.sessions.archive import Archive
 from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.promote import Promotion
+from choir_memory.sessions.promote import AT_ONCE, Promotion
 from choir_memory.sessions.record import Recorder
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory, until
@@ -190,6 +190,21 @@ async def test_vectors_that_were_made_go_when_the_session_is_promoted(desk: Desk
         "ON d.id = document_id WHERE d.tier = 'long_term_detail'"
     )
     assert left == []
+
+
+async def test_a_session_of_many_units_is_promoted_some_at_a_time(desk: Desk) -> None:
+    script = talk("s0", *(f"message {number}" for number in range(AT_ONCE // 2 + 10)))
+    await desk.take(script, keep=1)
+    assert await desk.archive.promotion.promote("main", 0) == ("s0",)
+    counts = await desk.database.fetch(
+        "SELECT tier, count(*) AS n, count(DISTINCT xmin::text) AS writes "
+        "FROM choir_main.memory_documents GROUP BY tier ORDER BY tier"
+    )
+    assert [row["tier"] for row in counts] == ["long_term_detail", "long_term_summary"]
+    assert counts[0]["n"] == len(script.events) - 2
+    # each transaction leaves its own mark on the rows it wrote
+    assert counts[0]["writes"] == 2
+    assert await desk.vectors() == {"long_term_summary"}
 
 
 async def test_each_topic_is_a_document_of_its_own(desk: Desk) -> None:

@@ -24,8 +24,8 @@ log = structlog.get_logger("choir.archiving")
 
 EVERY_S = 20.0
 """Between looks for what nobody announced: live sessions, and tries that failed."""
-AT_ONCE = 4
-"""Agents whose sessions are handed on at the same time; memory has other work, too."""
+AT_ONCE = 2
+"""Agents whose sessions are handed on at the same time: searches go on beside it."""
 PAGE_EVENTS = 256
 PAGE_BYTES = 2_000_000
 """Of payloads; one event of the largest size still fits what NATS carries."""

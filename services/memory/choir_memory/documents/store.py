@@ -61,7 +61,9 @@ WHERE session_id = $1 AND ($2::text IS NULL OR tier = $2) ORDER BY tier, chunk_i
 # another version: a vector that is being made for the row as it was is not stored any more
 _MOVE = """
 UPDATE {schema}.memory_documents SET tier = $3, version = version + 1
-WHERE session_id = $1 AND tier = $2 RETURNING id
+WHERE id IN (SELECT id FROM {schema}.memory_documents
+             WHERE session_id = $1 AND tier = $2 ORDER BY chunk_index LIMIT $4)
+RETURNING id
 """
 
 
@@ -107,9 +109,9 @@ class DocumentStore:
         rows = await self._held.fetch(self._sql(_OF_SESSION), session_id, tier)
         return [row["id"] for row in rows]
 
-    async def move(self, session_id: str, tier: Tier, to: Tier) -> list[UUID]:
-        """Give the rows of a session that are of `tier` another one; return them."""
-        rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to)
+    async def move(self, session_id: str, tier: Tier, to: Tier, limit: int) -> list[UUID]:
+        """Give the first rows of a session that are of `tier` another one; return them."""
+        rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to, limit)
         return [row["id"] for row in rows]
 
     async def drop_vectors(self, document_ids: Sequence[UUID]) -> None:

@@ -11,7 +11,7 @@ from choir_memory.schema.naming import qualified
 _TOLD = """
 SELECT min(trust) OVER () AS least, max(coalesce(ended_at, happened_at)) OVER () AS until,
        kind, speaker, origin, left(text, 400) AS text, happened_at
-FROM {schema}.memory_documents WHERE session_id = $1 AND tier = 'long_term_detail'
+FROM {schema}.memory_documents WHERE session_id = $1 AND tier <> 'long_term_summary'
 ORDER BY (kind <> 'turn'), chunk_index LIMIT 200
 """
 

@@ -1,7 +1,8 @@
 """Move sessions from mid-term to long-term memory: the oldest beyond the newest N (spec 11.5).
 
 Called by `archive` whenever a session has ended. Details keep their text and lose their vectors; the
-summary becomes documents of its own. One session is one transaction.
+summary becomes documents of its own. First the summary, then the details, some at a time: whoever is cut off
+goes on with the session where it was, for it counts as promoted only when all of it is.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import DetailStore
 from choir_memory.sessions.store import SessionStore
 from choir_memory.sessions.summary import summary_rows
+
+AT_ONCE = 400
+"""Rows moved in a transaction: each writes its words' index anew, a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +35,41 @@ class Promotion:
                 session_id = await SessionStore(held, agent_id).oldest_beyond(keep)
                 if session_id is None:
                     return tuple(done)
-                queued = await self._promote(held, agent_id, session_id)
-            if queued is not None:
-                self.announce(queued)
-                done.append(session_id)
+                queued = await self._sum_up(held, agent_id, session_id)
+            if queued is None:
+                continue
+            self.announce(queued)
+            while await self._move_some(agent_id, session_id):
+                pass
+            done.append(session_id)
 
-    async def _promote(self, held: Connection, agent_id: str, session_id: str) -> int | None:
-        """Return how many vectors are wanted; none if somebody else was faster."""
-        sessions = SessionStore(held, agent_id)
-        state = await sessions.held(session_id)
+    async def _sum_up(self, held: Connection, agent_id: str, session_id: str) -> int | None:
+        """Write the summary; return how many vectors are wanted, none if somebody else was faster."""
+        state = await SessionStore(held, agent_id).held(session_id)
         if state is None or state.promoted or state.erased:
             return None
         await take_agent_role(held, agent_id)
-        documents = DocumentStore(held, agent_id)
-        details = await documents.move(session_id, "mid_term", "long_term_detail")
-        await documents.drop_vectors(details)
-        said = await DetailStore(held, agent_id).told(session_id)
-        prepared = await prepare(summary_rows(session_id, state, said))
-        written = await documents.put(prepared)
+        told = await DetailStore(held, agent_id).told(session_id)
+        prepared = await prepare(summary_rows(session_id, state, told))
+        written = await DocumentStore(held, agent_id).put(prepared)
         await resume_service_role(held)
-        await withdraw(held, agent_id, details)
         await enqueue_all(held, agent_id, "session", written)
-        await sessions.promoted(session_id)
         return len(written)
+
+    async def _move_some(self, agent_id: str, session_id: str) -> bool:
+        """Take the vectors of some details; tell whether there are more."""
+        async with self.database.transaction() as held:
+            sessions = SessionStore(held, agent_id)
+            state = await sessions.held(session_id)
+            if state is None or state.promoted or state.erased:
+                return False
+            await take_agent_role(held, agent_id)
+            documents = DocumentStore(held, agent_id)
+            details = await documents.move(session_id, "mid_term", "long_term_detail", AT_ONCE)
+            await documents.drop_vectors(details)
+            await resume_service_role(held)
+            await withdraw(held, agent_id, details)
+            if len(details) < AT_ONCE:
+                await sessions.promoted(session_id)
+                return False
+        return True
