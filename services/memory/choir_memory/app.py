@@ -17,11 +17,13 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import SystemClock
 from choir_common.http.listen import serve
 from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_memory import VERSION
 from choir_memory.audit.store import AuditStore
 from choir_memory.embedding.choose import choose
 from choir_memory.embedding.embedders import Embedders
+from choir_memory.embedding.figures import EmbeddingFigures
 from choir_memory.embedding.queue import EmbeddingQueue, Pace
 from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.endpoints.agents import AgentDoor
@@ -73,6 +75,8 @@ class MemoryService:
         choice = choose(settings, secrets.embedding_key)
         self._embedders = Embedders(self._database, choice, SystemClock(), deadline_s)
         self._queue = EmbeddingQueue(self._database, self._spaces, self._embedders, _pace(settings))
+        self._metrics = Metrics(SERVICE)
+        self._figures = EmbeddingFigures(self._metrics, self._queue, self._embedders)
         self._rebuild = Rebuild(
             self._database,
             self._spaces,
@@ -105,7 +109,8 @@ class MemoryService:
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in a group) when it cannot start."""
-        http = make_service_app(SERVICE, VERSION, Readiness(self._health.check))
+        readiness = Readiness(self._health.check)
+        http = make_service_app(SERVICE, VERSION, readiness, metrics=self._metrics)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(http, sockets, stop))
             work = tasks.create_task(self._work())
@@ -126,6 +131,7 @@ class MemoryService:
             log.info("memory serves", model=self._embedders.name)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._warm())
+                tasks.create_task(self._figures.run())
                 tasks.create_task(self._rebuild.run())
                 tasks.create_task(self._queue.run())
                 tasks.create_task(self._upkeep.run())

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from choir_common.metrics import Metrics
+from choir_memory.embedding.figures import EmbeddingFigures
 from choir_memory.embedding.port import BATCH
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember
@@ -123,3 +125,26 @@ async def test_a_search_that_works_again_lets_the_worker_go_on_at_once(
     await work(room)
     await work(room)
     assert await jobs(room) == []
+
+
+async def test_the_metrics_tell_what_waits_and_whether_the_embedder_is_well(
+    room: Room, provider: ScriptedProvider
+) -> None:
+    metrics = Metrics("test")
+    figures = EmbeddingFigures(metrics, room.queue, room.embedders)
+    provider.mood = "failing"
+    await room.put("waiting")
+    await work(room)
+    await figures.look()
+    told = metrics.render().decode()
+    assert 'choir_memory_documents_without_vector{state="queued"} 1.0' in told
+    assert "choir_memory_embedder_in_trouble 1.0" in told
+    provider.mood = "well"
+    await room.ask("anything")
+    await work(room)
+    await work(room)
+    await figures.look()
+    told = metrics.render().decode()
+    assert 'choir_memory_documents_without_vector{state="queued"} 0.0' in told
+    assert "choir_memory_embedder_in_trouble 0.0" in told
+    assert 'choir_memory_new_model_documents{state="all"} 0.0' in told

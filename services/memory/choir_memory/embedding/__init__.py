@@ -5,6 +5,7 @@ change from one model to another. Never fails a write or a search: without a vec
 full text (spec 11.9).
 
     choose           the configured model, and how to get those that are stored
+    figures          how it stands, for Prometheus
     rebuild          the walk that gives every document a vector of a new model
     queue            the worker: claim, embed, store, retry
     embedders        the live models with their embedders; which of them serves

@@ -1,0 +1,58 @@
+"""Tell Prometheus how the embedding pipeline stands. Started by `app` as one task.
+
+The figures are of the whole installation: every replica tells the same.
+"""
+
+import asyncio
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_common.metrics import Metrics
+from choir_memory.embedding.embedders import Embedders
+from choir_memory.embedding.queue import EmbeddingQueue
+
+log = structlog.get_logger("choir.memory.figures")
+
+EVERY_S = 10.0
+"""Most collectors ask every fifteen seconds; counting a long queue takes milliseconds."""
+
+
+class EmbeddingFigures:
+    """Gauges of the queue and of a new model."""
+
+    def __init__(self, metrics: Metrics, queue: EmbeddingQueue, embedders: Embedders) -> None:
+        self._queue = queue
+        self._embedders = embedders
+        self._waiting = metrics.gauge(
+            "choir_memory_documents_without_vector",
+            "Documents that wait for a vector of the model that serves.",
+            "state",
+        )
+        self._troubled = metrics.gauge(
+            "choir_memory_embedder_in_trouble", "1 while searches go by full text alone."
+        )
+        self._new_model = metrics.gauge(
+            "choir_memory_new_model_documents",
+            "Documents to embed again for another model, and those that are done; 0 without one.",
+            "state",
+        )
+
+    async def run(self) -> None:
+        """Look every ten seconds, for ever."""
+        while True:
+            try:
+                await self.look()
+            except ChoirError as error:
+                log.debug("figures are old", error=error.message)
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self) -> None:
+        """Take the figures once."""
+        queued, failed = await self._queue.counts()
+        self._waiting.labels("queued").set(queued)
+        self._waiting.labels("failed").set(failed)
+        self._troubled.set(self._embedders.trouble is not None)
+        progress = await self._embedders.progress()
+        self._new_model.labels("all").set((progress.documents or 0) if progress else 0)
+        self._new_model.labels("done").set(progress.done if progress else 0)
