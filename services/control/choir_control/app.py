@@ -18,6 +18,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
+from choir_common.clients.memory_operator import BusOperatorMemory
 from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.clock import SystemClock
 from choir_common.http.listen import bind_unix, serve
@@ -68,6 +69,7 @@ from choir_control.operator.approvals import approval_routes
 from choir_control.operator.choices import choice_routes
 from choir_control.operator.configuring import Configuring, Ends
 from choir_control.operator.descent import descends_from_us
+from choir_control.operator.memory import MemoryRoom, memory_routes
 from choir_control.operator.operations import operation_routes, rollout_routes
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
@@ -130,6 +132,8 @@ class Control:
             application=SERVICE,
         )
         self._bus = Bus(settings.nats_url, secrets.nats_token, SERVICE)
+        self._memory = BusMemory(self._bus)
+        self._memory_tools = MemoryTools(self._memory, self._redactor)
         self._gateway = make_client(
             settings.console_endpoint, headers=_bearer(secrets.operator_token)
         )
@@ -159,7 +163,6 @@ class Control:
         self._expiry = expire.Expiry(
             self._approvals, self._desk, self._approval_patience, SystemClock()
         )
-        self._memory = BusMemory(self._bus)
         self.archivist = Archivist(
             ArchiveStore(self.database),
             self._events,
@@ -326,7 +329,7 @@ class Control:
         )
 
     def _verbs(self) -> Verbs:
-        sessions, tools = self._household, MemoryTools(self._memory, self._redactor)
+        sessions = self._household
         return Verbs(
             greeting=Greeting(
                 sessions.store,
@@ -342,7 +345,7 @@ class Control:
             board=self._board,
             stopper=sessions.stopper,
             vitals=sessions.vitals,
-            hosttools=HostTools(tool_table(tools, self._browse)),
+            hosttools=HostTools(tool_table(self._memory_tools, self._browse)),
         )
 
     def _operator_rooms(self) -> Sequence[APIRouter]:
@@ -361,6 +364,15 @@ class Control:
             operation_routes(self._operations),
             rollout_routes(self._rollout),
             workspace_routes(sessions.workspaces),
+            memory_routes(
+                MemoryRoom(
+                    self.configuration,
+                    self._memory_tools,
+                    self._memory,
+                    BusOperatorMemory(self._bus),
+                    BusSessionMemory(self._bus),
+                )
+            ),
             *self._configuring.routes(),
         )
 

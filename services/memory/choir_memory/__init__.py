@@ -7,6 +7,7 @@ and the queue that gives documents their vectors. Never decides who may act, nev
     __main__
     app                   builds all, opens in order, closes in reverse
     endpoints | health    the two doors: the bus, and /livez and /readyz
+    operator              what an operator sees and does, all of it audited
     grains                summaries of days to years, and what is kept no longer; the rounds
     layers                what is derived or brought; the service's own language model
     knowledge | sessions | search    write documents by key | what sessions leave | find by several arms

@@ -29,6 +29,7 @@ from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.endpoints.collections import CollectionDoor
 from choir_memory.endpoints.hints import HintDoor
+from choir_memory.endpoints.operator import OperatorDoor
 from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.grains.consolidate import Consolidation
 from choir_memory.grains.digest import Digester
@@ -43,6 +44,9 @@ from choir_memory.layers.extraction import Extraction
 from choir_memory.layers.model import Model
 from choir_memory.layers.openai_model import OpenAiModel
 from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
+from choir_memory.operator.carry import Carry
+from choir_memory.operator.change import Change
+from choir_memory.operator.look import Look
 from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
@@ -85,13 +89,14 @@ class MemoryService:
             settings.embedding_poll_s,
             settings.embedding_grace_s,
         )
-        self._agents = AgentDoor(
-            self._spaces,
-            Knowledge(self._database, self._spaces, self._queue.announce),
-            Recall(self._database, self._spaces, self._embedders, SystemClock()),
-            self._queue,
-            self._embedders,
-            AuditStore(self._database),
+        database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
+        knowledge = Knowledge(database, spaces, self._queue.announce)
+        recall = Recall(database, spaces, self._embedders, SystemClock())
+        self._agents = AgentDoor(spaces, knowledge, recall, self._queue, self._embedders, audit)
+        self._operators = OperatorDoor(
+            Look(database, spaces, recall, audit),
+            Change(database, spaces, knowledge),
+            Carry(database, spaces, audit, self._queue.announce),
         )
         self._sessions = self._session_door()
         self._model = make_model(secrets)
@@ -140,7 +145,7 @@ class MemoryService:
     def _tables(self) -> tuple[Endpoint, ...]:
         hints = HintDoor(ToolErrors(self._database, self._spaces, SystemClock()))
         brought = CollectionDoor(Collections(self._database, self._spaces, self._queue.announce))
-        doors = (self._agents, self._sessions, hints, brought)
+        doors = (self._agents, self._sessions, self._operators, hints, brought)
         return tuple(endpoint for door in doors for endpoint in door.table())
 
     def _make_rounds(

@@ -86,6 +86,51 @@ def erase_session() -> str:
     return "choir.memory.sessions.erase"
 
 
+def list_memory() -> str:
+    """control → memory: ListMemory → DocumentPage."""
+    return "choir.memory.operator.list"
+
+
+def show_memory() -> str:
+    """control → memory: ShowDocument → DocumentDetail."""
+    return "choir.memory.operator.show"
+
+
+def search_memory() -> str:
+    """control → memory: MemoryQuery → MemoryHits, asked by an operator."""
+    return "choir.memory.operator.search"
+
+
+def put_memory() -> str:
+    """control → memory: MemoryUpsert → MemoryWritten, written by an operator."""
+    return "choir.memory.operator.put"
+
+
+def delete_memory() -> str:
+    """control → memory: DeleteDocument → MemoryErased."""
+    return "choir.memory.operator.delete"
+
+
+def export_memory() -> str:
+    """control → memory: ExportMemory → ExportedPage."""
+    return "choir.memory.operator.export"
+
+
+def import_memory() -> str:
+    """control → memory: BringIn → MemoryImported."""
+    return "choir.memory.operator.import"
+
+
+def audit_memory() -> str:
+    """control → memory: AuditQuery → AuditEntries."""
+    return "choir.memory.operator.audit"
+
+
+def state_of_memory() -> str:
+    """control → memory: ReadState → AgentMemory."""
+    return "choir.memory.operator.state"
+
+
 def open_context() -> str:
     """control → browser: ContextRequest → Nothing."""
     return "choir.browser.open"

@@ -291,7 +291,48 @@ OPERATORS = (
     ),
 )
 
-TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS)
+_OF_MEMORY = "/v1/agents/{agent_id}/memory"
+MEMORY = (
+    _for_operators("Show how much an agent remembers.", "memory status", f"GET {_OF_MEMORY}"),
+    _for_operators(
+        "List what an agent knows, or the units of its sessions.",
+        "memory list",
+        f"GET {_OF_MEMORY}/documents",
+    ),
+    _for_operators(
+        "Show one document whole.", "memory show", f"GET {_OF_MEMORY}/documents/{{name}}"
+    ),
+    _for_operators(
+        "Search an agent's memory as it would itself.", "memory search", f"POST {_OF_MEMORY}/search"
+    ),
+    _for_operators(
+        "Write knowledge into an agent's memory.", "memory put", f"POST {_OF_MEMORY}/documents"
+    ),
+    _for_operators(
+        "Erase a document and what only it supported.",
+        "memory delete",
+        f"DELETE {_OF_MEMORY}/documents/{{name}}",
+    ),
+    _for_operators(
+        "Erase all that memory has of a session.",
+        "memory delete",
+        f"DELETE {_OF_MEMORY}/sessions/{{session_id}}",
+    ),
+    _for_operators(
+        "Carry all of an agent's memory away.", "memory export", f"GET {_OF_MEMORY}/export"
+    ),
+    _for_operators(
+        "Bring an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
+    ),
+    _for_operators(
+        "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
+    ),
+    _for_operators(
+        "Show what a search did.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
+    ),
+)
+
+TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS, *MEMORY)
 # what was called otherwise once, or is elsewhere
 ALIASES = {"/jobs": "/cores"}
 

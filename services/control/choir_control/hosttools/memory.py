@@ -24,24 +24,25 @@ class MemoryTools:
 
     async def query(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Search; `target_agent` may name another agent, for reading only."""
-        query = read_input(MemoryQuery, self._clean(given), agent_id=lease.agent_id)
+        query = read_input(MemoryQuery, self.clean(given), agent_id=lease.agent_id)
         await self.ensure(lease.agent_id)
         return await self._memory.query(query)
 
     async def upsert(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Write the agent's own knowledge, once per call."""
         key = f"{lease.session_id}:{call_id}"[:200]
-        write = read_input(MemoryUpsert, self._clean(given), agent_id=lease.agent_id, call_id=key)
+        write = read_input(MemoryUpsert, self.clean(given), agent_id=lease.agent_id, call_id=key)
         await self.ensure(lease.agent_id)
         return await self._memory.upsert(write)
 
     async def hints(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Tell what is remembered of a tool's failures."""
-        wanted = read_input(HintsWanted, self._clean(given), agent_id=lease.agent_id)
+        wanted = read_input(HintsWanted, self.clean(given), agent_id=lease.agent_id)
         await self.ensure(lease.agent_id)
         return await self._memory.hints(wanted)
 
-    def _clean(self, given: JsonObject) -> JsonObject:
+    def clean(self, given: JsonObject) -> JsonObject:
+        """Return an input without any secret's value."""
         cleaned = self._redactor.clean_deep(given)
         assert isinstance(cleaned, dict)
         return cleaned

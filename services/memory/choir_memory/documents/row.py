@@ -40,4 +40,9 @@ class Row:
 
     def tokens(self) -> list[str]:
         """Return what full text finds it by: who said it, and what was said."""
-        return document_tokens(f"{self.speaker or ''}\n{self.text}")
+        return unit_tokens(self.speaker, self.text)
+
+
+def unit_tokens(speaker: str | None, text: str) -> list[str]:
+    """Return what full text finds words of a session by: who said them, and what was said."""
+    return document_tokens(f"{speaker or ''}\n{text}")

@@ -1,0 +1,114 @@
+"""What is stored of an agent's memory, a record each: the lines of an export, format 1.
+
+Every column that cannot be made again from others stands here; vectors and search tokens can. A test holds
+these models against the tables.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, StringConstraints
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.model import Moment, Wire
+
+RecordId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+# generous: what came in through other doors was bounded there
+Words = Annotated[str, StringConstraints(max_length=1_000_000, pattern=r"^[^\x00]*$")]
+Label = Annotated[str, StringConstraints(max_length=1_000, pattern=r"^[^\x00]*$")]
+Small = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Big = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+
+
+class SessionRecord(Wire):
+    """A unit of session memory."""
+
+    type: Literal["session"] = "session"
+    id: RecordId
+    session_id: Label | None
+    tier: Label
+    chunk_index: Small
+    first_rev: Big | None = None
+    last_rev: Big | None = None
+    text: Words
+    version: Small = 1
+    created_at: Moment
+    metadata: JsonObject = Field(default_factory=dict)
+    kind: Label = "turn"
+    speaker: Label | None = None
+    happened_at: Moment
+    ended_at: Moment | None = None
+    grain: Label | None = None
+    period: Label | None = None
+    origin: Label = "agent"
+    trust: int = Field(default=50, ge=0, le=100)
+    expires_at: Moment | None = None
+
+
+class KnowledgeRecord(Wire):
+    """A document of knowledge."""
+
+    type: Literal["knowledge"] = "knowledge"
+    id: RecordId
+    key: Label | None = None
+    text: Words
+    version: Small = 1
+    created_at: Moment
+    updated_at: Moment
+    metadata: JsonObject = Field(default_factory=dict)
+    kind: Label = "note"
+    status: Label = "active"
+    category: Label | None = None
+    subject: Words | None = None
+    predicate: Words | None = None
+    object: Words | None = None
+    evidence: Words | None = None
+    happened_at: Moment | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    retired_at: Moment | None = None
+    seen_count: Small = 1
+    expires_at: Moment | None = None
+    collection: Label | None = None
+    chunk_index: Small | None = None
+    origin: Label = "agent"
+    trust: int = Field(default=50, ge=0, le=100)
+
+
+class LinkRecord(Wire):
+    """A link between two documents."""
+
+    type: Literal["link"] = "link"
+    from_id: RecordId
+    kind: Label
+    to_id: RecordId
+
+
+class PassedSession(Wire):
+    """A session whose units are there: when it was, and whether it has become long-term memory."""
+
+    type: Literal["passed_session"] = "passed_session"
+    session_id: Label
+    started_at: Moment
+    ended_at: Moment | None
+    promoted_at: Moment | None
+    topics: list[JsonValue] = Field(default_factory=list)
+
+
+Record = Annotated[
+    SessionRecord | KnowledgeRecord | LinkRecord | PassedSession, Field(discriminator="type")
+]
+
+
+class ExportHead(Wire):
+    """The first line of an export."""
+
+    choir_memory: Literal[1] = 1
+    agent_id: str
+    exported_at: Moment
+
+
+class ExportEnd(Wire):
+    """The last line: a file without it, or with another count of records, is not whole."""
+
+    end: Literal[True] = True
+    records: int

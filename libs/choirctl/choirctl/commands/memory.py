@@ -1,0 +1,348 @@
+"""`choirctl memory status|list|show|search|put|delete|audit|receipt`; next comes `memory_api`.
+
+What carries memory away and brings it back stands in `memory_carry`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_operator import AuditEntry, DocumentView, PutDocument
+from choirctl.app import add_group
+from choirctl.arguments import AgentId, completed_by
+from choirctl.commands.memory_carry import bring_in, export
+from choirctl.control_api import ControlApi, connect
+from choirctl.memory_api import ANY_JSON, MemoryApi
+from choirctl.memory_views import (
+    audit_rows,
+    document_facts,
+    document_rows,
+    hit_rows,
+    memory_facts,
+    memory_words,
+)
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import counted, err, out, print_json, print_rows
+
+T = TypeVar("T")
+PAGE = 200
+NOTHING = "Nothing is remembered there."
+
+
+async def _sessions(api: ControlApi) -> list[str]:
+    return [view.session_id for view in await api.sessions(None, 50)]
+
+
+Name = Annotated[str, typer.Argument(metavar="DOCUMENT", help="The document's id, or its key.")]
+Store = Annotated[
+    str,
+    typer.Option(
+        help="`knowledge`, or `session` for what its sessions left.",
+        autocompletion=lambda: ["knowledge", "session"],
+    ),
+]
+OfSession = Annotated[
+    str | None,
+    typer.Option(help="Only of this session.", autocompletion=completed_by(_sessions)),
+]
+Expected = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-version", min=0, help="Only if it is at this version.", show_default=False
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "memory",
+        ("status", status),
+        ("list", list_documents),
+        ("show", show),
+        ("search", search),
+        ("put", put),
+        ("delete", delete),
+        ("export", export),
+        ("import", bring_in),
+        ("audit", audit),
+        ("receipt", receipt),
+    )
+
+
+def status(
+    ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Show how much an agent remembers, and what waits."""
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.state())
+    if as_json:
+        print_json(found)
+    else:
+        print_rows(memory_facts(found), NOTHING)
+        err().print(memory_words(found), markup=False)
+
+
+def list_documents(
+    ctx: typer.Context,
+    agent: AgentId,
+    store: Store = "knowledge",
+    kind: Annotated[str | None, typer.Option(help="Only of this kind: note, fact, turn…")] = None,
+    session: OfSession = None,
+    prefix: Annotated[str | None, typer.Option(help="Only keys that begin so.")] = None,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Also what no search finds: retired, held, expired.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what an agent knows, newest first.
+
+    With --store session, what its sessions left.
+    """
+    chosen = {"kind": kind, "session_id": session, "key_prefix": prefix}
+    params = {name: value for name, value in chosen.items() if value is not None}
+    params |= {"store": "session" if session else store, "hidden": str(hidden).lower()}
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: _pages(memory, params, limit))
+    if as_json:
+        print_json(found)
+    else:
+        print_rows(document_rows(found), NOTHING)
+
+
+def show(
+    ctx: typer.Context,
+    agent: AgentId,
+    document: Name,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one document whole.
+
+    Its text, where it comes from, what it stands on and what stands on it.
+    """
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.show(document))
+    if as_json:
+        print_json(found)
+        return
+    out().print(document_facts(found))
+    out().print(f"\n{getattr(found.record, 'text', '')}", markup=False, highlight=False)
+
+
+def search(
+    ctx: typer.Context,
+    agent: AgentId,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    store: Store = "knowledge",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="`semantic`, or `text` for words alone.",
+            autocompletion=lambda: ["semantic", "text"],
+        ),
+    ] = "semantic",
+    session: OfSession = None,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="How many, best first.")] = 10,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search an agent's memory as it would itself.
+
+    Shows what each arm of the search thought of a hit, and the id of the receipt.
+    """
+    asked: JsonObject = {"query": query, "mode": mode, "limit": limit}
+    asked |= {"store": store} if session is None else {"store": "session", "session_id": session}
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.search(asked))
+    if as_json:
+        print_json(found)
+        return
+    print_rows(hit_rows(found.hits), "Nothing was found.")
+    for words in (found.degraded, found.receipt_id and f"Receipt: {found.receipt_id}"):
+        if words:
+            err().print(words, markup=False)
+
+
+def put(
+    ctx: typer.Context,
+    agent: AgentId,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="What to remember; else standard input.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Replace or make what has this key.")] = None,
+    document: Annotated[
+        str | None, typer.Option("--id", help="Replace the document of this id.")
+    ] = None,
+    metadata: Annotated[str | None, typer.Option(help="A JSON object about it.")] = None,
+    expected: Expected = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write knowledge into an agent's memory, as a person's word.
+
+    Exits 5 when it is at another version than --expect-version; 0 says that there is none yet.
+    """
+    place = find_place(ctx, home, url)
+    body = _document(text if text is not None else _from_input(), key, document, metadata, expected)
+    done = _ask(place, agent, lambda memory: memory.put(body))
+    if as_json:
+        print_json(done)
+    else:
+        version = f", version {done.version}" if done.version else ""
+        err().print(f"{done.operation}: {done.document_id}{version}", markup=False)
+
+
+def delete(
+    ctx: typer.Context,
+    agent: AgentId,
+    document: Annotated[
+        str | None, typer.Argument(metavar="DOCUMENT", help="Its id or key.", show_default=False)
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead: all that is remembered of this session.",
+            autocompletion=completed_by(_sessions),
+        ),
+    ] = None,
+    expected: Expected = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a document, or all of a session, for good.
+
+    What only that supported is erased with it, and so are vectors, links and mentions in receipts; a
+    session's log stays. Asks before it does.
+    """
+    if (document is None) == (session is None):
+        raise BadInput("Say what to erase: either a document or --session.")
+    place = find_place(ctx, home, url)
+    if not yes:
+        _confirm(place, agent, document, session)
+    if session is not None:
+        erased = _ask(place, agent, lambda memory: memory.erase_session(session))
+        said, words = erased.model_dump(), counted(erased.documents, "document")
+    else:
+        gone = _ask(place, agent, lambda memory: memory.delete(document or "", expected))
+        rest = f" and {counted(gone.derived, 'document')} that stood on it" if gone.derived else ""
+        said, words = gone.model_dump(), f"{counted(gone.documents, 'document')}{rest}"
+    if as_json:
+        print_json(said)
+    else:
+        err().print(f"Erased: {words}.", markup=False)
+
+
+def audit(
+    ctx: typer.Context,
+    agent: AgentId,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="Only those before this number.", show_default=False)
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what to an agent's memory.
+
+    Writes, looks, and reads by other agents. Of documents only the ids stand there.
+    """
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
+    if as_json:
+        print_json(found)
+    else:
+        print_rows(audit_rows(found), "Nothing was done to that memory.")
+
+
+def receipt(
+    ctx: typer.Context,
+    agent: AgentId,
+    name: Annotated[str, typer.Argument(metavar="RECEIPT", help="The id a search answered with.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a search over an agent's memory did.
+
+    Which arms, which figures, which ids: never a text, and not the question.
+    """
+    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.receipt(name))
+    if not as_json:
+        err().print(f"{found.at:%Y-%m-%d %H:%M:%S}, asked by {found.asked_by}", markup=False)
+    print_json(found if as_json else dict(found.receipt))
+
+
+def _ask(place: Place, agent: str, ask: Callable[[MemoryApi], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with connect(place) as api:
+            return await ask(MemoryApi(api, place, agent))
+
+    return asyncio.run(asked())
+
+
+async def _pages(memory: MemoryApi, params: dict[str, str], limit: int) -> list[DocumentView]:
+    found: list[DocumentView] = []
+    while len(found) < limit:
+        page = await memory.page({**params, "limit": str(min(PAGE, limit - len(found)))})
+        found += page.items
+        if page.next is None:
+            break
+        params = {**params, "cursor": page.next}
+    return found
+
+
+async def _audit(memory: MemoryApi, before: int | None, limit: int) -> list[AuditEntry]:
+    found: list[AuditEntry] = []
+    while len(found) < limit:
+        wanted = min(PAGE, limit - len(found))
+        page = await memory.audit(before, wanted)
+        found += page.items
+        if len(page.items) < wanted:
+            break
+        before = page.items[-1].number
+    return found
+
+
+def _document(
+    text: str, key: str | None, document: str | None, metadata: str | None, expected: int | None
+) -> PutDocument:
+    try:
+        about = ANY_JSON.validate_json(metadata) if metadata else {}
+        return PutDocument(
+            text=text, key=key, document_id=document, metadata=about, expected_version=expected
+        )
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)
+        told = "; ".join(
+            f"{'.'.join(map(str, f['loc'])) or 'metadata'}: {f['msg']}" for f in faults
+        )
+        raise BadInput(f"That cannot be written: {told}.") from None
+
+
+def _from_input() -> str:
+    if sys.stdin.isatty():
+        err().print("What is to be remembered? End with Ctrl-D.", markup=False)
+    return sys.stdin.read().strip()
+
+
+def _confirm(place: Place, agent: str, document: str | None, session: str | None) -> None:
+    what = f"all that {agent} remembers of session {session}" if session else f"{document}"
+    if not sys.stdin.isatty():
+        raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
+    if document is not None:
+        found = _ask(place, agent, lambda memory: memory.show(document))
+        out().print(document_facts(found))
+    if not typer.confirm(f"Erase {what}, for good?", err=True):
+        raise BadInput("Nothing was erased.")

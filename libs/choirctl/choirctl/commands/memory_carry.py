@@ -1,0 +1,240 @@
+"""`choirctl memory export|import`: an agent's memory as a file of JSON lines; next comes `memory_api`.
+
+The file's last line says how many records it has, so that one that is not whole is known before anything of
+it is sent. An import goes in pieces, each whole or not at all; what is there already is left alone, so one
+that was cut is gone on with by giving the same file again.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.errors import BadInput, ChoirError, Conflict, NotFound, OutcomeUnknown
+from choir_common.wire.memory_operator import ImportRecords
+from choir_common.wire.memory_records import ExportEnd, ExportHead, Record
+from choirctl.arguments import AgentId
+from choirctl.control_api import connect
+from choirctl.memory_api import MemoryApi
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import counted, err, print_json
+
+PIECE_RECORDS = 200
+PIECE_BYTES = 500_000
+TELL_EVERY = 1_000
+SHOWN = 5
+
+A_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def export(
+    ctx: typer.Context,
+    agent: AgentId,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A file; else standard output.", show_default=False),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that an agent remembers as JSON lines.
+
+    Everything but vectors, which are made again. With --out the file appears when it is whole; --json then
+    prints how many records it has.
+    """
+    place = find_place(ctx, home, url)
+    if file is None:
+        records = asyncio.run(_export(place, agent, sys.stdout.buffer))
+    else:
+        records = _export_to(place, agent, file)
+        if as_json:
+            print_json({"file": str(file), "records": records})
+            return
+    err().print(f"{counted(records, 'record')} of {agent} exported.", markup=False)
+
+
+def bring_in(
+    ctx: typer.Context,
+    agent: AgentId,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring an export into an agent's memory.
+
+    What is there already is left alone; if that says something else the record is refused, and this exits 5.
+    A cut import is gone on with by the same command.
+    """
+    place = find_place(ctx, home, url)
+    total, import_id = _check(file)
+    done = asyncio.run(_bring_in(place, agent, file, total, import_id))
+    if as_json:
+        print_json({"records": total, **done.figures})
+    else:
+        err().print(
+            f"{counted(total, 'record')}: {done.written:,} written, {done.unchanged:,} were there, "
+            f"{len(done.refused):,} refused.",
+            markup=False,
+        )
+    if done.refused:
+        some = ", ".join(done.refused[:SHOWN]) + (", …" if len(done.refused) > SHOWN else "")
+        raise Conflict(
+            f"{counted(len(done.refused), 'record')} of the file were left out, because {agent} has "
+            f"something else in their place, or their session was erased: {some}. All others are there."
+        )
+
+
+class _Tally:
+    """What became of a file's records."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.unchanged = 0
+        self.refused: list[str] = []
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Return them for --json."""
+        return {
+            "written": self.written,
+            "unchanged": self.unchanged,
+            "refused": self.refused,
+        }
+
+
+def _export_to(place: Place, agent: str, file: Path) -> int:
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        # what an agent remembers is nobody else's business
+        part.touch(0o600)
+        with part.open("wb") as out:
+            records = asyncio.run(_export(place, agent, out))
+            os.fsync(out.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return records
+
+
+async def _export(place: Place, agent: str, out: IO[bytes]) -> int:
+    """Write the lines as they come; return how many records. Raises when the end did not come."""
+    lines, last = 0, b""
+    async with connect(place) as api:
+        async for line in MemoryApi(api, place, agent).export():
+            out.write(line + b"\n")
+            lines, last = lines + 1, line
+            if lines % TELL_EVERY == 0:
+                _tell(f"{lines:,} records")
+    out.flush()
+    with contextlib.suppress(ValidationError):
+        if ExportEnd.model_validate_json(last).records == lines - 2:
+            return lines - 2
+    raise OutcomeUnknown(
+        f"The export broke off after {lines:,} lines: what was written is not whole, and cannot be imported. "
+        "Try again; `choirctl status` and the log of choird say what is the matter."
+    )
+
+
+def _check(file: Path) -> tuple[int, str]:
+    """Return how many records a whole export has, and a name for it. Raises NotFound, BadInput."""
+    digest, records, last = hashlib.sha256(), -1, b""
+    for number, line in _lines(file):
+        digest.update(line)
+        if last:
+            records += 1
+            if records:
+                _read(file, number - 1, last)
+        elif number == 1:
+            _head(file, line)
+        last = line
+    try:
+        end = ExportEnd.model_validate_json(last)
+    except ValidationError:
+        end = None
+    if end is None or end.records != records:
+        raise BadInput(f"{file} is not a whole export: its end is missing. Nothing was imported.")
+    return records, digest.hexdigest()[:32]
+
+
+def _head(file: Path, line: bytes) -> None:
+    try:
+        ExportHead.model_validate_json(line)
+    except ValidationError:
+        raise BadInput(
+            f"{file} is no export of memory: its first line is another. Nothing was imported."
+        ) from None
+
+
+def _read(file: Path, number: int, line: bytes) -> Record:
+    try:
+        return A_RECORD.validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise BadInput(
+            f"{file}, line {number}: {where}: {fault['msg']}. Nothing was imported."
+        ) from None
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with file.open("rb") as found:
+            for number, line in enumerate(found, 1):
+                if line.strip():
+                    yield number, line.rstrip(b"\r\n")
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
+    piece: list[Record] = []
+    size = 0
+    for place, (number, line) in enumerate(_lines(file)):
+        if 0 < place <= total:
+            if len(piece) == PIECE_RECORDS or (piece and size + len(line) > PIECE_BYTES):
+                yield piece
+                piece, size = [], 0
+            piece.append(_read(file, number, line))
+            size += len(line)
+    yield piece
+
+
+async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id: str) -> _Tally:
+    tally, first = _Tally(), 0
+    async with connect(place) as api:
+        memory = MemoryApi(api, place, agent)
+        for records in _pieces(file, total):
+            piece = ImportRecords(
+                import_id=import_id, first=first, total=total, records=tuple(records)
+            )
+            try:
+                done = await memory.bring_in(piece)
+            except ChoirError as error:
+                raise type(error)(
+                    f"{error.message} {first:,} of {counted(total, 'record')} are there; import the same "
+                    "file again to go on."
+                ) from error
+            first += len(records)
+            tally.written += done.written
+            tally.unchanged += done.unchanged
+            tally.refused += done.refused
+            if total > PIECE_RECORDS:
+                _tell(f"{first:,} of {total:,} records")
+    return tally
+
+
+def _tell(words: str) -> None:
+    if sys.stderr.isatty():
+        err().print(words, markup=False, end="\r")

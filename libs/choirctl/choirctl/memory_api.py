@@ -1,0 +1,114 @@
+"""Call `/v1/agents/{agent}/memory` with types. Used by the commands of `memory`; next is `control_api`."""
+
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, TypeAdapter
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memories import MemoryHits, MemoryWritten, Receipt
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    DocumentDetail,
+    DocumentPage,
+    ImportRecords,
+    MemoryErased,
+    MemoryImported,
+    PutDocument,
+)
+from choir_common.wire.memory_sessions import SessionErased
+from choirctl.control_api import ControlApi, parse, transport_errors
+from choirctl.place import Place
+
+LONG_S = 90.0
+SILENCE_S = 60.0
+
+
+class _Free(BaseModel):
+    """A body whose fields the server checks."""
+
+    model_config = {"extra": "allow"}
+
+
+class MemoryApi:
+    """An agent's memory behind control's operator API."""
+
+    def __init__(self, api: ControlApi, place: Place, agent_id: str) -> None:
+        self._api = api
+        self._place = place
+        self._path = f"/v1/agents/{quote(agent_id, safe='')}/memory"
+
+    async def state(self) -> AgentMemory:
+        """Return how the memory stands. Raises NotFound when there is none."""
+        return parse(await self._api.send("GET", self._path), AgentMemory)
+
+    async def page(self, params: Mapping[str, str]) -> DocumentPage:
+        """Return a page of documents."""
+        answer = await self._api.send("GET", f"{self._path}/documents", params=params)
+        return parse(answer, DocumentPage)
+
+    async def show(self, name: str) -> DocumentDetail:
+        """Return one document by id or key. Raises NotFound."""
+        return parse(await self._api.send("GET", self._document(name)), DocumentDetail)
+
+    async def search(self, query: JsonObject) -> MemoryHits:
+        """Search. Raises BadInput."""
+        body = _Free.model_validate(query)
+        return parse(await self._api.send("POST", f"{self._path}/search", body=body), MemoryHits)
+
+    async def receipt(self, receipt_id: str) -> Receipt:
+        """Return what a search did. Raises NotFound."""
+        path = f"{self._path}/receipts/{quote(receipt_id, safe='')}"
+        return parse(await self._api.send("GET", path), Receipt)
+
+    async def put(self, document: PutDocument) -> MemoryWritten:
+        """Write knowledge. Raises Conflict when it is at another version."""
+        answer = await self._api.send("POST", f"{self._path}/documents", body=document)
+        return parse(answer, MemoryWritten)
+
+    async def delete(self, name: str, expected_version: int | None) -> MemoryErased:
+        """Erase a document. Raises NotFound, Conflict."""
+        params = {} if expected_version is None else {"expected_version": str(expected_version)}
+        answer = await self._api.send(
+            "DELETE", self._document(name), params=params, timeout_s=LONG_S
+        )
+        return parse(answer, MemoryErased)
+
+    async def erase_session(self, session_id: str) -> SessionErased:
+        """Erase what is remembered of a session. Raises NotFound."""
+        path = f"{self._path}/sessions/{quote(session_id, safe='')}"
+        return parse(await self._api.send("DELETE", path, timeout_s=LONG_S), SessionErased)
+
+    async def audit(self, before: int | None, limit: int) -> AuditEntries:
+        """Return who did what, newest first."""
+        params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
+        answer = await self._api.send("GET", f"{self._path}/audit", params=params)
+        return parse(answer, AuditEntries)
+
+    async def export(self) -> AsyncIterator[bytes]:
+        """Yield the lines of an export as they come; the caller looks whether the last one is there."""
+        timeout = httpx2.Timeout(SILENCE_S, connect=5.0)
+        with transport_errors(self._place):
+            async with self._api.client.stream(
+                "GET", f"{self._path}/export", timeout=timeout
+            ) as answer:
+                if answer.is_error:
+                    self._api.raise_for(answer.status_code, await answer.aread())
+                rest = b""
+                async for piece in answer.aiter_bytes():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        yield line
+
+    async def bring_in(self, piece: ImportRecords) -> MemoryImported:
+        """Store a piece of an export; repeating it changes nothing."""
+        answer = await self._api.send("POST", f"{self._path}/import", body=piece, timeout_s=LONG_S)
+        return parse(answer, MemoryImported)
+
+    def _document(self, name: str) -> str:
+        return f"{self._path}/documents/{quote(name, safe='')}"
+
+
+ANY_JSON: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)

@@ -1,0 +1,118 @@
+"""Lay out what is remembered as tables for people. Used by the commands of `memory`."""
+
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.wire.memories import MemoryHit
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntry,
+    DocumentDetail,
+    DocumentView,
+)
+from choirctl.printing import ago, counted, table
+
+LONGEST = 100
+SHOWN_IDS = 3
+# of a record: what `facts` shows elsewhere, or people do not read
+APART = ("type", "id", "text", "metadata")
+
+
+def document_rows(documents: Sequence[DocumentView]) -> Table:
+    """Return one line per document."""
+    rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
+    for each in documents:
+        status = "" if each.status == "active" else f" ({each.status})"
+        rows.add_row(
+            each.document_id,
+            f"{each.tier or each.kind}{status}",
+            escape(each.key or each.session_id or "-"),
+            str(each.version),
+            escape(f"{each.origin} {each.trust}"),
+            ago(each.at),
+            escape(short(each.text, each.length)),
+        )
+    return rows
+
+
+def hit_rows(hits: Sequence[MemoryHit]) -> Table:
+    """Return one line per hit, best first, with what each arm thought of it."""
+    rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
+    for hit in hits:
+        arms = ", ".join(f"{one.arm} {one.score:.2f}" for one in hit.arms)
+        rows.add_row(
+            f"{hit.score:.3f}",
+            arms or "-",
+            hit.document_id,
+            hit.tier or hit.kind,
+            escape(f"{hit.origin} {hit.trust}"),
+            ago(hit.happened_at or hit.created_at),
+            escape(short(hit.text)),
+        )
+    return rows
+
+
+def document_facts(document: DocumentDetail) -> Table:
+    """Return all that is known of a document but its text, a line each."""
+    facts = table("", "")
+    facts.show_header = False
+    record = document.record
+    facts.add_row("document", getattr(record, "id", "-"))
+    for name, value in record.model_dump(exclude=set(APART), exclude_none=True).items():
+        facts.add_row(name.replace("_", " "), escape(str(value)))
+    for name, value in getattr(record, "metadata", {}).items():
+        facts.add_row(escape(f"metadata {name}"), escape(str(value)))
+    facts.add_row("vectors", str(document.vectors))
+    for link in document.links:
+        arrow = "→" if link.direction == "from" else "←"
+        text = "(gone)" if link.text is None else short(link.text)
+        facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
+    return facts
+
+
+def audit_rows(entries: Sequence[AuditEntry]) -> Table:
+    """Return one line per operation."""
+    rows = table("NO", "WHEN", "WHO", "WHAT", "DOCUMENTS")
+    for each in entries:
+        ids = each.document_ids[:SHOWN_IDS]
+        more = len(each.document_ids) - len(ids)
+        rest = f" and {more:,} more" if more else ""
+        told = ", ".join(f"{name} {value}" for name, value in each.detail.items())
+        rows.add_row(
+            str(each.number),
+            f"{each.at:%Y-%m-%d %H:%M:%S}",
+            each.actor,
+            escape(f"{each.operation} ({told})" if told else each.operation),
+            f"{', '.join(ids)}{rest}" or "-",
+        )
+    return rows
+
+
+def memory_facts(state: AgentMemory) -> Table:
+    """Return how much an agent remembers, a line for each kind."""
+    rows = table("STORE", "KIND", "DOCUMENTS", "WITHOUT VECTOR")
+    for each in state.counts:
+        kind = f"{each.tier} {each.kind}" if each.tier else each.kind
+        rows.add_row(each.store, kind, f"{each.documents:,}", f"{each.without_vector:,}")
+    return rows
+
+
+def memory_words(state: AgentMemory) -> str:
+    """Say what waits, and what is unfinished."""
+    words = f"{decimal(state.bytes)} on disk, {counted(state.queued, 'document')} in the queue."
+    for each in state.unfinished_imports:
+        words += (
+            f"\nAn import ended at {each.done:,} of {each.total:,} records. Import the same file again to "
+            "go on; what is there already is left alone."
+        )
+    return words
+
+
+def short(text: str, length: int | None = None) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text.split())
+    cut = len(line) > LONGEST or (length or 0) > len(text)
+    return f"{line[:LONGEST]}…" if cut else line

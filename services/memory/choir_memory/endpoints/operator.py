@@ -1,0 +1,82 @@
+"""What an operator asks of an agent's memory (`choir_common.clients.memory_operator`).
+
+Built by `app`; next are `operator.look`, `operator.change` and `operator.carry`. Only control calls these
+subjects: it has found out that it is an operator who asks.
+"""
+
+from dataclasses import dataclass
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.wire.memories import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    AuditQuery,
+    BringIn,
+    DeleteDocument,
+    DocumentDetail,
+    DocumentPage,
+    ExportedPage,
+    ExportMemory,
+    ListMemory,
+    MemoryErased,
+    MemoryImported,
+    ReadState,
+    ShowDocument,
+)
+from choir_memory.endpoints.patience import patiently
+from choir_memory.operator.carry import Carry
+from choir_memory.operator.change import Change
+from choir_memory.operator.look import Look
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDoor:
+    """Answers control's calls on behalf of operators."""
+
+    look: Look
+    change: Change
+    carry: Carry
+
+    def table(self) -> tuple[Endpoint, ...]:
+        """Return the subjects it answers."""
+        return (
+            Endpoint(subjects.list_memory(), ListMemory, self._list),
+            Endpoint(subjects.show_memory(), ShowDocument, self._show),
+            Endpoint(subjects.search_memory(), MemoryQuery, self._search),
+            Endpoint(subjects.audit_memory(), AuditQuery, self._audit),
+            Endpoint(subjects.state_of_memory(), ReadState, self._state),
+            Endpoint(subjects.put_memory(), MemoryUpsert, self._put),
+            Endpoint(subjects.delete_memory(), DeleteDocument, self._delete),
+            Endpoint(subjects.export_memory(), ExportMemory, self._export),
+            Endpoint(subjects.import_memory(), BringIn, self._bring_in),
+        )
+
+    async def _list(self, asked: ListMemory) -> DocumentPage:
+        return await patiently(lambda: self.look.list(asked))
+
+    async def _show(self, asked: ShowDocument) -> DocumentDetail:
+        return await patiently(lambda: self.look.show(asked))
+
+    async def _search(self, query: MemoryQuery) -> MemoryHits:
+        return await patiently(lambda: self.look.search(query))
+
+    async def _audit(self, asked: AuditQuery) -> AuditEntries:
+        return await patiently(lambda: self.look.audit(asked))
+
+    async def _state(self, asked: ReadState) -> AgentMemory:
+        return await patiently(lambda: self.look.state(asked))
+
+    async def _put(self, write: MemoryUpsert) -> MemoryWritten:
+        return await patiently(lambda: self.change.put(write))
+
+    async def _delete(self, asked: DeleteDocument) -> MemoryErased:
+        # not again by itself: a second try would find nothing and say so
+        return await self.change.delete(asked)
+
+    async def _export(self, asked: ExportMemory) -> ExportedPage:
+        return await patiently(lambda: self.carry.export(asked))
+
+    async def _bring_in(self, asked: BringIn) -> MemoryImported:
+        return await patiently(lambda: self.carry.bring_in(asked))

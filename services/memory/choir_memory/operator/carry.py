@@ -1,0 +1,190 @@
+"""Carry an agent's memory out, page by page, and in, piece by piece.
+
+Called by `endpoints.operator`; next is `carry_store`. A piece is stored whole or not at all, and storing it
+again changes nothing; how far an import has come is kept until its last piece is in, so that a cut one can be
+told.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.errors import BadInput
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_operator import (
+    BringIn,
+    ExportedPage,
+    ExportMemory,
+    MemoryImported,
+    Store,
+)
+from choir_common.wire.memory_records import (
+    KnowledgeRecord,
+    LinkRecord,
+    PassedSession,
+    Record,
+    SessionRecord,
+)
+from choir_memory.audit.store import OPERATOR, AuditStore, Entry, note
+from choir_memory.documents.row import unit_tokens
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.operator.carry_store import PAGE_ROWS, CarryStore, Filed
+from choir_memory.operator.look import A_RECORD
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_reader, resume_service_role, take_agent_role
+from choir_memory.words.tokens import document_tokens, tsvector
+
+A_LINK = TypeAdapter(LinkRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """The records of a piece by what they are, documents with their tokens cut."""
+
+    session: list[Filed]
+    knowledge: list[Filed]
+    links: list[LinkRecord]
+    passed: list[PassedSession]
+    embedded: frozenset[UUID]
+    """Those that are to have vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    written: int
+    unchanged: int
+    refused: tuple[str, ...]
+    new: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Exports and imports; `announce` tells the embedding queue how many documents wait."""
+
+    database: Database
+    spaces: Spaces
+    kept: AuditStore
+    announce: Callable[[int], None]
+
+    async def export(self, asked: ExportMemory) -> ExportedPage:
+        """Return a page of everything; raises NotFound without a memory, BadInput for a bad cursor."""
+        await self.spaces.require(asked.agent_id)
+        phase, _, after = (asked.cursor or "session:").partition(":")
+        try:
+            async with as_reader(self.database) as held:
+                page = await _page(CarryStore(held, asked.agent_id), phase, after)
+        except (ValueError, ValidationError):
+            page = None
+        if page is None:
+            raise BadInput("The cursor is none of an export; take `next` of the page before.")
+        if asked.cursor is None:
+            await self.kept.note(Entry(asked.agent_id, OPERATOR, "export"))
+        return page
+
+    async def bring_in(self, asked: BringIn) -> MemoryImported:
+        """Store a piece of an import; raises BadInput, and stores nothing of it, for what does not fit."""
+        agent_id, piece = asked.agent_id, asked.piece
+        await self.spaces.ensure(agent_id)
+        async with self.database.transaction() as held:
+            store = CarryStore(held, agent_id)
+            named = {_session_of(one) for one in piece.records} - {None}
+            erased = await store.erased_sessions(named)
+            fit = [one for one in piece.records if _session_of(one) not in erased]
+            refused = [_name(one) for one in piece.records if _session_of(one) in erased]
+            stored = await _store(held, store, agent_id, await asyncio.to_thread(_sort, fit))
+            done = piece.first + len(piece.records)
+            await store.progress(piece.import_id, done, piece.total)
+            detail: JsonObject = {"import": piece.import_id, "done": done, "total": piece.total}
+            await note(held, Entry(agent_id, OPERATOR, "import", stored.new, detail))
+        self.announce(len(stored.new))
+        return MemoryImported(
+            written=stored.written,
+            unchanged=stored.unchanged,
+            refused=(*refused, *stored.refused),
+            finished=done >= piece.total,
+        )
+
+
+async def _page(store: CarryStore, phase: str, after: str) -> ExportedPage | None:
+    match phase:
+        case "session":
+            return await _documents(store, "session", after, "knowledge:")
+        case "knowledge":
+            return await _documents(store, "knowledge", after, "passed:")
+        case "passed":
+            lines = await store.passed_sessions(after or None)
+            records = tuple(A_RECORD.validate_json(line) for line in lines)
+            last = f"passed:{_session_of(records[-1])}" if records else "link:"
+            return ExportedPage(records=records, next=last)
+        case "link":
+            links = await store.links(A_LINK.validate_json(after) if after else None)
+            more = f"link:{links[-1].model_dump_json()}" if len(links) == PAGE_ROWS else None
+            return ExportedPage(records=tuple(links), next=more)
+    return None
+
+
+async def _documents(store: CarryStore, which: Store, after: str, then: str) -> ExportedPage:
+    found = await store.documents(which, UUID(after) if after else None)
+    records = tuple(A_RECORD.validate_json(line) for _, line in found)
+    return ExportedPage(records=records, next=f"{which}:{found[-1][0]}" if found else then)
+
+
+async def _store(held: Connection, store: CarryStore, agent_id: str, given: _Sorted) -> _Stored:
+    await take_agent_role(held, agent_id)
+    units, same_units = await store.insert("session", given.session)
+    notes, same_notes = await store.insert("knowledge", given.knowledge)
+    linked = await store.link(given.links)
+    await resume_service_role(held)
+    passed = await store.pass_sessions(given.passed)
+    await enqueue_all(held, agent_id, "session", [one for one in units if one in given.embedded])
+    await enqueue_all(held, agent_id, "knowledge", list(notes))
+    there = units | same_units | notes | same_notes
+    written = len(units) + len(notes) + linked + passed
+    documents = [*given.session, *given.knowledge]
+    refused = tuple(str(one.document_id) for one in documents if one.document_id not in there)
+    total = len(documents) + len(given.links) + len(given.passed)
+    return _Stored(written, total - written - len(refused), refused, (*units, *notes))
+
+
+def _sort(records: Sequence[Record]) -> _Sorted:
+    """Sort records, and cut texts into tokens: milliseconds for a long one, so off the event loop."""
+    found = _Sorted([], [], [], [], _embedded(records))
+    for record in records:
+        match record:
+            case SessionRecord():
+                found.session.append(_filed(record, unit_tokens(record.speaker, record.text)))
+            case KnowledgeRecord():
+                found.knowledge.append(_filed(record, document_tokens(record.text)))
+            case LinkRecord():
+                found.links.append(record)
+            case PassedSession():
+                found.passed.append(record)
+    return found
+
+
+def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> Filed:
+    plain = record.model_dump_json()
+    if b"\\u0000" in orjson.dumps(record.metadata):
+        raise BadInput(f"Record {record.id} holds the NUL character, which cannot be stored.")
+    return Filed(UUID(record.id), plain, tsvector(tokens), len(tokens))
+
+
+def _embedded(records: Sequence[Record]) -> frozenset[UUID]:
+    return frozenset(
+        UUID(one.id)
+        for one in records
+        if isinstance(one, SessionRecord) and one.tier != "long_term_detail"
+    )
+
+
+def _session_of(record: Record) -> str | None:
+    return record.session_id if isinstance(record, SessionRecord | PassedSession) else None
+
+
+def _name(record: Record) -> str:
+    return record.id if isinstance(record, SessionRecord) else f"session {_session_of(record)}"

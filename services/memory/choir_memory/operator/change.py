@@ -1,0 +1,58 @@
+"""Write and erase for an operator. Called by `endpoints.operator`; next are `knowledge` and `documents`."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memories import MemoryUpsert, MemoryWritten
+from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
+from choir_memory.audit.store import OPERATOR, Entry, note
+from choir_memory.documents.erase_store import Erased, erase, erase_mentions
+from choir_memory.knowledge.upsert import Knowledge, Writer
+from choir_memory.operator.look import as_id
+from choir_memory.operator.look_store import LookStore
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import resume_service_role, take_agent_role
+
+WRITER = Writer(OPERATOR, "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Writes for an operator."""
+
+    database: Database
+    spaces: Spaces
+    knowledge: Knowledge
+
+    async def put(self, write: MemoryUpsert) -> MemoryWritten:
+        """Write knowledge; raises what an agent's own write raises."""
+        return await self.knowledge.upsert(write, WRITER)
+
+    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+        """Erase a document of either store; raises NotFound, Conflict (another version)."""
+        await self.spaces.require(asked.agent_id)
+        async with self.database.transaction() as held:
+            await take_agent_role(held, asked.agent_id)
+            document_id = await self._meant(LookStore(held, asked.agent_id), asked)
+            gone = await erase(held, asked.agent_id, (document_id,))
+            await self._follow_up(held, asked.agent_id, "deleted", gone)
+        return MemoryErased(documents=1, derived=len(gone.ids) - 1)
+
+    async def _meant(self, store: LookStore, asked: DeleteDocument) -> UUID:
+        which = await store.find(as_id(asked.name), asked.name)
+        version = await store.lock(*which) if which else None
+        if which is None or version is None:
+            raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
+        if asked.expected_version not in (None, version):
+            raise Conflict(
+                f"{asked.name} is at version {version}, and you expect version "
+                f"{asked.expected_version}. Nothing was deleted."
+            )
+        return which[1]
+
+    async def _follow_up(self, held: Connection, agent_id: str, what: str, gone: Erased) -> None:
+        await resume_service_role(held)
+        await erase_mentions(held, agent_id, gone.ids)
+        await note(held, Entry(agent_id, OPERATOR, what, gone.ids))

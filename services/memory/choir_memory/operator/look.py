@@ -1,0 +1,156 @@
+"""Show an operator an agent's memory: lists, single documents, searches, the audit, how it stands.
+
+Called by `endpoints.operator`; next are `look_store` on the admin path, and `search.recall`. Each look is
+audited before it is shown.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memories import MemoryHits, MemoryQuery
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    AuditEntry,
+    AuditQuery,
+    DocumentDetail,
+    DocumentPage,
+    DocumentView,
+    LinkView,
+    ListMemory,
+    ReadState,
+    ShowDocument,
+)
+from choir_common.wire.memory_records import Record
+from choir_memory.audit.store import OPERATOR, AuditStore, Entry
+from choir_memory.operator.look_store import LookStore, Place
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_reader
+from choir_memory.search.recall import Recall
+
+A_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Reads for an operator."""
+
+    database: Database
+    spaces: Spaces
+    recall: Recall
+    kept: AuditStore
+
+    async def list(self, asked: ListMemory) -> DocumentPage:
+        """Return a page of documents; raises NotFound without a memory, BadInput."""
+        if asked.session_id is not None and asked.store != "session":
+            raise BadInput("Knowledge belongs to no session: ask for the store `session`.")
+        if asked.key_prefix is not None and asked.store != "knowledge":
+            raise BadInput("Only knowledge has keys: ask for the store `knowledge`.")
+        after = _place(asked.cursor)
+        await self.spaces.require(asked.agent_id)
+        async with as_reader(self.database) as held:
+            found = await LookStore(held, asked.agent_id).page(asked, after)
+        await self._looked(asked.agent_id, "list", (UUID(one.document_id) for one in found))
+        full = len(found) == asked.limit
+        return DocumentPage(items=tuple(found), next=_cursor(found[-1]) if full else None)
+
+    async def show(self, asked: ShowDocument) -> DocumentDetail:
+        """Return one document whole; raises NotFound."""
+        await self.spaces.require(asked.agent_id)
+        async with as_reader(self.database) as held:
+            store = LookStore(held, asked.agent_id)
+            which = await store.find(as_id(asked.name), asked.name)
+            record = await store.record(*which) if which else None
+            if which is None or record is None:
+                raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
+            vectors = await store.vectors(*which)
+            links = await store.links(which[1])
+        await self._looked(asked.agent_id, "show", (which[1],))
+        return DocumentDetail(
+            record=A_RECORD.validate_json(record),
+            vectors=vectors,
+            links=tuple(
+                LinkView.model_validate(
+                    {
+                        "kind": one.kind,
+                        "direction": one.direction,
+                        "document_id": str(one.other),
+                        "text": one.text,
+                    }
+                )
+                for one in links
+            ),
+        )
+
+    async def search(self, query: MemoryQuery) -> MemoryHits:
+        """Return what a search finds; raises what `recall` raises."""
+        await self.spaces.require(query.target_agent or query.agent_id)
+        found = await self.recall.query(query)
+        read = (UUID(hit.document_id) for hit in found.hits)
+        await self._looked(query.target_agent or query.agent_id, "search", read)
+        return found
+
+    async def audit(self, asked: AuditQuery) -> AuditEntries:
+        """Return who did what to an agent's memory, newest first; also of one that is gone."""
+        found = await self.kept.page(asked.agent_id, asked.before, asked.limit)
+        return AuditEntries(
+            items=tuple(
+                AuditEntry(
+                    number=one.number,
+                    at=one.at,
+                    agent_id=one.entry.agent_id,
+                    actor=one.entry.actor,
+                    operation=one.entry.operation,
+                    document_ids=tuple(map(str, one.entry.document_ids)),
+                    detail=one.entry.detail,
+                )
+                for one in found
+            )
+        )
+
+    async def state(self, asked: ReadState) -> AgentMemory:
+        """Return how an agent's memory stands; raises NotFound without one."""
+        await self.spaces.require(asked.agent_id)
+        async with as_reader(self.database) as held:
+            store = LookStore(held, asked.agent_id)
+            return AgentMemory(
+                agent_id=asked.agent_id,
+                counts=tuple(await store.counts()),
+                queued=await store.queued(),
+                bytes=await store.bytes(),
+                unfinished_imports=tuple(await store.unfinished_imports()),
+            )
+
+    async def _looked(self, agent_id: str, operation: str, ids: Iterable[UUID]) -> None:
+        await self.kept.note(Entry(agent_id, OPERATOR, operation, tuple(ids)))
+
+
+def as_id(name: str) -> UUID | None:
+    """Return the id that a name is, none if it can only be a key."""
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
+
+
+def _cursor(last: DocumentView) -> str:
+    return f"{last.at.isoformat()}|{last.document_id}"
+
+
+def _place(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    at, _, document_id = cursor.partition("|")
+    try:
+        place = Place(datetime.fromisoformat(at), UUID(document_id))
+    except ValueError:
+        place = None
+    if place is None or place.at.tzinfo is None:
+        raise BadInput("The cursor is none of this list; take `next` of the page before.")
+    return place

@@ -1,0 +1,83 @@
+"""An operator at the memory service's parts, for its tests."""
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_operator import (
+    BringIn,
+    ExportMemory,
+    ImportRecords,
+    MemoryImported,
+)
+from choir_common.wire.memory_records import Record
+from choir_memory.audit.store import AuditStore
+from choir_memory.operator.carry import Carry
+from choir_memory.operator.change import Change
+from choir_memory.operator.look import Look
+from tests.service.memory.conftest import Room
+
+
+@dataclass
+class Operator:
+    """Looks at, changes and carries memory."""
+
+    look: Look
+    change: Change
+    carry: Carry
+
+    async def export(self, agent_id: str = "main") -> list[Record]:
+        """Return everything, page by page."""
+        found: list[Record] = []
+        cursor = None
+        while True:
+            page = await self.carry.export(ExportMemory(agent_id=agent_id, cursor=cursor))
+            found += page.records
+            if (cursor := page.next) is None:
+                return found
+
+    async def bring_in(
+        self, records: list[Record], agent_id: str, size: int = 100, name: str = ""
+    ) -> list[MemoryImported]:
+        """Import records in pieces; return what became of each."""
+        name = name or uuid4().hex
+        return [
+            await self.carry.bring_in(
+                BringIn(
+                    agent_id=agent_id,
+                    piece=ImportRecords(
+                        import_id=name,
+                        first=first,
+                        total=len(records),
+                        records=tuple(records[first : first + size]),
+                    ),
+                )
+            )
+            for first in range(0, max(len(records), 1), size)
+        ]
+
+
+def make_operator(room: Room) -> Operator:
+    """Sit an operator down at a room."""
+    audit = AuditStore(room.database)
+    return Operator(
+        Look(room.database, room.spaces, room.recall, audit),
+        Change(room.database, room.spaces, room.knowledge),
+        Carry(room.database, room.spaces, audit, room.queue.announce),
+    )
+
+
+async def audited(
+    room: Room, agent_id: str = "main"
+) -> list[tuple[str, str, set[str], JsonObject]]:
+    """Return the audit of an agent, oldest first."""
+    found = await AuditStore(room.database).page(agent_id, None, 1000)
+    return [
+        (
+            one.entry.actor,
+            one.entry.operation,
+            {str(each) for each in one.entry.document_ids},
+            one.entry.detail,
+        )
+        for one in reversed(found)
+    ]
