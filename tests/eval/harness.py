@@ -21,6 +21,9 @@ from tests.service.memory.servers import (
 from tests.support.servers import running_postgres
 
 PAGE = min(64, MAX_UNITS)
+TRIES = 20
+"""A busy machine may leave out an arm now and then; what is measured has all of them."""
+PATIENT = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
 """Hits asked for: sessions are ranked by them, too."""
 
@@ -87,13 +90,20 @@ class Harness:
             )
         )
 
+    async def _ask_all_arms(self, written: Written, text: str, arms: Sequence[Arm]) -> MemoryHits:
+        for _ in range(TRIES):
+            answer = await self.ask(written, text, arms)
+            if not answer.degraded and not set(answer.cut) - {"receipt"}:
+                return answer
+            await asyncio.sleep(1)
+        raise RuntimeError(f"the service left out {answer.cut}: {answer.degraded}")
+
     async def measure(self, written: Written, arms: Sequence[Arm] = ALL_ARMS) -> list[Measures]:
-        """Ask every question of a space; raises AssertionError when the service was not itself."""
+        """Ask every question of a space; raises RuntimeError when an arm stayed away."""
         measured = []
         session_of = written.session_of
         for question in written.space.questions:
-            answer = await self.ask(written, question.text, arms)
-            assert not answer.degraded and not answer.cut, (answer.degraded, answer.cut)
+            answer = await self._ask_all_arms(written, question.text, arms)
             found = [written.unit_of[hit.document_id] for hit in answer.hits]
             measured.append(measure(question, found, session_of))
         return measured
@@ -105,7 +115,7 @@ async def running_harness() -> AsyncIterator[Harness]:
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "eval") as bus:
             with make_directory() as root:
-                process = MemoryProcess(postgres.dsn, nats.url, bus, root)
+                process = MemoryProcess(postgres.dsn, nats.url, bus, root, PATIENT)
                 try:
                     await process.start()
                     yield Harness(bus)
