@@ -1,7 +1,8 @@
 """Documents, questions and vectors like those of a diary: few words are common, most are rare, topics recur.
 
-A vector is the weighted sum of its words' vectors, so that documents of one topic lie together: uniform noise
-would make every index look bad and every neighbour arbitrary. The same numbers at every run.
+A vector is the weighted sum of its words' vectors: documents of one topic lie together, near a plane of some
+dozens of dimensions, as the vectors of language models do. Noise in all 384 would make every index look bad
+and every neighbour arbitrary. The same numbers at every run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,9 @@ TOPIC_SHARE = 0.4
 """Of a document's words; the others are drawn from all, as Zipf has it."""
 MEAN_WORDS = 30
 SHORTEST, LONGEST = 4, 150
-NOISE = 0.25
+MEANINGS = 48
+"""Dimensions that words differ in."""
+NOISE = 0.1
 """Of a document's vector: what no word explains."""
 
 Floats = npt.NDArray[np.float32]
@@ -42,8 +45,10 @@ class Corpus:
 
     @cached_property
     def _vectors(self) -> Floats:
-        made = np.random.default_rng(7).standard_normal((WORDS, DIMENSIONS)).astype(np.float32)
-        return made * self._information[:, None]
+        random = np.random.default_rng(7)
+        meanings = random.standard_normal((WORDS, MEANINGS)).astype(np.float32)
+        spread = random.standard_normal((MEANINGS, DIMENSIONS)).astype(np.float32)
+        return np.asarray((meanings @ spread) * self._information[:, None])
 
     @cached_property
     def _information(self) -> Floats:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from choir_common.postgres.pool import Database
 from choir_memory.embedding.port import QueryVector, render
 from choir_memory.schema.store import as_agent
+from choir_memory.search.corpora import Corpora
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.vector_arm_store import vector_arm
 from tests.bench.memory.corpus import Text
@@ -20,7 +21,7 @@ _MODEL = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
 
 async def recall_at_10(stage: Stage, agent: str, questions: Sequence[Text]) -> float:
     """Return the share, over all questions."""
-    hit = 0
+    hit, corpora = 0, Corpora()
     model = await stage.admin.fetchval(_MODEL)
     scope = Scope(agent, "session", ("mid_term",))
     async with Database(stage.dsn, PASSWORD, size=1, application="bench") as database:
@@ -30,6 +31,7 @@ async def recall_at_10(stage: Stage, agent: str, questions: Sequence[Text]) -> f
             sql = _EXACT.format(schema=f"choir_{agent}")
             exact = {row["document_id"] for row in await stage.admin.fetch(sql, vector)}
             async with as_agent(database, agent) as held:
-                named = await vector_arm(held, scope, asked, ())
-            hit += len(exact & {one.document_id for one in named[:10]})
+                corpus = await corpora.of(held, scope)
+                named = await vector_arm(held, scope, corpus, asked)
+            hit += len(exact & {one.document_id for one in named.hits[:10]})
     return round(hit / 10 / len(questions), 4)

@@ -83,6 +83,7 @@ async def set_stage() -> AsyncIterator[Stage]:
                 "CHOIR_EMBEDDING_MODEL": "made-up",
                 "CHOIR_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
                 "CHOIR_POSTGRES_CONNECTIONS": str(CONNECTIONS),
+                "CHOIR_UPKEEP_S": "2",
             }
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)

@@ -4,6 +4,7 @@ import pytest
 
 from choir_common.errors import BadInput, NotFound
 from choir_memory.schema.store import as_agent
+from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.vector_arm_store import vector_arm
@@ -137,7 +138,7 @@ async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room
     await embed_all(room)
     asked = await room.embedders.embed_query("alpha")
     async with as_agent(room.database, "main") as held:
-        near = await vector_arm(held, Scope("main", "knowledge"), asked)
+        near = await vector_arm(held, Scope("main", "knowledge"), Corpus(0), asked)
     assert len(near.hits) == ARM_DEPTH
     assert far.document_id not in {str(one.document_id) for one in near.hits}
     assert 0 < near.mean < 1

@@ -13,8 +13,8 @@ from choir_memory.search.scope_store import Scope
 
 LARGE = 5_000
 """Documents from which on a search does not count the words it looks for: a millisecond a thousand."""
-SAMPLED_PAGES = 100
-"""Pages that the mean length is taken from."""
+SAMPLED_PAGES = 60
+"""Pages that means are taken from: some hundred rows, for a mean within a few hundredths."""
 ROWS_A_PAGE = 8
 """Of a table that was never looked at; documents of some lines."""
 
@@ -22,6 +22,7 @@ ROWS_A_PAGE = 8
 _SIZE = """
 SELECT pg_relation_size(d.oid) / current_setting('block_size')::int AS pages,
        d.reltuples / nullif(d.relpages, 0) AS density,
+       pg_relation_size('{embeddings}') / current_setting('block_size')::int AS vector_pages,
        (SELECT array_agg(c.relname::text) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indrelid = '{embeddings}'::regclass AND i.indisvalid
         AND i.indexprs IS NOT NULL)
@@ -43,9 +44,15 @@ class Corpus:
 
     documents: int
     vector_indexes: frozenset[str] = frozenset()
+    vector_sample: float = 100.0
+    """Percent of the vectors that tell how near any is to a question."""
     mean_tokens: float = 1.0
     common: Mapping[str, float] = field(default_factory=dict)
     """The share of documents that hold a word; one that is not named here is rarer than all that are."""
+
+    def has_index(self, model: int) -> bool:
+        """Tell whether there is an index over the vectors of this model."""
+        return any(name.endswith(f"_hnsw_{model}") for name in self.vector_indexes)
 
     @property
     def is_large(self) -> bool:
@@ -60,14 +67,18 @@ async def read_corpus(held: Connection, scope: Scope) -> Corpus:
     density = row["density"] if row["density"] is not None and row["density"] >= 0 else ROWS_A_PAGE
     documents = int(row["pages"] * density)
     indexes = frozenset(row["vector_indexes"] or ())
+    sample = _percent(row["vector_pages"])
     if documents < LARGE:
-        return Corpus(documents, indexes)
+        return Corpus(documents, indexes, sample)
     table = "memory_documents" if scope.store == "session" else "knowledge_documents"
     known = await held.fetchrow(_COMMON, schema_name(scope.agent_id), table)
-    share = min(100.0, 100.0 * SAMPLED_PAGES / row["pages"])
-    mean = await held.fetchval(scope.sql(_MEAN, 2), share)
+    mean = await held.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
     # the last shares are not of words: the least, the greatest, that of NULL
     common = (
         dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
     )
-    return Corpus(documents, indexes, max(mean or 1.0, 1.0), common)
+    return Corpus(documents, indexes, sample, max(mean or 1.0, 1.0), common)
+
+
+def _percent(pages: int) -> float:
+    return min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))

@@ -177,7 +177,8 @@ class Recall:
         async with self._reading(search) as held:
             if search.vector is not None and everything:
                 with search.stages.stage("vector"):
-                    search.near = await vector_arm(held, scope, search.vector)
+                    corpus = await self.corpora.of(held, scope)
+                    search.near = await vector_arm(held, scope, corpus, search.vector)
                 lists["vector"] = search.near.hits
             with search.stages.stage("weigh"):
                 search.fused = await self._weigh(search, held)

@@ -1,0 +1,74 @@
+"""Nearest vectors by index: what an exact scan finds, and what filters let pass."""
+
+from dataclasses import replace
+
+import pytest
+
+from choir_memory.embedding.port import QueryVector, render
+from choir_memory.growth.upkeep import Upkeep
+from choir_memory.schema.store import as_agent
+from choir_memory.search.corpora import Corpora
+from choir_memory.search.corpus_store import Corpus
+from choir_memory.search.scope_store import Scope
+from choir_memory.search.vector_arm_store import VectorFound, vector_arm
+from tests.service.memory.conftest import Room
+from tests.service.memory.grown import grow
+from tests.service.memory.provider import DIMENSIONS, vector_of
+from tests.service.memory.test_growth import HABITS
+
+DOCUMENTS = 2_000
+SCOPE = Scope("main", "session", ("mid_term",))
+SCANNED = Corpus(0)
+"""What makes the arm scan everything."""
+
+
+@pytest.fixture
+async def corpus(room: Room) -> Corpus:
+    """Return what is known of a space that has its index."""
+    await grow(room, DOCUMENTS)
+    await Upkeep(room.database, HABITS).round()
+    async with as_agent(room.database, "main") as held:
+        return await Corpora().of(held, SCOPE)
+
+
+async def both(
+    room: Room, corpus: Corpus, scope: Scope = SCOPE, question: str = "a question"
+) -> tuple[VectorFound, VectorFound]:
+    """Ask the arm by index, and by a scan."""
+    (model,) = [one for one, _ in room.embedders.working]
+    vector = QueryVector(model, DIMENSIONS, render(vector_of(question)))
+    async with as_agent(room.database, "main") as held:
+        indexed = await vector_arm(held, scope, corpus, vector)
+        return indexed, await vector_arm(held, scope, SCANNED, vector)
+
+
+async def test_the_index_finds_what_a_scan_finds_and_knows_how_near_any_document_is(
+    room: Room, corpus: Corpus
+) -> None:
+    for question in ("a question", "of another kind", "about the garden"):
+        indexed, scanned = await both(room, corpus, question=question)
+        nearest = {one.document_id for one in scanned.hits[:10]}
+        assert len(nearest & {one.document_id for one in indexed.hits[:10]}) >= 9
+        assert indexed.hits[0] == scanned.hits[0]
+        assert len(indexed.hits) == len(scanned.hits)
+        assert abs(indexed.mean - scanned.mean) < 0.1
+        assert abs(indexed.deviation - scanned.deviation) < 0.1
+
+
+async def test_a_filter_that_few_pass_still_gets_all_of_them(room: Room, corpus: Corpus) -> None:
+    spoken = replace(SCOPE, speakers=("speaker7",))
+    indexed, scanned = await both(room, corpus, spoken)
+    assert len(scanned.hits) == DOCUMENTS // 100
+    assert {one.chunk_index for one in indexed.hits} == {one.chunk_index for one in scanned.hits}
+
+
+async def test_one_session_is_scanned(room: Room, corpus: Corpus) -> None:
+    indexed, scanned = await both(room, corpus, replace(SCOPE, session_id="ses_4"))
+    assert indexed == scanned
+    assert len(indexed.hits) == 50
+
+
+async def test_vectors_of_another_model_are_scanned(room: Room, corpus: Corpus) -> None:
+    (model,) = [one for one, _ in room.embedders.working]
+    assert corpus.has_index(model)
+    assert not corpus.has_index(model + 1)
