@@ -63,9 +63,11 @@ class ScriptedProvider:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def embedder(self, dimensions: int = DIMENSIONS, name: str = "scripted") -> ProviderEmbedder:
+    def embedder(
+        self, dimensions: int = DIMENSIONS, name: str = "scripted", timeout_s: float = 2.0
+    ) -> ProviderEmbedder:
         """Return the service's own adapter, pointed at this server."""
-        return ProviderEmbedder(self.url, "embedding-key", name, dimensions, 2.0)
+        return ProviderEmbedder(self.url, "embedding-key", name, dimensions, timeout_s)
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)

@@ -17,7 +17,7 @@ from choir_memory.embedding.model_store import Model
 from choir_memory.embedding.port import Embedder
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.embedding.rebuild import PAGE, Rebuild
+from choir_memory.embedding.rebuild import Rebuild
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.search.recall import Recall
 from tests.service.memory.conftest import QUICK, Room
@@ -26,6 +26,7 @@ from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import until
 
 LENGTH = 5
+PAGE = 64
 
 
 @dataclass
@@ -70,7 +71,7 @@ async def start(
         room.dsn,
         calls=1_000,
     )
-    rebuild = Rebuild(database, room.spaces, known, queue.announce, QUICK.poll_s, grace_s)
+    rebuild = Rebuild(database, room.spaces, known, queue.announce, QUICK.poll_s, grace_s, PAGE)
     return Replica(replica, rebuild)
 
 
@@ -224,6 +225,29 @@ async def test_while_the_new_provider_is_down_the_old_model_serves_on(
         await until(lambda: both(room, {("knowledge", "scripted", 8): 4}))
         second.mood = "well"
         await until(lambda: both(room, {("knowledge", "second", LENGTH): 4}))
+        for one in running:
+            one.cancel()
+
+
+async def test_a_new_provider_that_hangs_holds_up_no_vector_of_the_old_model(
+    room: Room, provider: ScriptedProvider, second: ScriptedProvider
+) -> None:
+    await fill(room)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: list[str]) -> None:
+        asked.set()
+        await answer.wait()
+
+    second.before_answer = hang
+    patient = second.embedder(LENGTH, "second", timeout_s=60)
+    replica = await start(room, patient, provider.embedder())
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(one.run()) for one in (replica.rebuild, replica.room.queue)]
+        await asked.wait()
+        await replica.room.put("a new note")
+        await until(lambda: both(room, {("knowledge", "scripted", 8): 4}))
+        answer.set()
         for one in running:
             one.cancel()
 

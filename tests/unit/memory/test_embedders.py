@@ -43,6 +43,19 @@ async def test_a_vector_hardly_depends_on_its_batch(offline: OfflineEmbedder) ->
     assert all(cosine(a, b) > 0.98 for a, b in zip(together, alone, strict=True))
 
 
+async def test_closing_a_model_cancels_nobody_who_waits_for_it() -> None:
+    closing = OfflineEmbedder("all-MiniLM-L6-v2-int8", 384)
+    await closing.embed(["load the model"])
+    waiting = asyncio.create_task(closing.embed([f"asked before {n}" for n in range(20)]))
+    await asyncio.sleep(0)
+    await closing.close()
+    await asyncio.wait([waiting])
+    assert not waiting.cancelled()
+    assert isinstance(waiting.exception(), Unavailable)
+    with pytest.raises(Unavailable, match="no longer in use"):
+        await closing.embed(["asked after"])
+
+
 async def test_odd_texts_get_vectors_too(offline: OfflineEmbedder) -> None:
     vectors = await offline.embed(["", " ", "🦆" * 500, "貓", "x" * 5000])
     assert all(math.isfinite(value) for vector in vectors for value in vector)

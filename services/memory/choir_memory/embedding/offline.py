@@ -6,9 +6,9 @@ Built by `app` when no provider is configured; next is `offline_model`, loaded a
 import asyncio
 import importlib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +21,10 @@ MAX_ROWS = 8
 """Texts per run: larger ones are no faster and take hundreds of megabytes."""
 MAX_RUN_TOKENS = 512
 """Tokens per run, padding included: bounds memory, and how long a query waits behind documents."""
+
+
+_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 
 
 class _Model(Protocol):
@@ -44,21 +48,29 @@ class OfflineEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a unit vector per text; raises Unavailable when the model cannot be loaded."""
-        loop = asyncio.get_running_loop()
-        model, encoded = await loop.run_in_executor(self._thread, self._encode, texts)
+        model, encoded = await self._later(self._encode, texts)
         vectors: dict[int, Vector] = {}
         # one job per run: a query that comes meanwhile takes the next turn of the thread
         for group in groups([len(ids) for ids in encoded]):
             chosen = [encoded[at] for at in group]
-            made = await loop.run_in_executor(self._thread, model.run, chosen)
+            made = await self._later(model.run, chosen)
             vectors.update(zip(group, made, strict=True))
         if len(texts) > 1:
-            await loop.run_in_executor(self._thread, model.release_memory)
+            await self._later(_release, model)
         return [vectors[at] for at in range(len(texts))]
 
     async def close(self) -> None:
-        """Stop the thread; the run under way ends first."""
-        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+        """Stop the thread; what was asked before ends first.
+
+        Nothing is cancelled: to whoever waits for it that would look like being cancelled themselves.
+        """
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _later(self, work: Callable[[_Given], _Result], given: _Given) -> Awaitable[_Result]:
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._thread, work, given)
+        except RuntimeError as error:
+            raise Unavailable("The offline model is no longer in use.") from error
 
     def _encode(self, texts: Sequence[str]) -> tuple[_Model, list[list[int]]]:
         model = self._model or self._load()
@@ -77,6 +89,10 @@ class OfflineEmbedder:
         self._model = model
         log.info("offline model loaded", model=self.name)
         return model
+
+
+def _release(model: _Model) -> None:
+    model.release_memory()
 
 
 def groups(lengths: Sequence[int]) -> list[list[int]]:

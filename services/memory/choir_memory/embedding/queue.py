@@ -1,8 +1,8 @@
 """Give documents their vectors, in batches, whatever happens to the provider or to this process.
 
 Started by `app` as one task; whoever writes documents announces new work. The work itself lies in Postgres
-(`queue_store`): what a killed worker held is free again at once and found by the next look. Documents of the
-active model go before those that a new model sees again.
+(`queue_store`): what a killed worker held is free again at once and found by the next look. A new model has a
+lane of its own: however slow it is, what is written is found by the active one as soon as ever.
 """
 
 import asyncio
@@ -66,6 +66,39 @@ class _Trouble:
     until: float = 0.0
 
 
+class _Bell:
+    """Wakes a lane: for a full batch at once, for less after a tick."""
+
+    def __init__(self) -> None:
+        self._announced = 0
+        self._some = asyncio.Event()
+        self._full = asyncio.Event()
+
+    def ring(self, documents: int) -> None:
+        self._announced += documents
+        self._some.set()
+        if self._announced >= BATCH:
+            self._full.set()
+
+    async def wait_for_work(self, pace: Pace) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pace.poll_s):
+                await self._some.wait()
+            async with asyncio.timeout(pace.tick_s):
+                await self._full.wait()
+        self._announced = 0
+        self._some.clear()
+        self._full.clear()
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Which of the working models it serves. A provider that hangs holds up its own lane only."""
+
+    models: slice
+    bell: _Bell = field(default_factory=_Bell)
+
+
 class EmbeddingQueue:
     """The worker; `run` it as a task."""
 
@@ -76,31 +109,32 @@ class EmbeddingQueue:
         self._spaces = spaces
         self._embedders = embedders
         self._pace = pace
-        self._announced = 0
-        self._some = asyncio.Event()
-        self._full = asyncio.Event()
+        self._lanes = (_Lane(slice(1)), _Lane(slice(1, None)))
         self._troubles: dict[int, _Trouble] = {}
         # nothing is put off for longer, whatever the database's clock says
         self._longest_s = JITTER * max(pace.sweep_s, REFUSED_S, LONGEST_WAIT_S)
 
     def announce(self, documents: int = 1) -> None:
         """Tell that documents were queued; a full batch is taken at once, less after a tick."""
-        self._announced += documents
-        self._some.set()
-        if self._announced >= BATCH:
-            self._full.set()
+        for lane in self._lanes:
+            lane.bell.ring(documents)
 
     async def counts(self) -> tuple[int, int]:
         """Return how many documents wait for a vector, and how many have used up their retries."""
         return await queue_store.count(self._database, MAX_RETRIES)
 
     async def run(self) -> None:
-        """Embed what is due, for ever."""
+        """Embed what is due, for ever: for the first model, and for a new one without holding that up."""
+        async with asyncio.TaskGroup() as tasks:
+            for lane in self._lanes:
+                tasks.create_task(self._run_lane(lane))
+
+    async def _run_lane(self, lane: _Lane) -> None:
         while True:
-            await self._wait_for_work()
+            await lane.bell.wait_for_work(self._pace)
             try:
                 await self._embedders.refresh()
-                while await self._take_batch():
+                while await self._take_first(self._embedders.working[lane.models]):
                     pass
             except ChoirError as error:
                 log.warning("embedding queue waits for the database", error=error.message)
@@ -109,19 +143,12 @@ class EmbeddingQueue:
                 log.exception("embedding batch failed")
                 await asyncio.sleep(DATABASE_PAUSE_S)
 
-    async def _wait_for_work(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._pace.poll_s):
-                await self._some.wait()
-            async with asyncio.timeout(self._pace.tick_s):
-                await self._full.wait()
-        self._announced = 0
-        self._some.clear()
-        self._full.clear()
-
     async def _take_batch(self) -> bool:
         """Embed one batch of the first model that has work; tell whether there may be more."""
-        for model, guard in self._embedders.working:
+        return await self._take_first(self._embedders.working)
+
+    async def _take_first(self, models: Sequence[tuple[int, EmbedderGuard]]) -> bool:
+        for model, guard in models:
             if self._may_try(model, guard) and await self._take_of(model, guard):
                 return True
         return False

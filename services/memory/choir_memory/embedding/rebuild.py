@@ -22,10 +22,10 @@ from choir_memory.schema.spaces import Spaces
 
 log = structlog.get_logger("choir.memory.rebuild")
 
-PAGE = 8 * BATCH
-"""Documents queued at once: what is written meanwhile waits behind no more of them."""
-LOW = 2 * BATCH
-"""Waiting jobs at which the next page is queued: more than a worker takes at once from a slow provider."""
+PAGE = 64 * BATCH
+"""Documents queued at once: more than a second's work for the new model; the active one has its own."""
+LOW_SHARE = 4
+"""The next page is queued when less than a quarter of one waits."""
 DROPPED_AT_ONCE = 2_000
 FAILURE_PAUSE_S = 5.0
 
@@ -41,6 +41,7 @@ class Rebuild:
     poll_s: float
     grace_s: float
     """Seconds replicas have to notice that another model serves, before the old vectors go."""
+    page: int = PAGE
 
     async def run(self) -> None:
         """Walk whenever there is a model to build or one to clear away, for ever."""
@@ -77,17 +78,18 @@ class Rebuild:
             return True
         if walk.store is None:
             return await self._next_space(held, walk)
-        page = PAGE if walk.state == "building" else DROPPED_AT_ONCE
+        page = self.page if walk.state == "building" else DROPPED_AT_ONCE
         if not await model_store.walk_page(held, walk, page):
             await self._leave_store(held, walk)
         if walk.state == "building":
-            self.announce(PAGE)
+            self.announce(self.page)
         return True
 
     async def _wants_more(self, held: Connection, walk: Walk) -> bool:
         """Tell whether few enough jobs wait for another page, or none at all for the switch."""
-        waiting = await model_store.waiting(held, walk.model, LOW)
-        return waiting == 0 if walk.over else waiting < LOW
+        low = max(self.page // LOW_SHARE, 1)
+        waiting = await model_store.waiting(held, walk.model, low)
+        return waiting == 0 if walk.over else waiting < low
 
     async def _next_space(self, held: Connection, walk: Walk) -> bool:
         agent_id = await model_store.next_space(held, walk.agent_id)
