@@ -163,12 +163,8 @@ class Control:
         self._expiry = expire.Expiry(
             self._approvals, self._desk, self._approval_patience, SystemClock()
         )
-        self.archivist = Archivist(
-            ArchiveStore(self.database),
-            self._events,
-            BusSessionMemory(self._bus),
-            lambda: self.configuration.current.config,
-        )
+        self._archives = ArchiveStore(self.database)
+        self.archivist = self._make_archivist()
         self._browser = BusBrowser(self._bus)
         self._browse = BrowseTool(self._browser)
         self._keys = Keys(self._secret, self._settings.known_hosts)
@@ -191,6 +187,12 @@ class Control:
         obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
         self._inbox = Inbox(
             self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
+        )
+
+    def _make_archivist(self) -> Archivist:
+        sessions = BusSessionMemory(self._bus)
+        return Archivist(
+            self._archives, self._events, sessions, lambda: self.configuration.current.config
         )
 
     def _make_household(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> Household:
@@ -312,6 +314,7 @@ class Control:
             self._gateway,
             self._runtime.trouble,
             lambda: self._started,
+            self._archives.waiting,
         )
         readiness = Readiness(self._parts.needed)
         door = AgentDoor(self._guard, self._verbs(), self._followers, self._metrics)

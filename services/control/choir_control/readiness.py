@@ -27,6 +27,7 @@ class Parts:
         gateway: httpx2.AsyncClient,
         runtime: Callable[[], Awaitable[str]],
         started: Callable[[], bool],
+        unarchived: Callable[[], Awaitable[str]],
     ) -> None:
         self._database = database
         self._bus = bus
@@ -35,6 +36,7 @@ class Parts:
         self._gateway = gateway
         self._runtime = runtime
         self._started = started
+        self._unarchived = unarchived
 
     async def needed(self) -> Sequence[PartStatus]:
         """Return what control cannot work without."""
@@ -76,7 +78,9 @@ class Parts:
             new = f"; {building.embedder}: {building.done} of {building.documents} embedded anew"
         else:
             new = ""
-        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + new
+        waiting = await self._unarchived()
+        late = f"; {waiting}" if waiting else ""
+        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + new + late
 
     async def _ask_browser(self) -> str:
         found = await self._browser.status()

@@ -158,11 +158,14 @@ async def test_a_session_that_cannot_be_archived_waits_and_keeps_no_other_back(d
     await desk.archivist.sweep()
     row = await desk.row("s0")
     assert (row["done"], row["tries"], row["error"], row["later"]) == (False, 1, "too much", True)
+    told = await ArchiveStore(desk.database).waiting()
+    assert told == "1 session waits to be archived (too much)"
     assert (await desk.row("s1"))["done"]
     await desk.database.execute("UPDATE choir_control.sessions SET archive_due_at = now()")
     await desk.archivist.sweep()
     row = await desk.row("s0")
     assert (row["done"], row["tries"], row["error"]) == (True, 0, None)
+    assert await ArchiveStore(desk.database).waiting() == ""
 
 
 async def test_a_stored_event_that_is_none_any_more_keeps_no_other_session_back(desk: Desk) -> None:

@@ -27,6 +27,11 @@ UPDATE choir_control.sessions SET archive_tries = archive_tries + 1, archive_err
     archive_due_at = clock_timestamp() + make_interval(secs => $3)
 WHERE session_id = $1
 """
+# what is normal a moment after a stop is not worth a word
+_WAITING = """
+SELECT count(*) AS sessions, max(archive_error) AS error FROM choir_control.sessions
+WHERE archived_at IS NULL AND (archive_tries > 0 OR ended_at < clock_timestamp() - interval '1 minute')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,16 @@ class ArchiveStore:
         """Return sessions to archive now: ended ones, and live ones of which `behind` events are missing."""
         rows = await self._database.fetch(_DUE, behind, limit)
         return [Due(*row.values()) for row in rows]
+
+    async def waiting(self) -> str:
+        """Return how many sessions wait for memory longer than they should, and why; empty if none does."""
+        row = await self._database.fetchrow(_WAITING)
+        assert row is not None
+        count = row["sessions"]
+        if not count:
+            return ""
+        sessions = "1 session waits" if count == 1 else f"{count} sessions wait"
+        return f"{sessions} to be archived" + (f" ({row['error']})" if row["error"] else "")
 
     async def progress(self, session_id: str, through_rev: int) -> None:
         """Note how far memory has a session."""
