@@ -7,16 +7,10 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from choir_common.http.transport import make_client
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import EnsureSpace
 from tests.security.doors.fuzz import CASES, Case, Fuzz, operations_in
 from tests.service.control.world import OPERATOR_TOKEN, World
-from tests.service.memory.servers import MakeMemory, make_memory
-
-__all__ = ["make_memory"]
 
 SQL = [
     "'; DROP SCHEMA choir_control CASCADE; --",
@@ -36,18 +30,9 @@ SQL = [
 
 OPERATOR = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
 JSON_BODY = {"Content-Type": "application/json"}
-# the gateway of these tests answers on the bus alone, so what choird hands on to its console is away
-AWAY = ("/dms/",)
-
-
-@pytest.fixture
-async def world(world: World, make_memory: MakeMemory) -> World:
-    """Return a choird whose memory service is there, with the spaces of its agents made."""
-    memory = make_memory()
-    await memory.start()
-    for agent_id in ("main", "other", "never"):
-        await memory.client.ensure(EnsureSpace(agent_id=agent_id))
-    return world
+# the gateway of these tests answers on the bus alone, so what choird hands on to its console is away; and
+# no memory service runs beside it
+AWAY = ("/dms/", "/memory")
 
 
 async def schema_of(database: Database) -> list[tuple[Any, ...]]:
