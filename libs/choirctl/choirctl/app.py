@@ -39,6 +39,7 @@ COMMANDS = (
     Entry("voice", "List voices, and choose the one an agent speaks with."),
     Entry("session", "See sessions, their logs and their jobs, and sum one up."),
     Entry("memory", "See, change, export and import what an agent remembers."),
+    Entry("collection", "Bring documents to an agent's memory, and erase them."),
     Entry("workspace", "See workspaces and who holds them, and empty one."),
     Entry("approval", "See what agents ask a human for, and decide."),
     Entry("operation", "See builds, updates and resets, and how far each is."),

@@ -19,6 +19,7 @@ from choir_common.clients.browser import BusBrowser
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
 from choir_common.clients.memory_operator import BusOperatorMemory
+from choir_common.clients.memory_collections import BusCollectionMemory
 from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.clock import SystemClock
 from choir_common.http.listen import bind_unix, serve
@@ -67,6 +68,7 @@ from choir_control.operator.admission import Admission
 from choir_control.operator.agents import agent_routes, signal_routes
 from choir_control.operator.approvals import approval_routes
 from choir_control.operator.choices import choice_routes
+from choir_control.operator.collections import CollectionRoom, collection_routes
 from choir_control.operator.configuring import Configuring, Ends
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.memory import MemoryRoom, memory_routes
@@ -374,6 +376,14 @@ class Control:
                     self._memory,
                     BusOperatorMemory(self._bus),
                     BusSessionMemory(self._bus),
+                )
+            ),
+            collection_routes(
+                CollectionRoom(
+                    self.configuration,
+                    self._memory_tools,
+                    BusCollectionMemory(self._bus),
+                    self._redactor,
                 )
             ),
             *self._configuring.routes(),

@@ -12,6 +12,13 @@ CollectionName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,
 DocumentName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 
 
+class BringDocument(Wire):
+    """A document as an operator hands it over."""
+
+    name: DocumentName
+    text: Annotated[str, StringConstraints(min_length=1, max_length=MAX_DOCUMENT)]
+
+
 class AddDocument(Wire):
     """Put a document into a collection, in place of the one of that name."""
 

@@ -332,7 +332,27 @@ MEMORY = (
     ),
 )
 
-TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS, *MEMORY)
+_COLLECTIONS = "/v1/agents/{agent_id}/collections"
+COLLECTIONS = (
+    _for_operators(
+        "Bring documents to an agent's memory.",
+        "collection add",
+        f"POST {_COLLECTIONS}/{{collection}}",
+    ),
+    _for_operators(
+        "List the documents that were brought to an agent.",
+        "collection list",
+        f"GET {_COLLECTIONS}",
+    ),
+    _for_operators(
+        "Erase a collection, or one document of it.",
+        "collection remove",
+        f"DELETE {_COLLECTIONS}/{{collection}}",
+    ),
+)
+
+TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS, *MEMORY, *COLLECTIONS)
+
 # what was called otherwise once, or is elsewhere
 ALIASES = {"/jobs": "/cores"}
 

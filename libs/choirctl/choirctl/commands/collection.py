@@ -1,0 +1,164 @@
+"""`choirctl collection add|list|remove`: documents an agent can look things up in; next is `control_api`."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.errors import BadInput
+from choir_common.wire.memory_collections import (
+    MAX_DOCUMENT,
+    BringDocument,
+    BroughtDocument,
+    BroughtDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+)
+from choirctl.app import add_group
+from choirctl.arguments import AgentId
+from choirctl.control_api import connect, parse
+from choirctl.place import AsJson, Home, Place, Url, find_place
+from choirctl.printing import ago, counted, err, print_json, print_rows, table
+
+LONG_S = 60.0
+
+Collection = Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection's name.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="Text or Markdown, in UTF-8.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "collection", ("add", add), ("list", list_documents), ("remove", remove))
+
+
+def add(
+    ctx: typer.Context,
+    agent: AgentId,
+    collection: Collection,
+    files: Files,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring documents to an agent's memory.
+
+    Each replaces the document of its file's name in the collection; the same text again changes nothing.
+    """
+    documents = [_read(file) for file in files]
+    done = asyncio.run(_add(find_place(ctx, home, url), agent, collection, documents))
+    if as_json:
+        print_json(done)
+        return
+    for document, one in zip(documents, done, strict=True):
+        err().print(
+            f"{document.name}: {one.operation}, {counted(one.chunks, 'piece')}", markup=False
+        )
+
+
+def list_documents(
+    ctx: typer.Context,
+    agent: AgentId,
+    collection: Annotated[str | None, typer.Option(help="Only of this collection.")] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the documents that were brought to an agent."""
+    found = asyncio.run(_list(find_place(ctx, home, url), agent, collection))
+    if as_json:
+        print_json(found)
+    else:
+        print_rows(_rows(found), "Nothing was brought to that agent.")
+
+
+def remove(
+    ctx: typer.Context,
+    agent: AgentId,
+    collection: Collection,
+    document: Annotated[
+        str | None, typer.Option(help="Only this document.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a collection, or one document of it, for good.
+
+    Asks before it does.
+    """
+    what = f"document {document} of collection {collection}" if document else f"all of {collection}"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
+        typer.confirm(f"Erase {what}, for good?", abort=True, err=True)
+    gone = asyncio.run(_remove(find_place(ctx, home, url), agent, collection, document))
+    if as_json:
+        print_json(gone)
+    else:
+        err().print(f"Erased: {counted(gone.documents, 'document')}.", markup=False)
+
+
+def _read(file: Path) -> BringDocument:
+    try:
+        text = file.read_text("utf-8").replace("\x00", "")
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file} is no text in UTF-8; convert it first.") from error
+    if not 0 < len(text) <= MAX_DOCUMENT:
+        raise BadInput(
+            f"{file} has {len(text):,} characters; a document has 1 to {MAX_DOCUMENT:,}. Split a "
+            "longer one into its chapters."
+        )
+    return BringDocument(name=file.name[:200], text=text)
+
+
+def _rows(documents: Sequence[BroughtDocument]) -> Table:
+    rows = table("COLLECTION", "DOCUMENT", "CHARACTERS", "PIECES", "ADDED")
+    for one in documents:
+        names = (escape(one.collection), escape(one.name))
+        rows.add_row(*names, f"{one.characters:,}", str(one.chunks), ago(one.added_at))
+    return rows
+
+
+def _path(agent: str, collection: str | None = None) -> str:
+    path = f"/v1/agents/{quote(agent, safe='')}/collections"
+    return path if collection is None else f"{path}/{quote(collection, safe='')}"
+
+
+async def _add(
+    place: Place, agent: str, collection: str, documents: Sequence[BringDocument]
+) -> list[DocumentAdded]:
+    done: list[DocumentAdded] = []
+    async with connect(place) as api:
+        for one in documents:
+            path = _path(agent, collection)
+            answer = await api.send("POST", path, body=one, timeout_s=LONG_S)
+            done.append(parse(answer, DocumentAdded))
+    return done
+
+
+async def _list(place: Place, agent: str, collection: str | None) -> list[BroughtDocument]:
+    params = {} if collection is None else {"collection": collection}
+    async with connect(place) as api:
+        answer = await api.send("GET", _path(agent), params=params)
+    return list(parse(answer, BroughtDocuments).documents)
+
+
+async def _remove(
+    place: Place, agent: str, collection: str, document: str | None
+) -> DocumentsRemoved:
+    params = {} if document is None else {"document": document}
+    async with connect(place) as api:
+        answer = await api.send("DELETE", _path(agent, collection), params=params)
+    return parse(answer, DocumentsRemoved)
