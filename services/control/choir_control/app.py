@@ -18,8 +18,8 @@ from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_operator import BusOperatorMemory
 from choir_common.clients.memory_collections import BusCollectionMemory
+from choir_common.clients.memory_operator import BusOperatorMemory
 from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.clock import SystemClock
 from choir_common.http.listen import bind_unix, serve
