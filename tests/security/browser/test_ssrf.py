@@ -49,7 +49,7 @@ def name_the_trap(resolver: FlippingResolver) -> None:
 
 
 async def browse(rooms: Rooms, url: str, agent_id: str = "main") -> BrowsedPage:
-    request = BrowseRequest(agent_id=agent_id, call_id="c", url=url or " ", timeout_ms=8_000)
+    request = BrowseRequest(agent_id=agent_id, call_id="c", url=url or " ", timeout_ms=60_000)
     return await rooms.browse(request)
 
 

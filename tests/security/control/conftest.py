@@ -1,5 +1,20 @@
 """Fixtures of the attacks on choird: one of its own for each test, over real servers."""
 
-from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped, world
+import json
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped", "world"]
+import pytest
+
+from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped
+from tests.service.control.world import World
+
+__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped"]
+
+
+@pytest.fixture
+async def world(stopped: World) -> World:
+    """A ready choird that takes no agent for crashed, however long the others are at it."""
+    place = stopped.home / "config.json"
+    config = json.loads(place.read_text()) | {"crash_detection_threshold_ms": 120_000}
+    place.write_text(json.dumps(config))
+    await stopped.start()
+    return stopped

@@ -41,11 +41,11 @@ async def victim(world: World, attacker: AgentHand) -> AgentHand:
 
 
 async def belongings(world: World, victim: AgentHand) -> dict[str, Any]:
-    """Return all that is stored of the victim, but for the time it was last heard."""
+    """Return all that is stored of the victim, but for what passing time alone changes."""
     found: dict[str, Any] = {}
     for table in OWNED:
         rows = await world.database.fetch(
-            f"SELECT to_jsonb(t) - 'last_heartbeat_at' AS row FROM choir_control.{table} AS t "
+            f"SELECT to_jsonb(t) - 'last_heartbeat_at' - 'waited' AS row FROM choir_control.{table} AS t "
             "WHERE to_jsonb(t) ->> 'session_id' = $1 OR to_jsonb(t) ->> 'dm' = 'second' ORDER BY 1",
             victim.spec.session_id,
         )
