@@ -11,6 +11,7 @@ import pytest
 
 from choir_common.wire.events import ApprovalDecided, Cancelled, Reply, UserMsg
 from choir_common.wire.rpc import VERBS
+from choir_memory.embedding.model_store import settle
 from choir_memory.schema.store import SpaceStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World
@@ -163,7 +164,8 @@ async def test_an_agents_role_reaches_no_table_but_its_own(
 ) -> None:
     """Every table there is, also those that are added later, by every way to read or write it."""
     spaces = SpaceStore(world.database)
-    await spaces.prepare("model", 3)
+    await spaces.prepare()
+    await settle(world.database, "model", 3, "test")
     for name in ("main", "never"):
         await spaces.make(name)
     tables = await world.database.fetch(
