@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+from choir_common.bus import subjects
 from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.memories import MemoryQuery, MemoryUpsert
 from choir_common.wire.memory_operator import (
@@ -15,6 +16,8 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_records import KnowledgeRecord, LinkRecord, SessionRecord
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
+from choir_memory.audit.store import AuditStore
+from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.sessions.record import Recorder
 from tests.service.memory.conftest import Room
 from tests.service.memory.operators import Operator, audited, make_operator
@@ -245,6 +248,33 @@ async def test_every_look_of_an_operator_stands_in_the_audit(
     ]
 
 
+async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(room: Room) -> None:
+    ids = await live(room)
+    await room.spaces.ensure("curious")
+    door = AgentDoor(
+        room.spaces,
+        room.knowledge,
+        room.recall,
+        room.queue,
+        room.embedders,
+        AuditStore(room.database),
+    )
+    ask = next(each.answer for each in door.table() if each.subject == subjects.query_memory())
+    query = MemoryQuery(
+        agent_id="curious",
+        target_agent="main",
+        store="session",
+        mode="text",
+        query="sowed",
+        context=True,
+    )
+    assert (await ask(query)).hits
+    ((who, what, read, _),) = await audited(room)
+    # with what was shown beside it
+    assert (who, what) == ("agent:curious", "read") and {ids[0], ids[1]} <= read <= set(ids)
+    assert await audited(room, "curious") == []
+
+
 async def test_every_column_that_cannot_be_made_again_is_carried(room: Room) -> None:
     await room.put("x")
     for table, shape in (("memory", SessionRecord), ("knowledge", KnowledgeRecord)):
@@ -253,5 +283,5 @@ async def test_every_column_that_cannot_be_made_again_is_carried(room: Room) -> 
             "WHERE table_schema = 'choir_main' AND table_name = $1",
             f"{table}_documents",
         )
-        columns = {row["column_name"] for row in rows} - {"tsv", "tokens"}
+        columns = {row["column_name"] for row in rows} - {"tsv", "tokens", "asking"}
         assert columns == shape.model_fields.keys() - {"type"}

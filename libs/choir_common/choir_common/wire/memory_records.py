@@ -91,6 +91,7 @@ class PassedSession(Wire):
     started_at: Moment
     ended_at: Moment | None
     promoted_at: Moment | None
+    summary: Words = ""
     topics: list[JsonValue] = Field(default_factory=list)
 
 

@@ -59,7 +59,9 @@ class AgentDoor:
         target = query.target_agent or query.agent_id
         if target != query.agent_id:
             # before the answer leaves: nobody reads another's memory unseen
-            read = [UUID(hit.document_id) for hit in hits.hits]
+            read = {
+                UUID(one.document_id) for hit in hits.hits for one in (hit, *hit.before, *hit.after)
+            }
             entry = Entry(target, as_actor(query.agent_id), "read", read, {"mode": query.mode})
             await patiently(lambda: self.audit.note(entry))
         return hits

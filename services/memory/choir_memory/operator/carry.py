@@ -37,6 +37,7 @@ from choir_memory.operator.carry_store import PAGE_ROWS, CarryStore, Filed
 from choir_memory.operator.look import A_RECORD
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_reader, resume_service_role, take_agent_role
+from choir_memory.words.asking import asking_share
 from choir_memory.words.tokens import document_tokens, tsvector
 
 A_LINK = TypeAdapter(LinkRecord)
@@ -171,7 +172,8 @@ def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> Filed:
     plain = record.model_dump_json()
     if b"\\u0000" in orjson.dumps(record.metadata):
         raise BadInput(f"Record {record.id} holds the NUL character, which cannot be stored.")
-    return Filed(UUID(record.id), plain, tsvector(tokens), len(tokens))
+    asking = asking_share(record.text)
+    return Filed(UUID(record.id), plain, tsvector(tokens), len(tokens), asking)
 
 
 def _embedded(records: Sequence[Record]) -> frozenset[UUID]:

@@ -64,9 +64,9 @@ WHERE agent_id = $1 AND erased_at IS NULL AND ($2::text IS NULL OR session_id > 
 ORDER BY session_id LIMIT $3
 """  # noqa: S608 our own columns
 _INSERT = """
-INSERT INTO {schema}.{table} ({columns}, tsv, tokens)
-SELECT {filled}, given.tsv::tsvector, given.tokens
-FROM unnest($1::jsonb[], $2::text[], $3::int[]) AS given (record, tsv, tokens),
+INSERT INTO {schema}.{table} ({columns}, tsv, tokens{asking})
+SELECT {filled}, given.tsv::tsvector, given.tokens{given_asking}
+FROM unnest($1::jsonb[], $2::text[], $3::int[], $4::real[]) AS given (record, tsv, tokens, asking),
     jsonb_populate_record(NULL::{schema}.{table}, given.record) AS filled
 ON CONFLICT DO NOTHING RETURNING id
 """
@@ -74,7 +74,7 @@ _SAME = """
 SELECT d.id FROM unnest($1::jsonb[]) AS given (record),
     jsonb_populate_record(NULL::{schema}.{table}, given.record) AS filled
 JOIN {schema}.{table} d ON d.id = filled.id
-WHERE to_jsonb(d) - '{tsv,tokens}'::text[] = to_jsonb(filled) - '{tsv,tokens}'::text[]
+WHERE to_jsonb(d) - '{tsv,tokens,asking}'::text[] = to_jsonb(filled) - '{tsv,tokens,asking}'::text[]
 """
 _LINK = """
 INSERT INTO {schema}.links (from_id, kind, to_id)
@@ -86,8 +86,10 @@ WHERE agent_id = $1 AND session_id = ANY($2::text[]) AND erased_at IS NOT NULL
 """
 # nobody goes on with a session that was carried here
 _NOTE_PASSED = """
-INSERT INTO choir_memory.sessions (agent_id, session_id, started_at, ended_at, promoted_at, topics)
-SELECT $1, s.session_id, s.started_at, coalesce(s.ended_at, s.started_at), s.promoted_at, s.topics
+INSERT INTO choir_memory.sessions
+    (agent_id, session_id, started_at, ended_at, promoted_at, summary, topics)
+SELECT $1, s.session_id, s.started_at, coalesce(s.ended_at, s.started_at), s.promoted_at, s.summary,
+    s.topics
 FROM unnest($2::jsonb[]) AS given (record),
     jsonb_populate_record(NULL::choir_memory.sessions, given.record) AS s
 ON CONFLICT DO NOTHING RETURNING session_id
@@ -103,12 +105,14 @@ _FINISHED = "DELETE FROM choir_memory.cursors WHERE agent_id = $1 AND name = 'im
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A document of an import as JSON, with its search tokens already cut."""
+    """A document of an import as JSON, with what search needs of its text."""
 
     document_id: UUID
     record: str
     tsv: str
     tokens: int
+    asking: float
+    """Which share of it asks."""
 
 
 class CarryStore:
@@ -151,10 +155,14 @@ class CarryStore:
             _INSERT.replace("{table}", _TABLES[store])
             .replace("{columns}", ", ".join(names))
             .replace("{filled}", ", ".join(f"filled.{name}" for name in names))
+            # only words that were said can ask
+            .replace("{asking}", ", asking" if store == "session" else "")
+            .replace("{given_asking}", ", given.asking" if store == "session" else "")
         )
         tsvs, tokens = [one.tsv for one in filed], [one.tokens for one in filed]
+        asking = [one.asking for one in filed]
         try:
-            new = await self._held.fetch(self._sql(sql), records, tsvs, tokens)
+            new = await self._held.fetch(self._sql(sql), records, tsvs, tokens, asking)
         except Refused as error:
             raise BadInput(
                 f"A record does not fit what memory keeps: {error}. Nothing of this piece was stored."
