@@ -133,6 +133,15 @@ def test_a_new_phase_of_a_skill_and_a_long_run_begin_a_new_unit() -> None:
     assert rest.text.count("\n") == 1 and f"fried {RUN_CALLS}" in rest.text
 
 
+def test_tools_of_another_turn_begin_a_new_unit() -> None:
+    script = make_script()
+    script.tool("c1", "choir.exec", {"out": "first"}, "t1")
+    script.tool("c2", "choir.exec", {"out": "second"}, "t2")
+    first, second = of(script)
+    assert "first" in first.text and "second" not in first.text
+    assert (second.first_rev, "second" in second.text) == (4, True)
+
+
 def test_calls_of_two_lanes_at_once_stay_apart() -> None:
     script = make_script()
     script.ask("e1", "choir.exec", {"run": "edge"})
