@@ -59,9 +59,9 @@ class AgentDoor:
         target = query.target_agent or query.agent_id
         if target != query.agent_id:
             # before the answer leaves: nobody reads another's memory unseen
-            read = {
-                UUID(one.document_id) for hit in hits.hits for one in (hit, *hit.before, *hit.after)
-            }
+            beside = (one for hit in hits.hits for one in (*hit.before, *hit.after))
+            shown = [hit.document_id for hit in hits.hits] + [one.document_id for one in beside]
+            read = {UUID(one) for one in shown}
             entry = Entry(target, as_actor(query.agent_id), "read", read, {"mode": query.mode})
             await patiently(lambda: self.audit.note(entry))
         return hits
