@@ -29,15 +29,19 @@ def cuts(work: Callable[[], object], *modules: str, every: int = 1) -> Iterator[
 
 def killed_at(line: int, work: Callable[[], object], *modules: str) -> bool:
     """Do the work in a process that is gone at the `line`-th line of `modules`; tell whether it was."""
-    with warnings.catch_warnings():
-        # the parent's other threads (a test worker has one) hold nothing that the child asks for
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         _do(line, work, modules)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (KILLED, DONE), f"the work itself broke in its process (exit {code})"
     return code == KILLED
+
+
+def fork() -> int:
+    """Fork; the other threads here (a test worker has one) hold nothing that the child asks for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def die_at(line: int, module: str, functions: Collection[str]) -> None:

@@ -1,7 +1,8 @@
 """Who runs which tests when several run at a time, and in what order.
 
 Called by tests/conftest.py. Tests of one file stay together, for they may share what one of them made; all
-that use the Docker engine stay together, for what one makes or removes there another would see.
+that use the Docker engine stay together, for what one makes or removes there another would see. The groups
+of pytest-xdist (`xdist_group`) cannot say so: it writes them into node ids, which this pytest does not allow.
 """
 
 import functools

@@ -17,6 +17,7 @@ from choir_control.images.process import ProcessImages
 from choir_control.images.shelf import Shelf
 from choir_control.sessions.outfit import Outfitter
 from tests.service.images.forge import Forge, Told, a_manifest, a_skill
+from tests.support.cuts import fork
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def _build_and_shelve(home: Path, soul: bytes) -> None:
 
 def _dies_at(step: int, home: Path) -> bool:
     """Build in a process that is gone at its `step`-th line of the image room; tell whether it was."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         seen = 0
 
@@ -228,7 +229,7 @@ CUTS = (1, 3, 8, 15, 25, 40, 60, 90, 130, 170, 210, 250, 300, 360, 430, 520, 640
 
 def _pipeline_dies_at(step: int, forge: Forge) -> bool:
     """Fetch, merge and build in a process that is gone at its `step`-th touch; tell whether it was."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         seen = 0
 
