@@ -116,6 +116,14 @@ def test_what_only_asks_comes_after_what_tells() -> None:
     assert order(row(1, counts={0: 1}, asking=1.0), row(2, counts={0: 1})) == [2, 1]
 
 
+def test_a_session_with_several_near_documents_comes_first() -> None:
+    topic = [row(at, session_id="topic", cosine=0.3) for at in (1, 2, 3)]
+    alone = row(9, session_id="other", cosine=0.3)
+    assert order(*topic, alone)[-1] == 9
+    without = tuple(arm for arm in ALL_ARMS if arm != "session")
+    assert len({one.score for one in weigh(*topic, alone, arms=without)}) == 1
+
+
 def test_who_has_no_vector_yet_is_as_near_as_any() -> None:
     assert order(row(1, counts={0: 1}, cosine=-0.2), row(2, counts={0: 1}, cosine=None)) == [2, 1]
 

@@ -13,9 +13,11 @@ NOW = datetime(2024, 5, 15, 13, 30, tzinfo=UTC)
 
 
 def test_words_that_only_ask_are_not_looked_for_unless_there_are_no_others() -> None:
-    assert telling_terms(query_terms("What did she do with the violin?")) == ["violin"]
-    assert telling_terms(query_terms("Who am I?")) == query_terms("Who am I?")
-    assert telling_terms(query_terms("小提琴在哪裡")) == query_terms("小提琴在哪裡")
+    assert telling_terms("What did she do with the violin?") == ["violin"]
+    assert telling_terms("Please tell me what we discussed of violins") == ["violin"]
+    assert telling_terms("Who am I?") == query_terms("Who am I?")
+    assert telling_terms("小提琴在哪裡") == ["小提", "提琴", "琴在"]
+    assert telling_terms("什麼") == query_terms("什麼")
 
 
 def test_a_speaker_is_named_by_the_first_name() -> None:

@@ -13,9 +13,9 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
-Arm = Literal["vector", "text", "window", "speaker", "time"]
+Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
 """Who has a say in the order of what is found. `vector` and `text` find; the others only weigh."""
-ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "speaker", "time")
+ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "session", "speaker", "time")
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
 Kind = Literal[

@@ -6,7 +6,8 @@ question with terms t of information i(t) (BM25's):
     text     sum of i(t) * w(d, t) / sum of i(t): the share of the question's information that d holds
     w(d, t)  its own words, saturated like BM25's; or a part of its neighbours', if that is more (window)
     meaning  the cosine in standard deviations over the space, with a part of the neighbours' (window)
-    score    (text + VECTOR * meaning + speaker + time) * (1 - QUESTION * share of d that asks)
+    session  the mean deviation of the three nearest documents of its session
+    score    text + VECTOR * meaning + SESSION * session + speaker + time, less QUESTION of it if d only asks
 
 Every part is in shares of the question's information. A term that no document holds keeps its information,
 the highest: when the question's words are not in the corpus, text shrinks for all and vectors decide. So the
@@ -42,6 +43,10 @@ NEIGHBOUR = 0.3
 """Share of the neighbours' meaning."""
 SPEAKER = 0.1
 """A named speaker is worth a tenth of the question: who is asked about mostly tells it, but not always."""
+SESSION = 0.05
+"""A session with several near documents: it is found when none of them stands out."""
+SESSION_DOCUMENTS = 3
+"""One near document is chance, three are a topic."""
 TIME = 0.1
 """So is a named time."""
 QUESTION = 0.2
@@ -131,14 +136,16 @@ class _Weighing:
         self._whole = sum(self._information.values())
         self._own = {one.document_id: self._own_words(one) for one in material}
         worded = any(self._own.values())
-        self._vector = VECTOR if question.readable or not worded else 0.0
+        self._trust = 1.0 if question.readable or not worded else 0.0
+        self._sessions = self._near_sessions(material) if "session" in arms else {}
 
     def parts(self, one: Material) -> dict[Arm, float]:
         """Return what each part says of a document, in shares of the question's information."""
         around = self._around(one)
         return {
             "text": self._text(one, around),
-            "vector": self._vector * self._meaning(one, around),
+            "vector": self._trust * VECTOR * self._meaning(one, around),
+            "session": self._trust * SESSION * self._sessions.get(one.session_id, 0.0),
             "speaker": SPEAKER * (self._speaker is not None and one.speaker == self._speaker),
             "time": TIME * (self._time is not None and self._time.holds(one.happened_at)),
         }
@@ -173,7 +180,8 @@ class _Weighing:
         held = dict(self._own[one.document_id])
         shares = [(far, FROM_AFAR) for far in around.afar]
         if around.before is not None:
-            shares.append((around.before, FROM_QUESTION if around.before.asking else FROM_BEFORE))
+            asks = min(1.0, 2 * around.before.asking)
+            shares.append((around.before, FROM_BEFORE + (FROM_QUESTION - FROM_BEFORE) * asks))
         if around.after is not None:
             shares.append((around.after, FROM_AFTER))
         for neighbour, share in shares:
@@ -187,9 +195,19 @@ class _Weighing:
         beside = sum(self._nearness(other) for other in (around.before, around.after) if other)
         return self._nearness(one) + NEIGHBOUR * beside
 
+    def _near_sessions(self, material: Sequence[Material]) -> dict[str | None, float]:
+        nearest: dict[str | None, list[float]] = {}
+        for one in material:
+            if one.session_id is not None and (near := self._nearness(one)) > 0:
+                nearest.setdefault(one.session_id, []).append(near)
+        return {
+            session: sum(sorted(found)[-SESSION_DOCUMENTS:]) / SESSION_DOCUMENTS
+            for session, found in nearest.items()
+        }
+
     def _nearness(self, one: Material) -> float:
         # what has no vector yet is taken to be as near as any
-        if one.cosine is None:
+        if one.cosine is None or self._question.cosine_deviation <= 0:
             return 0.0
         return (one.cosine - self._question.mean_cosine) / self._question.cosine_deviation
 

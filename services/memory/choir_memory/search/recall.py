@@ -140,7 +140,7 @@ class Recall:
     async def _text_arm(self, search: _Search) -> None:
         if "text" not in search.query.arms and search.query.mode == "semantic":
             return
-        words = telling_terms(query_terms(search.query.query))
+        words = telling_terms(search.query.query)
         terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
         search.lists["text"] = []
         if terms:

@@ -1,6 +1,7 @@
 """Which of a question's words tell what it is about. Called by `search` before it looks for them."""
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping
 
 from choir_memory.words.tokens import query_terms
 
@@ -10,14 +11,26 @@ him his how i if in is it its me might my no not of on or our she should so than
 then these they this those to was we were what when where which who whom whose why will with would
 you your
 """
-STOP_TERMS = frozenset(_ASKING.split()) | frozenset(query_terms(_ASKING))
-"""English words that ask or join. They are rare in short turns that tell and common in those that ask, so
-their rarity alone gives them weight in the wrong place. Other languages have none: rarity does the work."""
+_FRAME = """
+across asked chat chats comprehensive conversation conversations describe discuss discussed
+discussing discussion discussions explain give list mention mentioned mentioning message messages
+order overview please previous previously provide recall regarding related remember remind said say
+session sessions summarise summarize summary talk talked talking tell throughout told
+"""
+# longer ones first: they are cut out before the question is cut into pairs, so that no pair spans them
+_UNSPACED_ASKING = re.compile(
+    "什麼時候|什么时候|為什麼|为什么|什麼|什么|甚麼|哪裡|哪里|哪兒|哪些|哪個|哪个|哪一|哪|誰|谁"
+    "|多少|多久|怎麼樣|怎么样|怎麼|怎么|如何|何時|何时|是否|嗎|吗|呢|的"
+)
+STOP_TERMS = frozenset(query_terms(_ASKING)) | frozenset(query_terms(_FRAME))
+"""English words that ask or join, or speak of the talk and not of what was told. They are rare in short turns
+that tell and common in those that ask, so their rarity alone gives them weight in the wrong place."""
 
 
-def telling_terms(terms: Sequence[str]) -> list[str]:
-    """Leave out the words that only ask or join, unless there are no others."""
-    return [one for one in terms if one not in STOP_TERMS] or list(terms)
+def telling_terms(question: str) -> list[str]:
+    """Return the terms to look for: without the words that only ask or join, unless there are no others."""
+    terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
+    return [one for one in terms if one not in STOP_TERMS] or query_terms(question)
 
 
 def named_speakers(
