@@ -96,6 +96,7 @@ async def test_a_slow_embedder_is_cut_and_named(room: Room, provider: ScriptedPr
 async def test_a_vector_arm_that_takes_too_long_is_cut_and_named(room: Room) -> None:
     await room.put("walnut")
     await embed_all(room)
+    await room.ask("walnut")  # how large the space is, is known from now on
     blocker = await asyncpg.connect(room.dsn, password=PASSWORD)
     try:
         async with blocker.transaction():
