@@ -26,12 +26,16 @@ FROM {schema}.memory_documents
 WHERE tier IN ('mid_term', 'long_term_detail') AND kind IN ('turn', 'note') AND expires_at IS NULL
 """
 _SUMMARIES = """
-SELECT period, id, version FROM {schema}.memory_documents WHERE grain = $1
+SELECT period, id, version FROM {schema}.memory_documents WHERE grain = '{finer}'
 """
 _DIGESTS = """
-SELECT period, md5(string_agg(id::text || '.' || version, ',' ORDER BY id)) AS digest,
-       array_agg(id ORDER BY id) AS ids
+SELECT period, count(*) || ':' || bit_xor(hashtextextended(id::text || '.' || version, 0)) AS digest
 FROM ({sources}) AS sources GROUP BY period ORDER BY period
+"""
+# asked only of what is due: of a long life the ids alone are megabytes
+_IDS = """
+SELECT period, array_agg(id ORDER BY id) AS ids
+FROM ({sources}) AS sources WHERE period = ANY($1::text[]) GROUP BY period
 """
 _MADE = """
 SELECT period, metadata ->> 'sources' AS digest, metadata ->> 'by' AS by
@@ -58,6 +62,14 @@ class Due:
     source_ids: tuple[UUID, ...]
     changed: bool
     """Whether its sources are new; else it was summed up by selection, and a model could do better."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a period is made of: a digest of the sources, and their own periods (a day's: itself)."""
+
+    digest: str
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +106,25 @@ class GrainStore:
         With `wants_model` also those that were summed up by selection while no model answered.
         """
         made = {row["period"]: row for row in await self._held.fetch(self._sql(_MADE), grain)}
-        found: list[Due] = []
-        for period, digest, ids in await self._sources(grain):
+        found: list[tuple[str, _Whole, bool]] = []
+        for period, whole in (await self._sources(grain)).items():
             before = made.get(period)
-            changed = before is None or before["digest"] != digest
+            changed = before is None or before["digest"] != whole.digest
             better = before is not None and wants_model and before["by"] == "selection"
             if (changed or better) and is_over(grain, period, now):
-                found.append(Due(grain, period, digest, tuple(ids), changed))
-        return found
+                found.append((period, whole, changed))
+        ids = await self._ids(grain, [part for _, whole, _ in found for part in whole.parts])
+        return [
+            Due(
+                grain,
+                period,
+                whole.digest,
+                tuple(one for p in whole.parts for one in ids[p]),
+                changed,
+            )
+            for period, whole, changed in found
+            if all(part in ids for part in whole.parts)
+        ]
 
     async def made(self) -> set[tuple[Grain, str]]:
         """Return every period that has a summary."""
@@ -129,21 +152,26 @@ class GrainStore:
         await LinkStore(self._held, self._agent_id).add(links)
         return row.document_id
 
-    async def _sources(self, grain: Grain) -> list[tuple[str, str, Sequence[UUID]]]:
-        """Return each period that has sources, a digest of them, and which they are."""
+    async def _sources(self, grain: Grain) -> dict[str, _Whole]:
+        """Return each period that has sources, with a digest of them and the finer periods it is made of."""
+        rows = await self._held.fetch(self._over_sources(_DIGESTS, grain))
         made_of = finer(grain)
-        if made_of is None:
-            rows = await self._held.fetch(self._sql(_DIGESTS.replace("{sources}", _DAYS)))
-            return [(row["period"], row["digest"], row["ids"]) for row in rows]
-        sql = _DIGESTS.replace("{sources}", _SUMMARIES)
-        periods: dict[str, list[tuple[str, UUID]]] = {}
-        for row in await self._held.fetch(self._sql(sql), made_of):
-            into = coarser_period(made_of, row["period"])
-            periods.setdefault(into, []).extend((row["digest"], one) for one in row["ids"])
-        return [
-            (period, ",".join(digest for digest, _ in of), [one for _, one in of])
-            for period, of in sorted(periods.items())
-        ]
+        wholes: dict[str, _Whole] = {}
+        for row in rows:
+            period = row["period"] if made_of is None else coarser_period(made_of, row["period"])
+            before = wholes.get(period, _Whole("", ()))
+            digest = f"{before.digest},{row['digest']}".lstrip(",")
+            wholes[period] = _Whole(digest, (*before.parts, row["period"]))
+        return wholes
+
+    async def _ids(self, grain: Grain, parts: Sequence[str]) -> dict[str, Sequence[UUID]]:
+        rows = await self._held.fetch(self._over_sources(_IDS, grain), list(parts))
+        return {row["period"]: row["ids"] for row in rows}
+
+    def _over_sources(self, statement: str, grain: Grain) -> str:
+        made_of = finer(grain)
+        sources = _DAYS if made_of is None else _SUMMARIES.replace("{finer}", made_of)
+        return self._sql(statement.replace("{sources}", sources))
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
