@@ -5,8 +5,11 @@ import itertools
 import random
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
+from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert
+from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_memory.embedding.port import render
 from tests.bench.memory.corpus import DIMENSIONS, Corpus, Text
 from tests.bench.memory.figures import (
@@ -21,7 +24,10 @@ from tests.bench.memory.recall import recall_at_10
 from tests.bench.memory.stage import Stage
 
 AT_ONCE = 50
-WRITERS = 32
+WRITERS = 4
+UNITS = 64
+"""A call, as many as a session of some length brings."""
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ALONE = 200
 CROWDED = 1_000
 """Documents of each space in the crowd."""
@@ -69,7 +75,7 @@ async def measure_schemas(stage: Stage, count: int) -> SchemaFigures:
 
 
 async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
-    """Write `count` documents of knowledge, and wait for their vectors; then one at a time."""
+    """Record `count` units of sessions, and wait for their vectors; then one note at a time."""
     documents = [one.text for one in Corpus().documents(count + ALONE, 99)]
     await stage.client.ensure(EnsureSpace(agent_id="writer"))
     numbers = itertools.count()
@@ -84,11 +90,18 @@ async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
             )
         )
 
-    work = iter(documents[:count])
+    sessions = BusSessionMemory(stage.memory.bus)
+    work = iter(range(0, count, UNITS))
 
     async def writer() -> None:
-        for text in work:
-            await write(text)
+        for first in work:
+            units = tuple(
+                SessionUnit(id=str(at), text=text, at=NOON, position=at)
+                for at, text in enumerate(documents[first : min(first + UNITS, count)])
+            )
+            await sessions.record(
+                RecordUnits(agent_id="writer", session_id=f"ses_{first}", units=units)
+            )
 
     start = time.perf_counter()
     await asyncio.gather(*(writer() for _ in range(WRITERS)))

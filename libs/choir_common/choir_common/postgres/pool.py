@@ -24,6 +24,8 @@ Refused: TypeAlias = asyncpg.PostgresError
 MAX_SCHEMAS = 200
 """Schemas that one connection may touch before another takes its place. Postgres keeps what a connection has
 learnt of every table for as long as it lives: 70 KB for an agent's."""
+MAX_QUERIES = 5_000
+"""After which a connection is replaced as well: work of many schemas that does not say which it touches."""
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
 # what asyncpg raises when the server or the connection is gone; InternalClientError in more than
@@ -92,6 +94,7 @@ class Database:
             command_timeout=STATEMENT_TIMEOUT_S,
             timeout=ACQUIRE_TIMEOUT_S,
             init=self._prepare,
+            max_queries=MAX_QUERIES,
             reset=_keep,
             server_settings={"application_name": self._application, "jit": "off"},
         )

@@ -19,10 +19,11 @@ ROWS_A_PAGE = 8
 """Of a table that was never looked at; documents of some lines."""
 
 # Rows by the pages there are now, as the planner reckons: `reltuples` is as old as the last ANALYZE.
+# Nothing that waits for a lock on the vectors: full text goes on without them.
 _SIZE = """
 SELECT pg_relation_size(d.oid) / current_setting('block_size')::int AS pages,
        d.reltuples / nullif(d.relpages, 0) AS density,
-       pg_relation_size('{embeddings}') / current_setting('block_size')::int AS vector_pages,
+       (SELECT relpages FROM pg_class WHERE oid = '{embeddings}'::regclass) AS vector_pages,
        (SELECT array_agg(c.relname::text) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indrelid = '{embeddings}'::regclass AND i.indisvalid
         AND i.indexprs IS NOT NULL)

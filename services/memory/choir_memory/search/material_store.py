@@ -7,6 +7,7 @@ database: a row says how often it holds each term, and how near its nearest pass
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Record
@@ -18,7 +19,7 @@ REACH = 2
 """Places to either side that say something about a document."""
 
 _NEAREST = """
-(SELECT (1 - min(e.embedding <=> $4::text::halfvec))::float8 FROM {embeddings} e
+(SELECT (1 - min(e.embedding <=> (SELECT $4::text::halfvec)))::float8 FROM {embeddings} e
  WHERE e.document_id = d.id AND e.model = $7::int)
 """
 # ts_rank of a single term is 0.0608 times the sum of 1/i² up to its count
@@ -122,6 +123,7 @@ def _material(row: Record) -> Material:
     )
 
 
+@lru_cache(maxsize=1_024)
 def _count(rank: float) -> int:
     """Return how often a term is held, from Postgres' rank of it; more than ten are ten."""
     found = rank / _RANK_OF_ONE

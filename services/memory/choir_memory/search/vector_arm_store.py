@@ -14,10 +14,11 @@ from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
 
+# The question's vector is a subquery everywhere: read once, not once a row, also when the plan is a kept one.
 _VECTOR_ARM = """
 WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
-           (1 - min(e.embedding <=> $1::text::halfvec))::float8 AS score
+           (1 - min(e.embedding <=> (SELECT $1::text::halfvec)))::float8 AS score
     FROM {embeddings} e {scoped_by_document} WHERE e.model = $3 AND {scope} GROUP BY 1, 2, 3
 )
 SELECT id, session_id, chunk_index, score, place,
@@ -39,7 +40,7 @@ WITH near AS MATERIALIZED (
 ),
 sample AS (
     SELECT avg(score)::float8 AS mean, stddev_pop(score)::float8 AS deviation
-    FROM (SELECT 1 - (e.embedding <=> $1::text::halfvec) AS score
+    FROM (SELECT 1 - (e.embedding <=> (SELECT $1::text::halfvec)) AS score
           FROM {embeddings} e TABLESAMPLE SYSTEM ($3) REPEATABLE (1)
           WHERE e.model = {model}) AS picked
 )
