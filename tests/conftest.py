@@ -3,6 +3,7 @@
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
+from tests.support.servers import forget_cluster
 from tests.support.sharing import ByFile, turn
 from tests.support.steps import register_profiles
 
@@ -19,3 +20,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with what takes long; alone, a process keeps to the order of the files."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: turn(item.nodeid))
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing behind, in a worker either."""
+    forget_cluster()

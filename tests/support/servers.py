@@ -80,8 +80,15 @@ async def _finished_cluster() -> Path:
 @functools.cache
 def _template_place() -> Path:
     root = make_place("choir-pg-new-", in_memory=True)
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    atexit.register(forget_cluster)
     return root
+
+
+def forget_cluster() -> None:
+    """Remove what servers began as a copy of; a test worker ends without what `atexit` is told."""
+    if _template_place.cache_info().currsize:
+        shutil.rmtree(_template_place(), ignore_errors=True)
+        _template_place.cache_clear()
 
 
 async def _tell(dsn: str, statement: str) -> None:
