@@ -1,10 +1,11 @@
 """Weighing what the arms found, and what stands around it, into one order."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,20 +28,49 @@ ASKED = Question(
 )
 
 
-def row(name: int, **more: object) -> Material:
+@dataclass(frozen=True)
+class Row:
+    """A document: what stands in one place of all columns."""
+
+    document_id: UUID
+    position: int
+    session_id: str = "s"
+    tokens: int = 10
+    speaker: str | None = None
+    asking: float = 0.0
+    happened_at: datetime = MAY
+    cosine: float | None = 0.1
+    counts: Mapping[int, int] = field(default_factory=dict)
+    eligible: bool = True
+
+
+def row(name: int, **more: object) -> Row:
     """Make a document that says nothing to the question, or what `more` says."""
-    plain = Material(UUID(int=name), "s", name * 10, 10, None, 0.0, MAY, 0.1, {}, True)
-    return replace(plain, **more)
+    return replace(Row(UUID(int=name), name * 10), **more)
 
 
-def order(*rows: Material, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[int]:
+def columns(rows: Sequence[Row], terms: int) -> Material:
+    sessions = sorted({one.session_id for one in rows})
+    return Material(
+        [one.document_id for one in rows],
+        np.array([sessions.index(one.session_id) for one in rows], np.int64),
+        np.array([one.position for one in rows], np.int64),
+        np.array([one.tokens for one in rows], np.float64),
+        [one.speaker for one in rows],
+        np.array([one.asking for one in rows], np.float64),
+        [one.happened_at for one in rows],
+        np.array([one.cosine for one in rows], np.float64),
+        np.array([[one.counts.get(at, 0) for at in range(terms)] for one in rows], np.float64),
+        np.array([one.eligible for one in rows], np.bool_),
+    )
+
+
+def order(*rows: Row, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[int]:
     return [one.document_id.int for one in weigh(*rows, question=question, arms=arms)]
 
 
-def weigh(
-    *rows: Material, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS
-) -> list[Fused]:
-    return fuse(question, rows, {}, arms, 50)
+def weigh(*rows: Row, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[Fused]:
+    return fuse(question, columns(rows, len(question.terms)), {}, arms, 50)
 
 
 def test_who_holds_both_words_and_meaning_comes_first() -> None:
@@ -82,6 +112,16 @@ def test_the_window_can_be_left_out() -> None:
     told = row(1, position=4, counts={0: 1})
     assert weigh(told, beside)[1].arms["text"].part > 0
     assert "text" not in weigh(told, beside, arms=without)[-1].arms
+
+
+def test_what_stands_two_places_away_counts_less_than_what_stands_beside() -> None:
+    told = row(1, position=4, counts={0: 1})
+    parts = {
+        one.document_id.int: one.arms["text"].part
+        for one in weigh(told, *(row(name, position=name) for name in (2, 3, 5, 6)))
+    }
+    own = parts[1]
+    assert parts == pytest.approx({1: own, 2: own / 4, 3: own * 0.4, 5: own / 2, 6: own / 4})
 
 
 def test_neighbours_are_of_the_same_session() -> None:
@@ -140,7 +180,7 @@ def test_the_trace_adds_up_to_the_score() -> None:
 def test_the_trace_tells_the_rank_in_each_arm() -> None:
     told = row(1, counts={0: 1}, cosine=0.3)
     lists = {"text": [Scored(UUID(int=1), 7, 0.6)], "vector": [Scored(UUID(int=1), 3, 0.3)]}
-    (one,) = fuse(ASKED, [told], lists, ALL_ARMS, 10)
+    (one,) = fuse(ASKED, columns([told], 2), lists, ALL_ARMS, 10)
     assert (one.arms["text"].rank, one.arms["text"].score) == (7, 0.6)
     assert (one.arms["vector"].rank, one.arms["vector"].score) == (3, 0.3)
 
@@ -165,7 +205,7 @@ def test_the_order_is_by_score_without_doubles_and_within_the_limit(
         row(name, position=at, cosine=near, counts={0: a, 1: b}, asking=asks, eligible=kept)
         for name, (at, near, a, b, asks, kept) in enumerate(drawn)
     ]
-    fused = fuse(ASKED, rows, {}, ALL_ARMS, limit)
+    fused = fuse(ASKED, columns(rows, 2), {}, ALL_ARMS, limit)
     assert len(fused) <= limit
     assert [one.score for one in fused] == sorted((one.score for one in fused), reverse=True)
     assert len({one.document_id for one in fused}) == len(fused)

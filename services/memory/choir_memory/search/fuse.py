@@ -16,11 +16,14 @@ weights come from the question and the corpus; no constant below belongs to a da
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 from uuid import UUID
 
+import numpy as np
+
 from choir_common.wire.memories import Arm
-from choir_memory.search.material_store import Material
+from choir_memory.search.material_store import Floats, Material, Places
 from choir_memory.search.scored import Scored
 from choir_memory.words.dates import AskedTime
 from choir_memory.words.telling import named_speakers
@@ -89,137 +92,151 @@ class Fused:
     arms: Mapping[Arm, Thought]
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """The neighbours of a document, None where there is none."""
-
-    before: Material | None
-    after: Material | None
-    afar: tuple[Material, ...]
-
-
 def fuse(
     question: Question,
-    material: Sequence[Material],
+    material: Material,
     lists: Mapping[Arm, Sequence[Scored]],
     arms: Collection[Arm],
     limit: int,
 ) -> list[Fused]:
     """Return the best `limit` documents, best first; what neither words nor meaning speak for is left out."""
-    weighing = _Weighing(question, material, arms)
-    listed = {(arm, one.document_id): one for arm, scored in lists.items() for one in scored}
-    fused = []
-    for one in material:
-        parts = weighing.parts(one) if one.eligible else None
-        if parts and (parts["text"] > 0 or parts["vector"] > 0 or (one.cosine or 0) > 0):
-            score = sum(parts.values()) * (1 - QUESTION * one.asking)
-            fused.append(Fused(one.document_id, score, _thoughts(one, parts, listed)))
-    fused.sort(key=lambda one: (-one.score, one.document_id))
-    return fused[:limit]
+    if not material.ids:
+        return []
+    parts = _Weighing(question, material, arms).parts()
+    scores = sum(parts.values()) * (1 - QUESTION * material.asking)
+    liked = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
+    found: list[int] = np.flatnonzero(material.eligible & liked).tolist()
+    ids, by_score = material.ids, (-scores).tolist()
+    found.sort(key=lambda at: (by_score[at], ids[at]))
+    ranks = {arm: {one.document_id: one for one in scored} for arm, scored in lists.items()}
+    return [
+        Fused(ids[at], float(scores[at]), _thoughts(material, at, parts, ranks))
+        for at in found[:limit]
+    ]
 
 
 class _Weighing:
-    def __init__(
-        self, question: Question, material: Sequence[Material], arms: Collection[Arm]
-    ) -> None:
+    """Rows are documents; one row more is the neighbour that is not there: it holds and means nothing."""
+
+    def __init__(self, question: Question, material: Material, arms: Collection[Arm]) -> None:
         self._question = question
-        self._windows = "window" in arms
-        self._at = {(one.session_id, one.position): one for one in material if one.session_id}
-        named = named_speakers(question.words, {one.speaker for one in material if one.speaker})
-        speaks = "speaker" in arms
-        # of two who are named each may be meant
-        self._speaker = next(iter(named)) if speaks and len(named) == 1 else None
-        # a speaker's name stands in every turn of theirs, and in the other's greetings
-        names = frozenset[str]().union(*named.values()) if speaks else frozenset[str]()
-        self._time = question.time if "time" in arms else None
-        self._information = self._informations(names)
-        self._whole = sum(self._information.values())
-        self._own = {one.document_id: self._own_words(one) for one in material}
-        worded = any(self._own.values())
-        self._trust = 1.0 if question.readable or not worded else 0.0
-        self._sessions = self._near_sessions(material) if "session" in arms else {}
+        self._material = material
+        self._arms = arms
+        self._named = named_speakers(question.words, {one for one in material.speakers if one})
+        self._nearness = self._deviations()
 
-    def parts(self, one: Material) -> dict[Arm, float]:
-        """Return what each part says of a document, in shares of the question's information."""
-        around = self._around(one)
+    def parts(self) -> dict[Arm, Floats]:
+        """Return what each part says of the documents, in shares of the question's information."""
+        trust = 1.0 if self._question.readable or not self._own.any() else 0.0
         return {
-            "text": self._text(one, around),
-            "vector": self._trust * VECTOR * self._meaning(one, around),
-            "session": self._trust * SESSION * self._sessions.get(one.session_id, 0.0),
-            "speaker": SPEAKER * (self._speaker is not None and one.speaker == self._speaker),
-            "time": TIME * (self._time is not None and self._time.holds(one.happened_at)),
+            "text": self._text(),
+            "vector": trust * VECTOR * self._meaning(),
+            "session": trust * SESSION * self._sessions(),
+            "speaker": SPEAKER * self._spoken(),
+            "time": TIME * self._timely(),
         }
 
-    def _informations(self, names: Collection[str]) -> dict[int, float]:
+    @cached_property
+    def _information(self) -> Floats:
+        """Return the information of each term, none for those that do not count."""
         asked = self._question
+        # a speaker's name stands in every turn of theirs, and in the other's greetings
+        names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
         telling = [at for at, term in enumerate(asked.terms) if term not in names]
-        return {
-            at: log(1 + (asked.documents - held + 0.5) / (held + 0.5))
-            for at in telling or range(len(asked.terms))
-            if (held := asked.counts[at]) <= asked.documents
-        }
+        information = np.zeros(len(asked.terms))
+        for at in telling or range(len(asked.terms)):
+            if (held := asked.counts[at]) <= asked.documents:
+                information[at] = log(1 + (asked.documents - held + 0.5) / (held + 0.5))
+        return information
 
-    def _own_words(self, one: Material) -> dict[int, float]:
-        length = 1 - LENGTH + LENGTH * one.tokens / max(self._question.mean_tokens, 1.0)
-        spread = SATURATION * length
-        return {
-            term: count * (SATURATION + 1) / (count + spread)
-            for term, count in one.counts.items()
-            if term in self._information
-        }
+    @cached_property
+    def _own(self) -> Floats:
+        """Return the weight of each term in each document."""
+        material = self._material
+        length = 1 - LENGTH + LENGTH * material.tokens / max(self._question.mean_tokens, 1.0)
+        counts = material.counts * (self._information > 0)
+        weights = counts * (SATURATION + 1) / (counts + (SATURATION * length)[:, None])
+        return np.vstack((weights, np.zeros(counts.shape[1])))
 
-    def _around(self, one: Material) -> _Around:
-        if not self._windows or one.session_id is None or one.position is None:
-            return _Around(None, None, ())
-        near = [self._at.get((one.session_id, one.position + step)) for step in (-2, -1, 1, 2)]
-        return _Around(near[1], near[2], tuple(far for far in (near[0], near[3]) if far))
+    @cached_property
+    def _around(self) -> Sequence[Places]:
+        """Return where the documents two and one before stand, and those one and two after."""
+        count = len(self._material.ids)
+        if "window" not in self._arms:
+            return [np.full(count, count)] * 4
+        return [self._material.beside(step) for step in (-2, -1, 1, 2)]
 
-    def _text(self, one: Material, around: _Around) -> float:
-        if self._whole <= 0:
-            return 0.0
-        held = dict(self._own[one.document_id])
-        shares = [(far, FROM_AFAR) for far in around.afar]
-        if around.before is not None:
-            asks = min(1.0, 2 * around.before.asking)
-            shares.append((around.before, FROM_BEFORE + (FROM_QUESTION - FROM_BEFORE) * asks))
-        if around.after is not None:
-            shares.append((around.after, FROM_AFTER))
-        for neighbour, share in shares:
-            for term, weight in self._own[neighbour.document_id].items():
-                held[term] = max(held.get(term, 0.0), share * weight)
-        return sum(self._information[term] * weight for term, weight in held.items()) / self._whole
+    def _text(self) -> Floats:
+        whole = self._information.sum()
+        if whole <= 0:
+            return np.zeros(len(self._material.ids))
+        own, (before2, before, after, after2) = self._own, self._around
+        asks = np.minimum(1.0, 2 * np.append(self._material.asking, 0.0)[before])
+        inherited = FROM_BEFORE + (FROM_QUESTION - FROM_BEFORE) * asks
+        held = np.maximum(own[:-1], own[before] * inherited[:, None])
+        held = np.maximum(held, own[after] * FROM_AFTER)
+        held = np.maximum(held, np.maximum(own[before2], own[after2]) * FROM_AFAR)
+        # no matrix product: its last digit depends on where a row stands
+        shares: Floats = (held * self._information).sum(axis=1) / whole
+        return shares
 
-    def _meaning(self, one: Material, around: _Around) -> float:
-        if self._question.cosine_deviation <= 0:
-            return 0.0
-        beside = sum(self._nearness(other) for other in (around.before, around.after) if other)
-        return self._nearness(one) + NEIGHBOUR * beside
+    def _meaning(self) -> Floats:
+        near, (_, before, after, _) = self._nearness, self._around
+        meaning: Floats = near[:-1] + NEIGHBOUR * (near[before] + near[after])
+        return meaning
 
-    def _near_sessions(self, material: Sequence[Material]) -> dict[str | None, float]:
-        nearest: dict[str | None, list[float]] = {}
-        for one in material:
-            if one.session_id is not None and (near := self._nearness(one)) > 0:
-                nearest.setdefault(one.session_id, []).append(near)
-        return {
-            session: sum(sorted(found)[-SESSION_DOCUMENTS:]) / SESSION_DOCUMENTS
-            for session, found in nearest.items()
-        }
+    def _sessions(self) -> Floats:
+        material, near = self._material, self._nearness[:-1]
+        means = np.zeros(len(near))
+        if "session" not in self._arms:
+            return means
+        nearest: dict[int, list[float]] = {}
+        counted = np.flatnonzero((near > 0) & (material.sessions >= 0))
+        for session, one in zip(
+            material.sessions[counted].tolist(), near[counted].tolist(), strict=True
+        ):
+            nearest.setdefault(session, []).append(one)
+        for session, found in nearest.items():
+            mean = sum(sorted(found)[-SESSION_DOCUMENTS:]) / SESSION_DOCUMENTS
+            means[material.sessions == session] = mean
+        return means
 
-    def _nearness(self, one: Material) -> float:
+    def _spoken(self) -> Floats:
+        speakers = self._material.speakers
+        # of two who are named each may be meant
+        if "speaker" not in self._arms or len(self._named) != 1:
+            return np.zeros(len(speakers))
+        (named,) = self._named
+        return np.array([float(one == named) for one in speakers])
+
+    def _timely(self) -> Floats:
+        time, moments = self._question.time, self._material.happened_at
+        if "time" not in self._arms or time is None:
+            return np.zeros(len(moments))
+        return np.array([float(one is not None and time.holds(one)) for one in moments])
+
+    def _deviations(self) -> Floats:
         # what has no vector yet is taken to be as near as any
-        if one.cosine is None or self._question.cosine_deviation <= 0:
-            return 0.0
-        return (one.cosine - self._question.mean_cosine) / self._question.cosine_deviation
+        cosines, deviation = self._material.cosines, self._question.cosine_deviation
+        if deviation <= 0:
+            return np.zeros(len(cosines) + 1)
+        near = (cosines - self._question.mean_cosine) / deviation
+        return np.append(np.where(np.isnan(near), 0.0, near), 0.0)
 
 
 def _thoughts(
-    one: Material, parts: Mapping[Arm, float], listed: Mapping[tuple[Arm, UUID], Scored]
+    material: Material,
+    at: int,
+    parts: Mapping[Arm, Floats],
+    ranks: Mapping[Arm, Mapping[UUID, Scored]],
 ) -> dict[Arm, Thought]:
     thoughts: dict[Arm, Thought] = {}
-    for arm, part in parts.items():
-        found = listed.get((arm, one.document_id))
+    for arm, column in parts.items():
+        part = float(column[at])
+        found = ranks.get(arm, {}).get(material.ids[at])
         if found is not None:
             thoughts[arm] = Thought(found.rank, found.score, part)
         elif part:
-            thoughts[arm] = Thought(0, one.cosine or 0.0 if arm == "vector" else part, part)
+            cosine = float(np.nan_to_num(material.cosines[at]))
+            thoughts[arm] = Thought(0, cosine if arm == "vector" else part, part)
     return thoughts

@@ -195,11 +195,17 @@ class Recall:
         query, text, near = search.query, search.text, search.near
         candidates = [one for scored in search.lists.values() for one in scored[:WEIGHED]]
         vector = search.vector if "vector" in search.lists else None
-        material = await read_material(held, search.scope, candidates, vector, text.terms)
-        if query.mode != "semantic":
+        time = asked_time(query.query, self.clock.now()) if "time" in query.arms else None
+        material = await read_material(
+            held,
+            search.scope,
+            candidates,
+            vector,
+            text.terms,
             # what was said beside a word is found by meaning; who asks for words wants those
-            found = {one.document_id for one in candidates}
-            material = [one for one in material if one.document_id in found]
+            beside=query.mode == "semantic",
+            dated=time is not None,
+        )
         question = Question(
             frozenset(query_terms(query.query)),
             text.terms,
@@ -208,7 +214,7 @@ class Recall:
             text.mean_tokens,
             near.mean,
             near.deviation,
-            asked_time(query.query, self.clock.now()),
+            time,
             reads(self.embedders.name, query.query),
         )
         return fuse(question, material, search.lists, query.arms, limit_of(query))
