@@ -192,11 +192,14 @@ class Database:
             await held.close()
 
     async def _prepare(self, opened: AloneConnection) -> None:
-        self._touched[opened.get_server_pid()] = set()
-        opened.add_termination_listener(self._forget)
+        server_pid = opened.get_server_pid()
+        self._touched[server_pid] = set()
 
-    def _forget(self, closed: "asyncpg.Connection[Any] | PoolConnectionProxy[Any]") -> None:
-        self._touched.pop(closed.get_server_pid(), None)
+        def forget(_: object) -> None:
+            # one that is closed does not tell its number any more
+            self._touched.pop(server_pid, None)
+
+        opened.add_termination_listener(forget)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[asyncpg.Record]:
         """Return all rows of one statement."""

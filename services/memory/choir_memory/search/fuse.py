@@ -17,7 +17,7 @@ weights come from the question and the corpus; no constant below belongs to a da
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import isnan, log
 from uuid import UUID
 
 import numpy as np
@@ -237,6 +237,10 @@ def _thoughts(
         if found is not None:
             thoughts[arm] = Thought(found.rank, found.score, part)
         elif part:
-            cosine = float(np.nan_to_num(material.cosines[at]))
-            thoughts[arm] = Thought(0, cosine if arm == "vector" else part, part)
+            thoughts[arm] = Thought(0, _cosine(material, at) if arm == "vector" else part, part)
     return thoughts
+
+
+def _cosine(material: Material, at: int) -> float:
+    cosine = float(material.cosines[at])
+    return 0.0 if isnan(cosine) else cosine

@@ -31,18 +31,25 @@ _NEAREST = """
 """
 # ts_rank of a single term is 0.0608 times the sum of 1/i² up to its count
 _HELD = """
-CASE WHEN d.tsv @@ $6::text::tsquery THEN
-    ARRAY(SELECT ts_rank(d.tsv, t.term::tsquery) FROM unnest($5::text[]) AS t (term))
+CASE WHEN d.tsv @@ (SELECT $6::text::tsquery) THEN
+    ARRAY(SELECT ts_rank(d.tsv, t.term) FROM terms t)
 END
 """
 # An array a column: hundreds of rows would cost more to take apart than to weigh.
 _MATERIAL = """
-WITH wanted AS (
+WITH terms AS MATERIALIZED (
+    -- read as a query once, not once a row: that took longer than all the rest
+    SELECT n, term::tsquery AS term FROM unnest($5::text[]) WITH ORDINALITY AS t (term, n)
+),
+wanted AS (
     SELECT unnest($1::uuid[]) AS id
     UNION
+    -- OFFSET 0: place by place by the index; the planner would rather read the whole table
     SELECT d.id FROM unnest($2::text[], $3::int[]) AS place (name, at)
-    JOIN {documents} d ON {group} = place.name
-        AND d.chunk_index BETWEEN place.at - {reach} AND place.at + {reach} AND {around}
+    CROSS JOIN LATERAL (
+        SELECT d.id FROM {documents} d WHERE {group} = place.name
+        AND d.chunk_index BETWEEN place.at - {reach} AND place.at + {reach} AND {around} OFFSET 0
+    ) AS d
 ),
 material AS (
     SELECT d.id, {place}, d.tokens, {speaker} AS speaker, {asking} AS asking, {moment} AS happened_at,
@@ -159,11 +166,11 @@ def _sql(scope: Scope, around: Scope, first: int, *, nearest: bool, dated: bool)
     parts = {
         "{around}": around.condition(first),
         "{group}": "d.session_id" if session else "d.collection",
-        "{reach}": str(REACH),
         "{speaker}": "d.speaker" if session else "NULL::text",
         "{asking}": "d.asking" if session else "0::real",
         # without a vector the table of vectors is not touched; both placeholders are NULL then
         "{nearest}": _NEAREST if nearest else "coalesce($4::text, $7::int::text)::float8",
+        "{reach}": str(REACH),
         "{held}": _HELD,
         "{moment}": "{happened_at}" if dated else "NULL::timestamptz",
     }

@@ -1,7 +1,7 @@
 """Answer a memory query: ask the arms, weigh what they say, read and show the documents, keep a receipt.
 
 Called by `endpoints`; next are the `*_store` of each arm, `fuse`, and `embedding.embedders` for the query's
-vector. That is made while full text is searched; when it does not come in time the query goes on without.
+vector. That is made first, while no connection is held; does it not come in time, the query goes on without.
 """
 
 import asyncio
@@ -43,8 +43,6 @@ log = structlog.get_logger("choir.memory.recall")
 
 MAX_QUERY_TERMS = 64
 """Terms looked up to find the rarest; of a pasted page the longest words say most."""
-WEIGHED = 100
-"""Documents of each arm that are weighed, with their neighbours."""
 RECEIPT_S = 1.0
 """Seconds an answer that is ready waits for its receipt to be kept."""
 
@@ -96,7 +94,7 @@ class Recall:
         if query.mode == "session_detail" and not query.query.strip():
             await self._read_on(search)
         else:
-            await self._prepare(search)
+            await self._make_vector(search)
             await self._find(search)
         return await self._answer(search)
 
@@ -128,16 +126,7 @@ class Recall:
         if search.shown and len(search.shown) < len(found):
             search.more_after = search.shown[-1].stored.position
 
-    async def _prepare(self, search: _Search) -> None:
-        """Ask full text, and make the query's vector meanwhile."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._make_vector(search))
-                tasks.create_task(self._text_arm(search))
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from group  # the door knows single errors
-
-    async def _text_arm(self, search: _Search) -> None:
+    async def _text_arm(self, search: _Search, held: Connection) -> None:
         if "text" not in search.query.arms and search.query.mode == "semantic":
             return
         words = telling_terms(search.query.query)
@@ -145,9 +134,8 @@ class Recall:
         search.lists["text"] = []
         if terms:
             with search.stages.stage("text"):
-                async with self._reading(search) as held:
-                    corpus = await self.corpora.of(held, search.scope)
-                    search.text = await text_arm(held, search.scope, corpus, terms)
+                corpus = await self.corpora.of(held, search.scope)
+                search.text = await text_arm(held, search.scope, corpus, terms)
             search.lists["text"] = search.text.hits
 
     async def _make_vector(self, search: _Search) -> None:
@@ -174,7 +162,9 @@ class Recall:
     async def _rank_and_read(self, search: _Search, *, everything: bool) -> None:
         query, scope, lists = search.query, search.scope, search.lists
         beside = {}
+        # one transaction for all of it: each costs three round trips of its own
         async with self._reading(search) as held:
+            await self._text_arm(search, held)
             if search.vector is not None and everything:
                 with search.stages.stage("vector"):
                     corpus = await self.corpora.of(held, scope)
@@ -193,7 +183,7 @@ class Recall:
 
     async def _weigh(self, search: _Search, held: Connection) -> Sequence[Fused]:
         query, text, near = search.query, search.text, search.near
-        candidates = [one for scored in search.lists.values() for one in scored[:WEIGHED]]
+        candidates = [one for scored in search.lists.values() for one in scored]
         vector = search.vector if "vector" in search.lists else None
         time = asked_time(query.query, self.clock.now()) if "time" in query.arms else None
         material = await read_material(
