@@ -78,6 +78,20 @@ async def test_a_connection_that_touched_too_many_schemas_is_replaced() -> None:
         assert {await touch(f"s{number}") for number in range(MAX_SCHEMAS)} == {second}
 
 
+async def test_a_statement_that_is_cut_off_leaves_no_complaint_behind() -> None:
+    complaints: list[str] = []
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, said: complaints.append(said["message"])
+        )
+        with pytest.raises(OutcomeUnknown):
+            await database.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        async with database.connection() as held:
+            held.terminate()
+        assert await database.fetchval("SELECT 1") == 1
+    assert complaints == []
+
+
 async def test_a_transaction_in_a_schema_is_all_or_nothing() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await database.execute("CREATE TABLE t (id int)")
