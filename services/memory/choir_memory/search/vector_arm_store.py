@@ -28,8 +28,10 @@ WHERE place <= $2 ORDER BY place
 """
 # `ef_search` vectors at a time, as near as HNSW finds them, until enough rows have passed the filters
 _FOLLOW_INDEX = """
-SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {depth}
+SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
 """
+WIDTH = 200
+"""Vectors that HNSW keeps in view: with as few as an arm names it misses most of the nearest."""
 # Model and length stand in the statement itself: an index over an expression is found by nothing else.
 _INDEXED_VECTOR_ARM = """
 WITH near AS MATERIALIZED (
@@ -81,7 +83,7 @@ async def _by_index(
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    await held.execute(_FOLLOW_INDEX.format(depth=depth))
+    await held.execute(_FOLLOW_INDEX.format(width=max(depth, WIDTH)))
     rows = await held.fetch(
         scope.sql(statement, 4), vector.text, depth, corpus.vector_sample, *scope.arguments
     )
