@@ -32,7 +32,7 @@ OPERATOR = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
 JSON_BODY = {"Content-Type": "application/json"}
 # the gateway of these tests answers on the bus alone, so what choird hands on to its console is away; and
 # no memory service runs beside it
-AWAY = ("/dms/", "/memory")
+AWAY = ("/dms/", "/memory", "/collections")
 
 
 async def schema_of(database: Database) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from httpx2 import Response
 
 from choir_common.http.peer import HEAD_WITHIN_S, MAX_HEAD
 from choir_common.wire.rpc import VERBS
@@ -128,8 +129,12 @@ async def test_every_verb_has_a_limit_of_its_own_on_its_body(
 async def test_too_many_calls_are_answered_429_with_the_time_to_wait_and_heartbeats_go_on(
     world: World, agent: AgentHand
 ) -> None:
-    answers = [await agent.post("REQUEST_APPROVAL", b"{}") for _ in range(100)]
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert refused and int(refused[0].headers["Retry-After"]) >= 1
+    refused: list[Response] = []
+    at_once = CLASSES["REQUEST_APPROVAL"].at_once
+    while not refused:  # one after the other, a busy machine never comes near the limit
+        calls = (agent.post("REQUEST_APPROVAL", b"{}") for _ in range(at_once))
+        answers = await asyncio.gather(*calls)
+        refused = [answer for answer in answers if answer.status_code == 429]
+    assert int(refused[0].headers["Retry-After"]) >= 1
     assert refused[0].json()["code"] == "rate_limited"
     await agent.flush()

@@ -25,6 +25,7 @@ from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent
 
+RESUMED = "session_resumed"
 LEDGER = {"name": "choir.exec", "arguments": {"command": "echo done >> ledger"}}
 SPAWN = {"name": "choir.core.spawn", "arguments": {"job_name": "worker", "task_spec": "keep books"}}
 REPORT = {
@@ -138,12 +139,13 @@ async def test_a_job_that_crashes_the_agent_again_and_again_ends_as_crashed() ->
             async with running_agent(control):
                 await control.say("#spawn poison: kill me")
                 await control.replied()
-            for _ in range(3):
+            for crash in (1, 2):
                 control.crash_and_cut(len(control.events))
                 async with running_agent(control):
-                    await control.until(lambda: control.types()[-1] != "reply")
-                    await asyncio.sleep(0.05)
-            await control.until(lambda: bool(of(control, CoreStopped)))
+                    await control.until(lambda n=crash: control.types().count(RESUMED) == n)
+            control.crash_and_cut(len(control.events))
+            async with running_agent(control):
+                await control.until(lambda: bool(of(control, CoreStopped)))
     assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == ["crashed"]
 
 
