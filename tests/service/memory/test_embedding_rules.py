@@ -10,6 +10,7 @@ from choir_memory.embedding.port import BATCH
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember
 from tests.service.memory.provider import ScriptedProvider
+from tests.service.memory.servers import until
 
 JOBS = "SELECT tries, due_at, due_at - clock_timestamp() AS wait FROM choir_memory.embedding_queue"
 
@@ -141,8 +142,12 @@ async def test_the_metrics_tell_what_waits_and_whether_the_embedder_is_well(
     assert "choir_memory_embedder_in_trouble 1.0" in told
     provider.mood = "well"
     await room.ask("anything")
-    await work(room)
-    await work(room)
+
+    async def caught_up() -> bool:
+        await work(room)
+        return await jobs(room) == []
+
+    await until(caught_up)
     await figures.look()
     told = metrics.render().decode()
     assert 'choir_memory_documents_without_vector{state="queued"} 0.0' in told
