@@ -7,7 +7,7 @@ when it has passed. An error crosses as an `ErrorEnvelope` in the body of a `nat
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -115,7 +115,7 @@ class Bus:
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
-        with calling(subject, "nats") as headers:
+        with calling(subject, "nats") as headers, _cancellation_kept():
             message = await self._request(subject, request, timeout_s, headers)
             if message.headers and ERROR_HEADER in message.headers:
                 raise _read_error(message)
@@ -199,6 +199,18 @@ class Bus:
 
     async def _on_error(self, error: Exception) -> None:
         log.warning("bus trouble", error=repr(error))
+
+
+@contextlib.contextmanager
+def _cancellation_kept() -> Iterator[None]:
+    """Be cancelled even if an answer comes in the same moment: before 3.12 nats-py's waits forget it then."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
