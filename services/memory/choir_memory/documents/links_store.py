@@ -16,8 +16,6 @@ _ADD = """
 INSERT INTO {schema}.links (from_id, kind, to_id)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
 """
-_FROM = "SELECT from_id, kind, to_id FROM {schema}.links WHERE from_id = ANY($1::uuid[])"
-_TO = "SELECT from_id, kind, to_id FROM {schema}.links WHERE to_id = ANY($1::uuid[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +40,5 @@ class LinkStore:
             columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
             await self._held.execute(self._sql(_ADD), *(list(column) for column in columns))
 
-    async def supports(self, document_ids: Sequence[UUID]) -> list[Link]:
-        """Return what these documents stand on."""
-        return _links(await self._held.fetch(self._sql(_FROM), list(document_ids)))
-
-    async def supported(self, document_ids: Sequence[UUID]) -> list[Link]:
-        """Return what stands on these documents."""
-        return _links(await self._held.fetch(self._sql(_TO), list(document_ids)))
-
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
-
-
-def _links(rows: Sequence[object]) -> list[Link]:
-    return [Link(row["from_id"], row["kind"], row["to_id"]) for row in rows]  # type: ignore[index]
