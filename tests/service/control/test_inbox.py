@@ -108,6 +108,13 @@ async def test_an_unknown_dm_or_one_of_another_gateway_is_refused(world: World) 
     assert {dm.name: dm.gateway for dm in table.dms} == {"console": "console", "second": "bot"}
 
 
+async def test_channels_are_told_the_commands_of_the_one_table(world: World) -> None:
+    table = await BusControlInbox(world.bus).channels()
+    of_all = {command.name: command.admin for command in table.commands}
+    assert len(of_all) == len(table.commands)
+    assert of_all["/status"] is False and of_all["/model"] is False and of_all["/config"] is True
+
+
 async def test_a_dm_without_a_running_agent_says_who_would_answer(world: World) -> None:
     accepted = await world.say("hi", "1", dm="second")
     assert (accepted.agent_id, accepted.agent_state) == ("other", "stopped")

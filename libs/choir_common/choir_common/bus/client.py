@@ -151,6 +151,21 @@ class Bus:
 
         await self._client.subscribe(subject, cb=deliver)
 
+    async def hear(
+        self, subject: str, event: type[Ask], on_event: Callable[[Ask], Awaitable[None]]
+    ) -> None:
+        """Call `on_event` with each publication on `subject`, one after the other."""
+
+        async def deliver(message: Msg) -> None:
+            try:
+                heard = event.model_validate_json(message.data)
+            except ValidationError as error:
+                log.warning("not understood", subject=subject, faults=error.error_count())
+                return
+            await on_event(heard)
+
+        await self._client.subscribe(subject, cb=deliver)
+
     @contextlib.asynccontextmanager
     async def serve(self, name: str, version: str, *endpoints: Endpoint) -> AsyncIterator[None]:
         """Answer `endpoints` as the micro service `name` until the block ends.

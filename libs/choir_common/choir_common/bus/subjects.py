@@ -6,6 +6,16 @@ def accept_message() -> str:
     return "choir.control.inbox.accept"
 
 
+def press_button() -> str:
+    """gateway → control: Press → Pressed; the decision is durable when this answers."""
+    return "choir.control.inbox.press"
+
+
+def keep_card() -> str:
+    """gateway → control: KeptCard → Nothing; a later Card names the message."""
+    return "choir.control.cards.keep"
+
+
 def read_history() -> str:
     """gateway → control: HistoryRequest → History."""
     return "choir.control.outbox.history"
@@ -19,6 +29,11 @@ def read_channels() -> str:
 def channels_changed() -> str:
     """control → all gateways (published): Nothing; read the channels again."""
     return "choir.event.channels.changed"
+
+
+def dm_activity() -> str:
+    """control → all gateways (published): DmActivity; typing, idle or a card to be shown."""
+    return "choir.event.dm.activity"
 
 
 def deliver_message() -> str:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
+from choir_common.wire.activity import KeptCard
 from choir_common.wire.messages import (
     Accepted,
     ChannelsRequest,
@@ -11,6 +12,9 @@ from choir_common.wire.messages import (
     History,
     HistoryRequest,
     InboundMessage,
+    Nothing,
+    Press,
+    Pressed,
 )
 
 TIMEOUT_S = 5.0
@@ -24,6 +28,10 @@ class ControlInbox(Protocol):
     async def history(self, request: HistoryRequest) -> History: ...
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable: ...
+
+    async def press(self, press: Press) -> Pressed: ...
+
+    async def keep_card(self, card: KeptCard) -> None: ...
 
 
 class BusControlInbox:
@@ -47,3 +55,14 @@ class BusControlInbox:
         """Return the configured gateways and DMs; control learns which tokens the gateway has."""
         request = ChannelsRequest(tokens_version=tokens_version)
         return await self._bus.ask(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
+
+    async def press(self, press: Press) -> Pressed:
+        """Do what a button says; returns once that is durable. Safe to repeat.
+
+        One that is forged, used or another's does nothing and is answered like any other.
+        """
+        return await self._bus.ask(subjects.press_button(), press, Pressed, TIMEOUT_S)
+
+    async def keep_card(self, card: KeptCard) -> None:
+        """Remember the message that shows a card, for the time after a restart."""
+        await self._bus.ask(subjects.keep_card(), card, Nothing, TIMEOUT_S)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 
@@ -74,6 +75,14 @@ class UserMsg(Wire):
     inbox_id: str
     dm: str
     text: str
+    attachments: tuple[ReceivedFile, ...] = ()
+    """The files that came with it, where they lie."""
+    edits: str | None = None
+    """The channel's id of the user's earlier message that this one corrects."""
+    corrects: str = ""
+    """What that earlier message said, if it is known."""
+    reply_to: str = ""
+    """The words of the message that this one replies to."""
 
 
 class ToolCall(Wire):
@@ -177,6 +186,10 @@ class Reply(Wire):
     kind: ReplyKind
     answers: str | None = None
     """The inbox_id this closes; none for a notice."""
+    attachments: tuple[SentFile, ...] = Field(default=(), max_length=MAX_FILES)
+    """Files that go with the words; control copies them as it stores this event."""
+    call_id: str = ""
+    """The call of `choir.message.send` that asked for it."""
 
 
 class ContextBundle(Wire):

@@ -1,13 +1,27 @@
 """Messages between gateway and control: in through the inbox, out through the outbox."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from choir_common.wire.attachments import MAX_FILES, Attachment, Button
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.model import Moment, Wire
 
 AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
+
+
+MAX_QUOTE = 1_000
+"""Characters of the message that is replied to; a channel cuts what is longer."""
+
+
+class QuotedMessage(Wire):
+    """The earlier message that a user's message replies to."""
+
+    message_id: str = Field(min_length=1, max_length=64)
+    """The channel's own id of it; the console's is the outbox id."""
+    text: str = Field(default="", max_length=MAX_QUOTE)
+    """Its words, or the part that the user marked."""
 
 
 class InboundMessage(Wire):
@@ -16,8 +30,19 @@ class InboundMessage(Wire):
     gateway: str
     dm: str
     update_id: str = Field(min_length=1, max_length=200)
-    text: str = Field(min_length=1, max_length=100_000)
+    text: str = Field(max_length=100_000)
+    """Or a file's caption; empty only beside attachments."""
     sent_at: Moment
+    attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
+    edits: str | None = Field(default=None, min_length=1, max_length=64)
+    """The channel's id of the user's earlier message that this one corrects."""
+    reply_to: QuotedMessage | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text and not self.attachments:
+            raise ValueError("a message needs text or an attachment")
+        return self
 
 
 class Accepted(Wire):
@@ -31,6 +56,14 @@ class Accepted(Wire):
     """A sentence for the user: nobody will answer soon, or what a command did."""
     command: str | None = None
     """The command the message was: no agent answers it. `inbox_id` is empty if nothing was stored."""
+
+
+class EditOf(Wire):
+    """The earlier outbound message whose place words take; its buttons go."""
+
+    outbox_id: int
+    message_id: str | None = None
+    """What `Receipt.message_id` said of it; none when nobody knows: then the words are a new message."""
 
 
 class OutboundMessage(Wire):
@@ -50,6 +83,12 @@ class OutboundMessage(Wire):
     at: Moment
     maybe_repeated: bool = False
     """An earlier delivery's outcome is unknown: a channel without deduplication must say so."""
+    attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
+    """Files in order; `clients.outbox_files` brings their bytes until this message is delivered."""
+    buttons: tuple[Button, ...] = ()
+    """One row of buttons below the words."""
+    edits: EditOf | None = None
+    """Edit that message instead of saying something new; one that shows these words already is done."""
 
 
 class Receipt(Wire):
@@ -58,6 +97,29 @@ class Receipt(Wire):
     outbox_id: int
     status: Literal["delivered", "undeliverable"]
     detail: str = ""
+    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    """The channel's id of the message that bears the words (the last part, which has the buttons); an edit
+    and a reply name it. The console's is the outbox id."""
+
+
+class Press(Wire):
+    """A button was pressed below a message, or somebody made that up: the data must prove it."""
+
+    gateway: str
+    user_id: str = Field(max_length=64)
+    chat_id: str = Field(max_length=64)
+    """Where the button is; in a DM of Telegram's the user's own id. The console gives the user id."""
+    data: str = Field(max_length=64)
+    message_id: str | None = Field(default=None, max_length=64)
+    callback_id: str = Field(min_length=1, max_length=100)
+    """The channel's id of this press; an answer is repeated for a repetition."""
+
+
+class Pressed(Wire):
+    """What to show whoever pressed. The message itself is edited through the outbox, by `edits`."""
+
+    answer: str = Field(max_length=200)
+    """A short line; Telegram takes 200 characters."""
 
 
 class HistoryRequest(Wire):
@@ -75,6 +137,15 @@ class History(Wire):
     last: int
 
 
+class WebhookBinding(Wire):
+    """Where Telegram is to bring a bot's updates, instead of being asked for them."""
+
+    url: str
+    """Public https address that ends at the gateway's `POST /telegram/<gateway>`."""
+    secret: str
+    """The name of the secret that Telegram shows with each update; its value comes with the tokens."""
+
+
 class GatewayBinding(Wire):
     """A channel instance; the token's value is in the gateway's own secrets under `secret`."""
 
@@ -82,6 +153,17 @@ class GatewayBinding(Wire):
     type: Literal["telegram", "console"]
     secret: str | None
     api_url: str | None
+    webhook: WebhookBinding | None = None
+
+
+class ChannelCommand(Wire):
+    """A command for a channel's own list of commands."""
+
+    name: str
+    """With its slash, and no space: commands of two words are listed by the first."""
+    summary: str
+    admin: bool
+    """Only for DMs of admins."""
 
 
 class DmBinding(Wire):
@@ -106,6 +188,8 @@ class ChannelTable(Wire):
     config_version: int
     gateways: tuple[GatewayBinding, ...]
     dms: tuple[DmBinding, ...]
+    commands: tuple[ChannelCommand, ...] = ()
+    """What can be typed in a conversation, in the order of the one command table (spec 19.3)."""
 
 
 class Nothing(Wire):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.model import Wire
 
 
@@ -18,6 +19,14 @@ class UserMessageSignal(Wire):
     inbox_id: str
     dm: str
     text: str
+    attachments: tuple[ReceivedFile, ...] = ()
+    """The files that came with it, fetched before the signal is handed over."""
+    edits: str | None = None
+    """The channel's id of the user's earlier message that this one corrects."""
+    corrects: str = ""
+    """What that earlier message said, if it is known."""
+    reply_to: str = ""
+    """The words of the message that this one replies to."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span that brought the message: what the agent does about it is part of that trace."""
 

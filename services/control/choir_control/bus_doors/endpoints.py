@@ -6,12 +6,15 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import BadInput
 from choir_common.wire.messages import (
+    ChannelCommand,
     ChannelsRequest,
     ChannelTable,
     History,
     HistoryRequest,
     InboundMessage,
 )
+from choir_control.commands.row import Scope
+from choir_control.commands.table import rows_for
 from choir_control.configuration.current import Configuration
 from choir_control.inbox.accept import Inbox
 from choir_control.outbox.store import OutboxStore
@@ -27,6 +30,8 @@ def bus_endpoints(
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints; `heard` is told which version of its tokens the gateway has."""
 
+    commands = channel_commands()
+
     async def history(request: HistoryRequest) -> History:
         if request.after > MAX_ID or "\x00" in request.dm:
             raise BadInput("There is no such outbox id or DM.")
@@ -34,10 +39,20 @@ def bus_endpoints(
 
     async def channels(request: ChannelsRequest) -> ChannelTable:
         heard(request.tokens_version)
-        return configuration.current.channels()
+        return configuration.current.channels().model_copy(update={"commands": commands})
 
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
         Endpoint(subjects.read_history(), HistoryRequest, history),
         Endpoint(subjects.read_channels(), ChannelsRequest, channels),
     )
+
+
+def channel_commands() -> tuple[ChannelCommand, ...]:
+    """List the one command table for channels; commands of two words go by the first."""
+    found: dict[str, ChannelCommand] = {}
+    for row in rows_for(is_admin=True):
+        name = row.name.split()[0]
+        command = ChannelCommand(name=name, summary=row.summary, admin=row.scope is not Scope.DM)
+        found.setdefault(name, command)
+    return tuple(found.values())

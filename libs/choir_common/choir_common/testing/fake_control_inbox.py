@@ -1,0 +1,69 @@
+"""Control as a channel sees it, in memory: messages in, presses, cards, history.
+
+Used by tests of the gateway. What was said to it stands in its lists; what it says is put there by a test.
+"""
+
+from choir_common.errors import NotFound
+from choir_common.wire.activity import KeptCard
+from choir_common.wire.messages import (
+    Accepted,
+    ChannelTable,
+    History,
+    HistoryRequest,
+    InboundMessage,
+    OutboundMessage,
+    Press,
+    Pressed,
+)
+
+NEUTRAL = "This is not open any more."
+
+
+class FakeControlInbox:
+    """Keeps what it is given, once per update; knows the nonces that a test has put in."""
+
+    def __init__(self, table: ChannelTable) -> None:
+        self.table = table
+        self.accepted: list[InboundMessage] = []
+        self.pressed: list[Press] = []
+        self.cards: dict[tuple[str, str], str] = {}
+        self.outbox: list[OutboundMessage] = []
+        self.nonces: dict[str, str] = {}
+        """What a press of this data is answered with, once."""
+        self._answers: dict[str, Pressed] = {}
+
+    async def accept(self, message: InboundMessage) -> Accepted:
+        """Store a message, once per (gateway, update_id). Raises NotFound for an unknown DM."""
+        if (message.dm, message.gateway) not in {(dm.name, dm.gateway) for dm in self.table.dms}:
+            raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
+        known = [(m.gateway, m.update_id) for m in self.accepted]
+        duplicate = (message.gateway, message.update_id) in known
+        if not duplicate:
+            known.append((message.gateway, message.update_id))
+            self.accepted.append(message)
+        number = known.index((message.gateway, message.update_id)) + 1
+        return Accepted(
+            inbox_id=f"in_{number}", duplicate=duplicate, agent_id="main", agent_state="running"
+        )
+
+    async def history(self, request: HistoryRequest) -> History:
+        """Return a DM's outbound messages after an id."""
+        of_dm = [m for m in self.outbox if m.dm == request.dm]
+        page = [m for m in of_dm if m.outbox_id > request.after][: request.limit]
+        return History(messages=tuple(page), last=max((m.outbox_id for m in of_dm), default=0))
+
+    async def channels(self, tokens_version: int = 0) -> ChannelTable:
+        """Return the table."""
+        return self.table
+
+    async def press(self, press: Press) -> Pressed:
+        """Use a nonce up; a repetition of the same press gets the same answer, all else a neutral one."""
+        self.pressed.append(press)
+        if press.callback_id not in self._answers:
+            answer = self.nonces.pop(press.data, NEUTRAL)
+            self._answers[press.callback_id] = Pressed(answer=answer)
+        return self._answers[press.callback_id]
+
+    async def keep_card(self, card: KeptCard) -> None:
+        """Remember the message of a card."""
+        self.cards[card.dm, card.card_id] = card.message_id

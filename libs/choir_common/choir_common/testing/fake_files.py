@@ -1,0 +1,45 @@
+"""Files of channels and of the outbox in memory: the fakes of `clients.gateway_files` and `outbox_files`."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from choir_common.errors import ChoirError, NotFound
+
+PIECE = 8 * 1024
+
+
+class FakeGatewayFiles:
+    """Files that channels hold, by gateway and ref; an error is raised instead of giving the bytes."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, str], bytes | ChoirError] = {}
+
+    @contextlib.asynccontextmanager
+    async def open(self, gateway: str, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Give the bytes of a file. Raises NotFound, or what was put there."""
+        yield _pieces(self.files.get((gateway, ref)))
+
+
+class FakeOutboxFiles:
+    """Files of messages that are on their way, by outbox id and ref."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[int, str], bytes | ChoirError] = {}
+
+    @contextlib.asynccontextmanager
+    async def open(self, outbox_id: int, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Give the bytes of a file. Raises NotFound, or what was put there."""
+        yield _pieces(self.files.get((outbox_id, ref)))
+
+
+def _pieces(found: bytes | ChoirError | None) -> AsyncIterator[bytes]:
+    if found is None:
+        raise NotFound("There is no such file.")
+    if isinstance(found, ChoirError):
+        raise found
+    return _in_pieces(found)
+
+
+async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), PIECE):
+        yield content[start : start + PIECE]
