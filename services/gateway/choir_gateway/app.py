@@ -10,8 +10,10 @@ import structlog
 
 from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
+from choir_common.clients.outbox_files import HttpOutboxFiles
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.transport import make_client
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
@@ -33,11 +35,14 @@ async def run(
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus)
     hub = ConsoleHub(control)
-    roster = Roster(control, hub, secrets.secrets)
+    # control asks for the token over TCP alone
+    shown = {"Authorization": f"Bearer {secrets.operator_token}"} if secrets.operator_token else {}
+    files_client = make_client(settings.control, headers=shown)
+    roster = Roster(control, HttpOutboxFiles(files_client), hub, secrets.secrets)
     # behind the Unix socket file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
     app = console_app(bus, roster, hub, token, Trust(secrets.operator_token, redactor.learn))
-    async with asyncio.TaskGroup() as tasks:
+    async with files_client, asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))
         await stop.wait()

@@ -23,6 +23,7 @@ from choir_common.wire.messages import Accepted, History, OutboundMessage, Recei
 from choir_common.wire.model import Wire
 from choir_common.wire.operator import PartStatus
 from choir_gateway import VERSION
+from choir_gateway.bot_doors import file_routes, webhook_routes
 from choir_gateway.channels.console.hub import ConsoleHub
 from choir_gateway.roster import Roster
 
@@ -77,6 +78,8 @@ def console_app(
     app.include_router(
         _token_routes(roster, trust.learn), dependencies=[Depends(_admit_control(trust))]
     )
+    app.include_router(file_routes(roster), dependencies=[Depends(_admit_control(trust))])
+    app.include_router(webhook_routes(roster))
     return app
 
 

@@ -15,6 +15,14 @@ class GatewaySettings(ServiceSettings):
     gateway_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
     """host:port instead of the socket (containers); every request then needs the operator token."""
 
+    control_endpoint: str | None = None
+    """Where control has files to send, `unix://` or `http(s)://`; by default its socket in the home."""
+
+    @property
+    def control(self) -> str:
+        """Return control's endpoint."""
+        return self.control_endpoint or f"unix://{self.home / 'socks' / 'choird.sock'}"
+
     @property
     def socket(self) -> Path:
         """Return where the routes listen unless `gateway_http` is set."""
