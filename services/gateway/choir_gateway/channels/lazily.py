@@ -7,15 +7,14 @@ import importlib
 import os
 from typing import cast
 
+from choir_common.clients.control import ControlInbox
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.port import Bot, Neighbours
+from choir_gateway.channels.port import Bot, Contacts
 
 
-def make_bot(
-    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: Neighbours
-) -> Bot:
+def make_bot(gateway: GatewayBinding, token: str, control: ControlInbox, contacts: Contacts) -> Bot:
     """Return the channel of a configured bot, not yet running."""
     # the library's only switch to its newer types; without it each rate limit warns of them
     os.environ.setdefault("PTB_TIMEDELTA", "1")
     module = importlib.import_module("choir_gateway.channels.telegram.channel")
-    return cast(Bot, module.make_telegram_channel(gateway, token, hook_secret, neighbours))
+    return cast(Bot, module.make_telegram_channel(gateway, token, control, contacts))
