@@ -5,11 +5,9 @@ Called by `__main__`; doors.py says what is answered, roster.py which channels r
 
 import asyncio
 import socket
-from datetime import timedelta
 
 import structlog
 
-from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
 from choir_common.clients.outbox_files import HttpOutboxFiles
@@ -17,15 +15,12 @@ from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.http.transport import make_client
 from choir_common.telemetry import Redactor
-from choir_common.wire.activity import DmActivity
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.channels.console.spool import Caps, Spool
 from choir_gateway.doors import Trust, bus_endpoints, console_app
 from choir_gateway.roster import Roster
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
-MB = 1_000_000
 log = structlog.get_logger("choir.gateway")
 
 
@@ -39,14 +34,15 @@ async def run(
     sockets = [_bind(settings, secrets)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus)
+    hub = ConsoleHub(control)
+    # control asks for the token over TCP alone
     shown = {"Authorization": f"Bearer {secrets.operator_token}"} if secrets.operator_token else {}
-    client = make_client(settings.control, headers=shown)
-    hub = ConsoleHub(control, _spool(settings), HttpOutboxFiles(client))
-    roster = Roster(control, hub, secrets.secrets)
+    files_client = make_client(settings.control, headers=shown)
+    roster = Roster(control, HttpOutboxFiles(files_client), hub, secrets.secrets)
     # behind the Unix socket file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
     app = console_app(bus, roster, hub, token, Trust(secrets.operator_token, redactor.learn))
-    async with client, asyncio.TaskGroup() as tasks:
+    async with files_client, asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))
         await stop.wait()
@@ -57,17 +53,7 @@ async def run(
 async def _work(bus: Bus, roster: Roster) -> None:
     async with bus, bus.serve("choir-gateway", VERSION, *bus_endpoints(roster)):
         log.info("gateway ready")
-        await bus.hear(subjects.dm_activity(), DmActivity, roster.show)
         await roster.run(bus)
-
-
-def _spool(settings: GatewaySettings) -> Spool:
-    caps = Caps(
-        settings.console_file_mb * MB,
-        settings.console_files_mb * MB,
-        timedelta(days=settings.console_files_days),
-    )
-    return Spool(settings.spool, caps)
 
 
 def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> socket.socket:

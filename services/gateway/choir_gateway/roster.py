@@ -5,12 +5,14 @@ Run by app.py; the table comes from control. A delivery goes to the channel of i
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import structlog
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import ControlInbox
+from choir_common.clients.outbox_files import OutboxFiles
 from choir_common.errors import ChoirError, NotFound, Unavailable
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.configuring import BotTokens
@@ -24,7 +26,7 @@ from choir_common.wire.messages import (
 from choir_common.wire.operator import PartStatus
 from choir_gateway.channels import lazily
 from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.channels.port import Bot, Contacts
+from choir_gateway.channels.port import Bot, Contacts, Neighbours
 
 log = structlog.get_logger("choir.gateway")
 
@@ -32,18 +34,28 @@ log = structlog.get_logger("choir.gateway")
 READ_AGAIN_S = 5.0
 RETRY_S = 0.2
 
+Keys = tuple[str | None, str | None]
+"""A bot's token, and the secret of its webhook."""
+
 
 class Roster:
     """The running channels, by gateway name."""
 
-    def __init__(self, control: ControlInbox, hub: ConsoleHub, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        control: ControlInbox,
+        files: OutboxFiles,
+        hub: ConsoleHub,
+        secrets: Mapping[str, str],
+    ) -> None:
         self._control = control
         self._hub = hub
         self._tokens = dict(secrets)
         self._tokens_version = 0
-        self._in_use: dict[str, str] = {}
+        self._in_use: dict[str, Keys] = {}
         self._table: ChannelTable | None = None
         self._contacts = Contacts()
+        self._neighbours = Neighbours(control, files, self._contacts)
         self._bots: dict[str, Bot] = {}
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._missing: dict[str, str] = {}
@@ -57,6 +69,7 @@ class Roster:
             self._changed.set()
 
         await bus.follow(subjects.channels_changed(), on_change)
+        await bus.hear(subjects.dm_activity(), DmActivity, self._show)
         async with asyncio.TaskGroup() as tasks:
             while True:
                 wait_s = await self._refresh(tasks)
@@ -83,34 +96,35 @@ class Roster:
             return await bot.deliver(message, binding.user_id)
         if binding.gateway in self._missing:
             raise Unavailable(self._missing[binding.gateway])
-        return await self._hub.deliver(message)
+        return self._hub.deliver(message)
 
-    async def show(self, activity: DmActivity) -> None:
-        """Show what goes on in a DM, where its channel can."""
-        if self._contacts.by_name.get(activity.dm) is not None and self._is_console(activity.dm):
-            self._hub.show(activity)
+    def open_file(
+        self, gateway: str, ref: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Give a file that a user sent over a gateway.
 
-    async def open_file(self, gateway: str, ref: str) -> AsyncIterator[bytes]:
-        """Give the bytes of what a user sent. Raises NotFound when the channel has it no more."""
-        binding = self._gateways().get(gateway)
-        if binding is None or binding.type != "console":
-            raise NotFound(f"The gateway {gateway[:64]!r} keeps no files.")
-        return await self._hub.spool.open_taken(ref)
+        Raises NotFound for an unknown gateway, and what the channel raises.
+        """
+        return self._bot(gateway).open_file(ref)
+
+    async def take_update(self, gateway: str, body: bytes, secret: str) -> None:
+        """Store what Telegram brought to a bot's webhook.
+
+        Raises NotFound for an unknown gateway, and what the channel raises.
+        """
+        await self._bot(gateway).take_update(body, secret)
 
     def gateway_of(self, dm: str) -> str:
         """Return the gateway a DM is on."""
         return self._dm(dm).gateway
-
-    def user_of(self, dm: str) -> str:
-        """Return the user a DM belongs to."""
-        return self._dm(dm).user_id
 
     def console_dm(self, dm: str) -> None:
         """Check that a DM is on the console.
 
         Raises NotFound otherwise: a Telegram user's DM is not for this door.
         """
-        if not self._is_console(dm):
+        gateway = self._gateways().get(self._dm(dm).gateway)
+        if gateway is None or gateway.type != "console":
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[PartStatus]:
@@ -127,9 +141,24 @@ class Roster:
         ]
         return (control, *missing, *(bot.state() for bot in self._bots.values()))
 
-    def _is_console(self, dm: str) -> bool:
-        gateway = self._gateways().get(self._dm(dm).gateway)
-        return gateway is not None and gateway.type == "console"
+    async def _show(self, activity: DmActivity) -> None:
+        dm = self._contacts.by_name.get(activity.dm)
+        bot = self._bots.get(dm.gateway) if dm else None
+        if dm is not None and bot is not None:
+            bot.show(activity, dm.user_id)
+
+    def _bot(self, gateway: str) -> Bot:
+        if gateway in self._missing:
+            raise Unavailable(self._missing[gateway])
+        bot = self._bots.get(gateway)
+        if bot is None:
+            raise NotFound(f"There is no bot {gateway[:64]!r} here.")
+        return bot
+
+    def _keys(self, gateway: GatewayBinding) -> Keys:
+        """Return the secrets a bot works with, as far as they are here."""
+        hook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
+        return self._tokens.get(gateway.secret or ""), hook
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
@@ -159,7 +188,7 @@ class Roster:
     def _tokens_are_new(self) -> bool:
         """Tell whether a bot runs on another token than it should, or waits for one that is there."""
         return any(
-            self._tokens.get(g.secret or "") != self._in_use.get(name)
+            self._keys(g) != self._in_use.get(name, (None, None))
             for name, g in self._gateways().items()
             if g.type == "telegram"
         )
@@ -167,12 +196,12 @@ class Roster:
     async def _apply(self, table: ChannelTable, tasks: asyncio.TaskGroup) -> None:
         before = self._gateways()
         self._table = table
-        self._contacts.replace(table.dms)
+        self._contacts.replace(table.dms, table.commands)
         wanted = {g.name: g for g in table.gateways if g.type == "telegram"}
         for name in list(self._bots):
             now = wanted.get(name)
-            same_token = now and self._tokens.get(now.secret or "") == self._in_use[name]
-            if before.get(name) != now or not same_token:
+            same_keys = now and self._keys(now) == self._in_use[name]
+            if before.get(name) != now or not same_keys:
                 await self._end(name)
         self._missing = {}
         for name, gateway in wanted.items():
@@ -181,17 +210,19 @@ class Roster:
         log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))
 
     def _begin(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
-        token = self._tokens.get(gateway.secret or "")
-        if token is None:
+        token, hook_secret = self._in_use[gateway.name] = self._keys(gateway)
+        absent = gateway.secret if token is None else None
+        if gateway.webhook is not None and hook_secret is None:
+            absent = absent or gateway.webhook.secret
+        if token is None or absent is not None:
             self._missing[gateway.name] = (
-                f"The bot {gateway.name!r} has no token: `choirctl secret set "
-                f"{gateway.secret}`, then `choirctl secret apply`."
+                f"The bot {gateway.name!r} has no token or webhook secret: `choirctl secret set "
+                f"{absent}`, then `choirctl secret apply`."
             )
-            log.error("bot without a token", gateway=gateway.name, secret=gateway.secret)
+            log.error("bot without a secret", gateway=gateway.name, secret=absent)
             return
-        bot = lazily.make_bot(gateway, token, self._control, self._contacts)
+        bot = lazily.make_bot(gateway, token, hook_secret, self._neighbours)
         self._bots[gateway.name] = bot
-        self._in_use[gateway.name] = token
         self._polls[gateway.name] = tasks.create_task(bot.run(), name=f"bot {gateway.name}")
 
     async def _end(self, name: str) -> None:

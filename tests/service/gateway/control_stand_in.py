@@ -9,6 +9,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.gateway import BusGateway
 from choir_common.errors import ChoirError
+from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import (
     Accepted,
@@ -40,6 +41,7 @@ class ControlStandIn:
     note: str | None = None
     tokens_version: int = 0
     presses: list[Press] = field(default_factory=list)
+    cards: list[KeptCard] = field(default_factory=list)
 
     async def accept(self, message: InboundMessage) -> Accepted:
         if self.refusals:
@@ -67,8 +69,20 @@ class ControlStandIn:
         return self.table
 
     async def press(self, press: Press) -> Pressed:
+        if self.refusals:
+            raise self.refusals.pop(0)
         self.presses.append(press)
         return Pressed(answer=f"pressed {press.data}")
+
+    async def keep_card(self, card: KeptCard) -> Nothing:
+        self.cards.append(card)
+        return Nothing()
+
+    async def show(self, dm: str, what: Typing | Idle | Card) -> None:
+        """Tell all gateways what goes on in a DM."""
+        binding = next(found for found in self.table.dms if found.name == dm)
+        activity = DmActivity(dm=dm, gateway=binding.gateway, what=what)
+        await self.bus.publish(subjects.dm_activity(), activity)
 
     async def change(self, table: ChannelTable) -> None:
         """Apply another configuration and say so."""
@@ -114,6 +128,7 @@ async def running_control(bus: Bus, table: ChannelTable) -> AsyncIterator[Contro
         Endpoint(subjects.read_history(), HistoryRequest, stand_in.history),
         Endpoint(subjects.read_channels(), ChannelsRequest, stand_in.channels),
         Endpoint(subjects.press_button(), Press, stand_in.press),
+        Endpoint(subjects.keep_card(), KeptCard, stand_in.keep_card),
     )
     async with bus.serve("choir-control", "1.0.0", *endpoints):
         yield stand_in

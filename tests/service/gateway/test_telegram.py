@@ -147,13 +147,28 @@ async def test_text_is_counted_as_telegram_counts_it(
     assert "".join(alice.chat.said()) == "😀" * 5_000
 
 
-async def test_markup_is_sent_as_it_is_written(
+async def test_an_answer_is_formatted_and_what_choir_itself_says_is_not(
     gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
 ) -> None:
-    text = "a <b>tag</b> & *stars* _under_ [x](y) `code`"
+    text = "a <b>tag</b> & *stars* `code`"
     alice = telegram.user(7, MAIN_TOKEN)
     await control.say("alice", text)
+    heard = await alice.hears()
+    assert heard.text == "a <b>tag</b> & stars code"
+    assert heard.markup == "a &lt;b&gt;tag&lt;/b&gt; &amp; <i>stars</i> <code>code</code>"
+    await control.say("alice", text, "notice")
     assert (await alice.hears()).text == text
+
+
+async def test_an_answer_whose_markup_telegram_refuses_is_sent_without_it(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    refusal = Refuse(400, "Bad Request: can't parse entities: Unsupported start tag")
+    telegram.script("sendMessage", refusal, token=MAIN_TOKEN)
+    assert (await control.say("alice", "so *it* is")).status == "delivered"
+    heard = await alice.hears()
+    assert (heard.text, heard.parse_mode) == ("so it is", None)
 
 
 async def test_who_cannot_be_reached_is_said_to_be_undeliverable(
@@ -175,15 +190,6 @@ async def test_a_rate_limit_longer_than_the_deadline_is_handed_back_with_its_tim
     assert caught.value.retry_after_s == 600
     assert (await control.deliver(control.outbox[-1])).status == "delivered"
     assert alice.chat.said() == ["later"]
-
-
-async def test_what_is_no_text_is_told_to_the_agent_in_words(
-    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
-) -> None:
-    await telegram.user(7, MAIN_TOKEN).sends_file("voice", "v.ogg", b"OggS", "listen")
-    await until_arrived(control, 1)
-    (message,) = control.inbox.values()
-    assert "voice" in message.text and message.text.endswith("listen")
 
 
 async def test_a_note_of_control_is_passed_to_the_user_once(

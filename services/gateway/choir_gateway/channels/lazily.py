@@ -7,14 +7,15 @@ import importlib
 import os
 from typing import cast
 
-from choir_common.clients.control import ControlInbox
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.port import Bot, Contacts
+from choir_gateway.channels.port import Bot, Neighbours
 
 
-def make_bot(gateway: GatewayBinding, token: str, control: ControlInbox, contacts: Contacts) -> Bot:
+def make_bot(
+    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: Neighbours
+) -> Bot:
     """Return the channel of a configured bot, not yet running."""
     # the library's only switch to its newer types; without it each rate limit warns of them
     os.environ.setdefault("PTB_TIMEDELTA", "1")
     module = importlib.import_module("choir_gateway.channels.telegram.channel")
-    return cast(Bot, module.make_telegram_channel(gateway, token, control, contacts))
+    return cast(Bot, module.make_telegram_channel(gateway, token, hook_secret, neighbours))

@@ -3,7 +3,7 @@
 Owns: bots by token, chats, the update queue with Telegram's offset rule, files, scripted failures.
 Never: speaks to api.telegram.org, nor imports any Telegram library (so that it judges ours fairly).
 
-Ladder: server > user > methods > accounts > mailbox | faults | entities.
+Ladder: server > webhook | user > methods > media > shapes > accounts > mailbox | traffic > faults.
 """
 
 from choir_common.testing.telegram.accounts import Button, SentMessage

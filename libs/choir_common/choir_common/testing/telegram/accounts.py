@@ -5,11 +5,13 @@ server.py holds one `Directory`; methods.py changes it for bots, user.py for peo
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
 from choir_common.testing.telegram.faults import BotApiError, Fault, bad_request
 from choir_common.testing.telegram.mailbox import Mailbox
+from choir_common.testing.telegram.traffic import Traffic
 from choir_common.wire.json import JsonObject
 
 
@@ -33,6 +35,9 @@ class SentMessage:
     file_kind: str | None = None
     file_name: str | None = None
     file_bytes: bytes | None = None
+    reply_to: int | None = None
+    markup: str = ""
+    """What the bot sent, before Telegram took the markup out of it."""
     edits: int = 0
     at: int = field(default_factory=lambda: int(time.time()))
 
@@ -46,7 +51,19 @@ class Chat:
     messages: dict[int, SentMessage] = field(default_factory=dict)
     news: "asyncio.Queue[SentMessage]" = field(default_factory=asyncio.Queue)
     actions: list[str] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
     blocked: bool = False
+    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stir(self) -> None:
+        """Wake who waits for something to be so in this chat."""
+        self._stirred.set()
+
+    async def until(self, is_so: Callable[["Chat"], bool]) -> None:
+        """Wait until something is so: asked again whenever the bot did anything here."""
+        while not is_so(self):
+            self._stirred.clear()
+            await self._stirred.wait()
 
     def as_json(self) -> JsonObject:
         """Give the chat the shape of the Bot API."""
@@ -63,10 +80,12 @@ class Chat:
 
 @dataclass(slots=True)
 class Webhook:
-    """Where Telegram would push updates; an empty url means long polling."""
+    """Where Telegram pushes updates; an empty url means long polling."""
 
     url: str = ""
     secret_token: str | None = None
+    kinds: tuple[str, ...] = ()
+    last_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +114,15 @@ class Bot:
     mailbox: Mailbox = field(default_factory=Mailbox)
     chats: dict[int, Chat] = field(default_factory=dict)
     webhook: Webhook = field(default_factory=Webhook)
-    commands: list[JsonObject] = field(default_factory=list)
+    commands: dict[str, list[JsonObject]] = field(default_factory=dict)
+    """The menus by scope: `default`, `all_private_chats`, `chat:7`."""
     answers: list[Answer] = field(default_factory=list)
+    open_queries: set[str] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     scripts: dict[str, list[Fault]] = field(default_factory=dict)
+    traffic: Traffic | None = None
+    """Set, and the bot is refused what is faster than Telegram's limits."""
     _message_ids: "count[int]" = field(default_factory=lambda: count(1))
     _file_ids: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -141,6 +164,10 @@ class Bot:
         file_id = f"file-{next(self._file_ids)}"
         self.files[file_id] = (name, content)
         return file_id
+
+    def forget_files(self) -> None:
+        """Lose every file, as Telegram does after a while."""
+        self.files.clear()
 
     def next_fault(self, method: str) -> Fault | None:
         """Take the next scripted fault of a method, if any."""

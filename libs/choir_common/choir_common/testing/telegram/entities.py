@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from choir_common.testing.telegram.faults import bad_request
 
 MESSAGE_LIMIT = 4096
+CAPTION_LIMIT = 1024
 _RESERVED = set("_*[]()~`>#+-=|{}.!")
 _PAIRED = ("```", "`", "__", "_", "*", "~", "||")
 _TAGS = frozenset(
@@ -33,6 +34,14 @@ def render(text: str, parse_mode: str | None) -> str:
         raise bad_request("message text is empty")
     if utf16_length(plain) > MESSAGE_LIMIT:
         raise bad_request("message is too long")
+    return plain
+
+
+def render_caption(text: str, parse_mode: str | None, limit: int) -> str:
+    """Give the caption a user would see, which may be empty. Raises as `render` does."""
+    plain = _strip(text, parse_mode)
+    if utf16_length(plain) > limit:
+        raise bad_request("message caption is too long")
     return plain
 
 

@@ -84,6 +84,31 @@ class Mailbox:
                 return found
             await self._wait(left)
 
+    async def next_push(self, kinds: Collection[str]) -> QueuedUpdate:
+        """Wait for the oldest update that a webhook has not taken; it stays until `taken`."""
+        while True:
+            found = self.repeats or [u for u in self.pending if not kinds or u.kind in kinds]
+            if found:
+                return found[0]
+            await self.stirred()
+
+    async def stirred(self) -> None:
+        """Wait until something came, or updates are to leave in another way."""
+        self._arrival.clear()
+        await self._arrival.wait()
+
+    def taken(self, update: QueuedUpdate) -> None:
+        """Let go of an update that a webhook answered 200 to."""
+        if update in self.repeats:
+            self.repeats.remove(update)
+        else:
+            self.pending.remove(update)
+        self._moved.set()
+
+    def wake(self) -> None:
+        """Let who waits for updates look again how they are to leave."""
+        self._arrival.set()
+
     def _confirm(self, offset: int) -> None:
         if offset > 0:
             self.pending = [u for u in self.pending if u.update_id >= offset]

@@ -3,38 +3,21 @@
 server.py looks a method up in `METHODS` and answers with what it returns.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import re
 
 from pydantic import JsonValue
 
-from choir_common.testing.telegram.accounts import (
-    Answer,
-    Bot,
-    Button,
-    Chat,
-    SentMessage,
-    Webhook,
-)
-from choir_common.testing.telegram.entities import render, utf16_length
+from choir_common.testing.telegram.accounts import Answer, Button, Chat, SentMessage, Webhook
+from choir_common.testing.telegram.entities import render
 from choir_common.testing.telegram.faults import BotApiError, bad_request
+from choir_common.testing.telegram.media import Exchange, Method, get_file, keep, send_file
 from choir_common.testing.telegram.request import Arguments
+from choir_common.testing.telegram.shapes import message_json
 from choir_common.wire.json import JsonObject
 
-CAPTION_LIMIT = 1024
 CALLBACK_DATA_LIMIT = 64
+DESCRIPTION_LIMIT = 256
 WEBHOOK_CONFLICT = "Conflict: can't use getUpdates method while webhook is active"
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One call: who asks, and with what."""
-
-    bot: Bot
-    arguments: Arguments
-
-
-Method = Callable[[Exchange], Awaitable[JsonValue]]
 
 
 async def get_me(call: Exchange) -> JsonValue:
@@ -60,30 +43,52 @@ async def send_message(call: Exchange) -> JsonValue:
     """Say something to a person who has spoken to the bot before."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     mode = call.arguments.optional("parse_mode")
-    text = render(call.arguments.text("text"), mode)
-    buttons = _buttons(call.arguments)
-    return _keep(call.bot, chat, SentMessage(0, True, text, mode, buttons))
+    markup = call.arguments.text("text")
+    message = SentMessage(0, True, render(markup, mode), mode, _buttons(call.arguments))
+    message.markup = markup
+    message.reply_to = call.arguments.replied_to()
+    if message.reply_to is not None and message.reply_to not in chat.messages:
+        raise bad_request("message to be replied not found")
+    return keep(call.bot, chat, message)
 
 
 async def edit_message_text(call: Exchange) -> JsonValue:
     """Change the bot's own message in place; the same text again is an error, as at Telegram."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
-    message = chat.messages.get(call.arguments.number("message_id"))
-    if message is None or not message.from_bot:
-        raise bad_request("message to edit not found")
-    text = render(call.arguments.text("text"), call.arguments.optional("parse_mode"))
-    buttons = _buttons(call.arguments)
+    message = _own(chat, call.arguments, "edit")
+    if message.file_kind is not None:
+        raise bad_request("there is no text in the message to edit")
+    markup, mode = call.arguments.text("text"), call.arguments.optional("parse_mode")
+    text, buttons = render(markup, mode), _buttons(call.arguments)
     if (text, buttons) == (message.text, message.buttons):
-        raise bad_request("message is not modified")
-    message.text, message.buttons = text, buttons
+        raise bad_request(
+            "message is not modified: specified new message content and reply markup are exactly "
+            "the same as a current content and reply markup of the message"
+        )
+    message.text, message.buttons, message.parse_mode = text, buttons, mode
+    message.markup = markup
     message.edits += 1
     chat.news.put_nowait(message)
+    chat.stir()
     return message_json(call.bot, chat, message)
 
 
+async def delete_message(call: Exchange) -> JsonValue:
+    """Take a message of the bot's own out of the chat."""
+    chat = call.bot.chat(call.arguments.number("chat_id"))
+    message = _own(chat, call.arguments, "delete")
+    del chat.messages[message.message_id]
+    chat.deleted.append(message.message_id)
+    chat.stir()
+    return True
+
+
 async def answer_callback_query(call: Exchange) -> JsonValue:
-    """Close the spinner on a pressed button."""
+    """Close the spinner on a pressed button. Raises BotApiError 400 when it is closed already."""
     query = call.arguments.text("callback_query_id")
+    if query not in call.bot.open_queries:
+        raise bad_request("query is too old and response timeout expired or query ID is invalid")
+    call.bot.open_queries.remove(query)
     alert = call.arguments.flag("show_alert")
     call.bot.answers.append(Answer(query, call.arguments.optional("text"), alert))
     return True
@@ -93,19 +98,36 @@ async def send_chat_action(call: Exchange) -> JsonValue:
     """Show `typing` and the like."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     chat.actions.append(call.arguments.text("action"))
+    chat.stir()
     return True
 
 
 async def set_my_commands(call: Exchange) -> JsonValue:
-    """Keep the command menu."""
-    call.bot.commands = call.arguments.objects("commands")
+    """Keep the command menu of a scope. Raises BotApiError 400 for names Telegram does not take."""
+    commands = call.arguments.objects("commands")
+    for command in commands:
+        if not re.fullmatch(r"[a-z0-9_]{1,32}", str(command.get("command", ""))):
+            raise bad_request("BOT_COMMAND_INVALID")
+        if not 1 <= len(str(command.get("description", ""))) <= DESCRIPTION_LIMIT:
+            raise bad_request("BOT_COMMAND_DESCRIPTION_INVALID")
+    scope = call.arguments.mapping("scope")
+    kind = str(scope.get("type", "default"))
+    if kind == "chat":
+        call.bot.chat(int(str(scope.get("chat_id"))))
+        kind = f"chat:{scope['chat_id']}"
+    call.bot.commands[kind] = commands
     return True
 
 
 async def set_webhook(call: Exchange) -> JsonValue:
-    """Keep the webhook's address; this Telegram does not push."""
-    call.bot.webhook = Webhook(call.arguments.text("url"), call.arguments.optional("secret_token"))
+    """Push updates to an address from now on; an empty one goes back to long polling."""
+    call.bot.webhook = Webhook(
+        call.arguments.text("url"),
+        call.arguments.optional("secret_token"),
+        tuple(call.arguments.words("allowed_updates")),
+    )
     _maybe_drop(call)
+    call.bot.mailbox.wake()
     return True
 
 
@@ -113,48 +135,20 @@ async def delete_webhook(call: Exchange) -> JsonValue:
     """Go back to long polling."""
     call.bot.webhook = Webhook()
     _maybe_drop(call)
+    call.bot.mailbox.wake()
     return True
 
 
 async def get_webhook_info(call: Exchange) -> JsonValue:
     """Say how updates leave."""
     pending = len(call.bot.mailbox.pending)
-    return {
+    info: JsonObject = {
         "url": call.bot.webhook.url,
         "has_custom_certificate": False,
         "pending_update_count": pending,
     }
-
-
-async def get_file(call: Exchange) -> JsonValue:
-    """Give the path under which a file can be downloaded."""
-    file_id = call.arguments.text("file_id")
-    if file_id not in call.bot.files:
-        raise bad_request("invalid file_id")
-    size = len(call.bot.files[file_id][1])
-    return {
-        "file_id": file_id,
-        "file_unique_id": file_id,
-        "file_size": size,
-        "file_path": f"documents/{file_id}",
-    }
-
-
-def _send_file(kind: str) -> Method:
-    async def send(call: Exchange) -> JsonValue:
-        chat = call.bot.chat(call.arguments.number("chat_id"))
-        upload = call.arguments.upload(kind)
-        if upload is None:
-            raise bad_request(f"there is no {kind} in the request")
-        caption = call.arguments.optional("caption") or ""
-        if utf16_length(caption) > CAPTION_LIMIT:
-            raise bad_request("message caption is too long")
-        message = SentMessage(
-            0, True, caption, file_kind=kind, file_name=upload.name, file_bytes=upload.content
-        )
-        return _keep(call.bot, chat, message)
-
-    return send
+    trouble = call.bot.webhook.last_error
+    return info | {"last_error_message": trouble, "last_error_date": 1} if trouble else info
 
 
 METHODS: dict[str, Method] = {
@@ -169,55 +163,20 @@ METHODS: dict[str, Method] = {
     "deleteWebhook": delete_webhook,
     "getWebhookInfo": get_webhook_info,
     "getFile": get_file,
-    "sendDocument": _send_file("document"),
-    "sendPhoto": _send_file("photo"),
-    "sendVoice": _send_file("voice"),
-    "sendVideo": _send_file("video"),
+    "deleteMessage": delete_message,
+    "sendAudio": send_file("audio"),
+    "sendDocument": send_file("document"),
+    "sendPhoto": send_file("photo"),
+    "sendVoice": send_file("voice"),
+    "sendVideo": send_file("video"),
 }
 
 
-def message_json(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:
-    """Give a message the shape of the Bot API."""
-    body: JsonObject = {
-        "message_id": message.message_id,
-        "date": message.at,
-        "chat": chat.as_json(),
-        "from": bot.as_json() if message.from_bot else chat.person(),
-    }
-    if message.edits:
-        body["edit_date"] = message.at
-    if message.buttons:
-        rows: list[JsonValue] = [
-            [{"text": b.text, "callback_data": b.callback_data}] for b in message.buttons
-        ]
-        body["reply_markup"] = {"inline_keyboard": rows}
-    if message.file_kind is None:
-        return body | {"text": message.text}
-    if message.text:
-        body["caption"] = message.text
-    return body | {message.file_kind: _file_json(bot, message)}
-
-
-def _file_json(bot: Bot, message: SentMessage) -> JsonValue:
-    content = message.file_bytes or b""
-    file_id = bot.keep_file(message.file_name or "file", content)
-    body: JsonObject = {"file_id": file_id, "file_unique_id": file_id, "file_size": len(content)}
-    match message.file_kind:
-        case "photo":
-            return [body | {"width": 1, "height": 1}]
-        case "voice":
-            return body | {"duration": 1}
-        case "video":
-            return body | {"duration": 1, "width": 1, "height": 1}
-        case _:
-            return body | {"file_name": message.file_name}
-
-
-def _keep(bot: Bot, chat: Chat, message: SentMessage) -> JsonValue:
-    message.message_id = bot.new_message_id()
-    chat.messages[message.message_id] = message
-    chat.news.put_nowait(message)
-    return message_json(bot, chat, message)
+def _own(chat: Chat, arguments: Arguments, deed: str) -> SentMessage:
+    message = chat.messages.get(arguments.number("message_id"))
+    if message is None or not message.from_bot:
+        raise bad_request(f"message to {deed} not found")
+    return message
 
 
 def _buttons(arguments: Arguments) -> tuple[Button, ...]:

@@ -75,6 +75,11 @@ class Arguments:
         part = self.values.get(name, "").removeprefix("attach://")
         return self.uploads.get(name) or self.uploads.get(part)
 
+    def replied_to(self) -> int | None:
+        """Give the id of the message this one replies to."""
+        found = self.mapping("reply_parameters").get("message_id")
+        return found if isinstance(found, int) else None
+
     def _json(self, name: str) -> JsonValue:
         try:
             return _JSON.validate_json(self.values.get(name) or "null")

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import assert_never
 
+import httpx2
 import uvicorn
 from pydantic import JsonValue
 from starlette.applications import Starlette
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from choir_common.http.transport import make_client
 from choir_common.testing.telegram.accounts import Bot, Call, Chat, Directory
 from choir_common.testing.telegram.faults import (
     BotApiError,
@@ -29,11 +31,20 @@ from choir_common.testing.telegram.faults import (
     Refuse,
     Slow,
 )
-from choir_common.testing.telegram.methods import METHODS, Exchange
+from choir_common.testing.telegram.media import Exchange
+from choir_common.testing.telegram.methods import METHODS
 from choir_common.testing.telegram.request import read_arguments
+from choir_common.testing.telegram.traffic import Traffic
 from choir_common.testing.telegram.user import FakeUser
+from choir_common.testing.telegram.webhook import push
 
 DEFAULT_TOKEN = "4200:fake-token"  # noqa: S105  a token only this fake knows
+
+
+# what puts something into a chat, which Telegram counts
+SENDING = frozenset(
+    name for name in METHODS if name.startswith(("send", "edit")) and name != "sendChatAction"
+)
 
 
 class CutConnection(Response):
@@ -47,9 +58,16 @@ class CutConnection(Response):
 class FakeTelegram:
     """Telegram as tests hold it in their hand."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tasks: asyncio.TaskGroup, client: httpx2.AsyncClient) -> None:
         self._origin = f"http://127.0.0.1:{port}"
         self._directory = Directory()
+        self._tasks = tasks
+        self._client = client
+        self._pushes: list[asyncio.Task[None]] = []
+        self.lag_s = 0.0
+        """How long every call takes besides: the way to the real Telegram."""
+        self.unplugged = False
+        """While set, every connection is cut before anything happened."""
 
     @property
     def api_url(self) -> str:
@@ -70,7 +88,8 @@ class FakeTelegram:
         """Give the bot with this token, made on first mention."""
         if token not in self._directory.bots:
             username = f"bot_{token.split(':', 1)[0]}"
-            self._directory.bots[token] = Bot(token, username)
+            made = self._directory.bots[token] = Bot(token, username)
+            self._pushes.append(self._tasks.create_task(push(made, self._client)))
         return self._directory.bots[token]
 
     def revoke(self, token: str) -> None:
@@ -91,8 +110,21 @@ class FakeTelegram:
         """Deliver an update again, even one the bot has confirmed."""
         self.bot(token).mailbox.repeat(update_id)
 
+    def limit_rate(self, token: str = DEFAULT_TOKEN) -> Traffic:
+        """Refuse with 429 from now on what is faster than Telegram allows; gives the counters."""
+        traffic = self.bot(token).traffic = Traffic()
+        return traffic
+
+    def hang_up(self) -> None:
+        """End the pushes, so that the server can stop."""
+        for task in self._pushes:
+            task.cancel()
+
     async def call(self, request: Request) -> Response:
         """Answer one call of the Bot API."""
+        await asyncio.sleep(self.lag_s)
+        if self.unplugged:
+            return CutConnection()
         try:
             bot = self._directory.bot(request.path_params["token"])
             name = request.path_params["method"]
@@ -104,6 +136,8 @@ class FakeTelegram:
 
     async def download(self, request: Request) -> Response:
         """Give the bytes of a file the bot may fetch."""
+        if self.unplugged:
+            return CutConnection()
         try:
             bot = self._directory.bot(request.path_params["token"])
         except BotApiError as error:
@@ -116,6 +150,8 @@ async def _perform(name: str, exchange: Exchange) -> Response:
     method = METHODS.get(name)
     if method is None:
         raise BotApiError(404, "Not Found: method not found")
+    if exchange.bot.traffic and name in SENDING:
+        exchange.bot.traffic.count(exchange.arguments.text("chat_id"))
     match exchange.bot.next_fault(name):
         case None | Pass():
             return _result(await method(exchange))
@@ -164,25 +200,29 @@ async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # inherited by what is accepted; else each answer waits 40 ms for the client's acknowledgement
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        fake = FakeTelegram(listener.getsockname()[1])
-        routes = [
-            Route("/bot{token}/{method}", fake.call, methods=["GET", "POST"]),
-            Route("/file/bot{token}/{path:path}", fake.download),
-        ]
-        config = uvicorn.Config(
-            Starlette(routes=routes),
-            log_config=None,
-            log_level=100,  # a cut connection is not worth a line
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=1,
-        )
-        server = _QuietServer(config)
-        async with asyncio.TaskGroup() as group:
+        async with make_client("", timeout_s=5) as client, asyncio.TaskGroup() as group:
+            fake = FakeTelegram(listener.getsockname()[1], group, client)
+            server = _QuietServer(_configured(fake))
             group.create_task(server.serve(sockets=[listener]))
             try:
                 yield fake
             finally:
+                fake.hang_up()
                 server.should_exit = True
                 server.force_exit = True  # a long poll need not run out
+
+
+def _configured(fake: FakeTelegram) -> uvicorn.Config:
+    routes = [
+        Route("/bot{token}/{method}", fake.call, methods=["GET", "POST"]),
+        Route("/file/bot{token}/{path:path}", fake.download),
+    ]
+    return uvicorn.Config(
+        Starlette(routes=routes),
+        log_config=None,
+        log_level=100,  # a cut connection is not worth a line
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )

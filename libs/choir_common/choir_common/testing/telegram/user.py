@@ -4,10 +4,11 @@ Made by `FakeTelegram.user`; every deed becomes an update in the bot's mailbox.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from choir_common.testing.telegram.accounts import Bot, Button, Chat, SentMessage
-from choir_common.testing.telegram.methods import message_json
+from choir_common.testing.telegram.shapes import message_json
 from choir_common.wire.json import JsonObject
 
 
@@ -27,14 +28,19 @@ class FakeUser:
         """Write a message; gives the id of the update it became."""
         return self._post("message", self._write(SentMessage(0, False, text)))
 
+    async def replies(self, message: SentMessage, text: str) -> int:
+        """Write a message that replies to another; gives the update's id."""
+        reply = SentMessage(0, False, text, reply_to=message.message_id)
+        return self._post("message", self._write(reply))
+
     async def edits(self, message: SentMessage, text: str) -> int:
-        """Change an own message; gives the update's id."""
+        """Change an own message, or the caption of a file; gives the update's id."""
         message.text = text
         message.edits += 1
         return self._post("edited_message", message_json(self.bot, self.chat, message))
 
     async def sends_file(self, kind: str, name: str, content: bytes, caption: str = "") -> int:
-        """Send a `document`, `photo`, `voice` or `video`; gives the update's id."""
+        """Send a `document`, `photo`, `voice`, `audio`, `video` or `video_note`."""
         message = SentMessage(0, False, caption, file_kind=kind, file_name=name, file_bytes=content)
         return self._post("message", self._write(message))
 
@@ -45,8 +51,10 @@ class FakeUser:
 
     async def forges_press(self, message: SentMessage, button: Button) -> int:
         """Send a callback with any data, whether or not such a button was ever shown."""
+        query = f"query-{len(self.bot.mailbox.history) + 1}"
+        self.bot.open_queries.add(query)
         body: JsonObject = {
-            "id": f"query-{len(self.bot.mailbox.history) + 1}",
+            "id": query,
             "from": self.chat.person(),
             "chat_instance": str(self.user_id),
             "message": message_json(self.bot, self.chat, message),
@@ -75,6 +83,15 @@ class FakeUser:
         """Wait until the bot has confirmed an update to Telegram. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self.bot.mailbox.confirmed(update_id)
+
+    async def until(self, is_so: Callable[[Chat], bool], timeout: float = 30.0) -> None:
+        """Wait until something is so in the chat: a text, an edit, typing. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            await self.chat.until(is_so)
+
+    def last_said(self) -> SentMessage:
+        """Give the person's own newest message."""
+        return [m for m in self.chat.messages.values() if not m.from_bot][-1]
 
     def blocks(self) -> None:
         """Block the bot: it gets 403 from now on."""

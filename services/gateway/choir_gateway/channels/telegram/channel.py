@@ -1,62 +1,112 @@
-"""One Telegram bot: polling in, sending out. Made by `lazily`, run by roster.py."""
+"""One Telegram bot: updates in, words and files out. Made by `lazily`, run by roster.py."""
 
+import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
+import httpx2
 from telegram import Bot
 from telegram.request import HTTPXRequest
 
-from choir_common.clients.control import ControlInbox
+from choir_common.errors import NotFound
+from choir_common.http.transport import make_client
+from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import GatewayBinding, InboundMessage, OutboundMessage, Receipt
 from choir_common.wire.operator import PartStatus
-from choir_gateway.channels.port import Contacts
+from choir_gateway.channels.port import Neighbours
+from choir_gateway.channels.telegram.files import download
+from choir_gateway.channels.telegram.intake import Intake
+from choir_gateway.channels.telegram.menu import Menu
+from choir_gateway.channels.telegram.pace import Pace
 from choir_gateway.channels.telegram.polling import Polling
+from choir_gateway.channels.telegram.presence import Presence
 from choir_gateway.channels.telegram.sending import Sending
+from choir_gateway.channels.telegram.webhook import Webhook
 
 PUBLIC_API = "https://api.telegram.org"
 CONNECTIONS = 16
 
 
 class TelegramChannel:
-    """A bot with its long poll."""
+    """A bot, with all that goes through it."""
 
     def __init__(
         self,
-        name: str,
+        gateway: GatewayBinding,
         bot: Bot,
         requests: Sequence[HTTPXRequest],
-        control: ControlInbox,
-        contacts: Contacts,
+        downloads: httpx2.AsyncClient,
+        hook_secret: str | None,
+        neighbours: Neighbours,
     ) -> None:
-        self._name = name
+        self._name = gateway.name
+        self._bot = bot
         self._requests = requests
-        self._contacts = contacts
-        self._sending = Sending(bot)
-        self._polling = Polling(bot, name, control, contacts, self._pass_note)
+        self._downloads = downloads
+        self._contacts = neighbours.contacts
+        pace = Pace()
+        self._sending = Sending(bot, neighbours.files, pace)
+        self._presence = Presence(bot, pace, neighbours.control)
+        self._menu = Menu(bot, neighbours.contacts)
+        intake = Intake(bot, gateway.name, neighbours, self._heard)
+        self._incoming: Polling | Webhook
+        if gateway.webhook is not None and hook_secret is not None:
+            url = gateway.webhook.url
+            self._incoming = Webhook(bot, gateway.name, url, hook_secret, intake)
+        else:
+            self._incoming = Polling(bot, gateway.name, intake)
 
     async def run(self) -> None:
         """Take in messages until cancelled."""
         async with contextlib.AsyncExitStack() as stack:
             for request in self._requests:
                 await stack.enter_async_context(request)
-            await self._polling.run()
+            await stack.enter_async_context(self._downloads)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            tasks.create_task(self._incoming.run())
+            tasks.create_task(self._presence.run())
+            tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
-        """Send words to a user; raises as Sending.deliver does."""
+        """Send words and files to a user; raises as Sending.deliver does."""
         return await self._sending.deliver(message, user_id)
+
+    def show(self, activity: DmActivity, user_id: str) -> None:
+        """Show what goes on; returns at once."""
+        if user_id.isdigit():
+            self._presence.show(activity, user_id)
+
+    def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Give a file that a user sent; raises as files.download does."""
+        return download(self._bot, self._downloads, ref)
+
+    async def take_update(self, body: bytes, secret: str) -> None:
+        """Store what was brought to the webhook; raises NotFound without one, else as Webhook.take."""
+        if not isinstance(self._incoming, Webhook):
+            raise NotFound(f"The bot {self._name!r} has no webhook.")
+        await self._incoming.take(body, secret)
 
     def state(self) -> PartStatus:
         """Tell what keeps the bot from hearing Telegram, if anything."""
-        return PartStatus(name=self._name, ok=True, detail=self._polling.trouble or "")
+        return PartStatus(name=self._name, ok=True, detail=self._incoming.trouble or "")
 
-    async def _pass_note(self, message: InboundMessage, note: str) -> None:
+    async def _show_menus(self) -> None:
+        for dm in list(self._contacts.by_name.values()):
+            if dm.gateway == self._name:
+                await self._menu.show(dm)
+
+    async def _heard(self, message: InboundMessage, note: str | None) -> None:
         dm = self._contacts.by_name.get(message.dm)
-        if dm is not None:
+        if dm is None:
+            return
+        if note is not None:
             await self._sending.notify(dm.user_id, note)
+        await self._menu.show(dm)
 
 
 def make_telegram_channel(
-    gateway: GatewayBinding, token: str, control: ControlInbox, contacts: Contacts
+    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: Neighbours
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")
@@ -69,7 +119,8 @@ def make_telegram_channel(
         request=sending,
         get_updates_request=polling,
     )
-    return TelegramChannel(gateway.name, bot, (sending, polling), control, contacts)
+    downloads = make_client(api)
+    return TelegramChannel(gateway, bot, (sending, polling), downloads, hook_secret, neighbours)
 
 
 def _requests(connections: int) -> HTTPXRequest:

@@ -1,7 +1,13 @@
 """Cut long texts into messages Telegram takes. Pure; called by sending.py."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
+from choir_gateway.channels.telegram.styled import Styled, cut, plain, stretches
+
 LIMIT = 4096
 """UTF-16 units in one message, as Telegram counts."""
+CAPTION_LIMIT = 1024
+"""UTF-16 units below a file."""
 
 
 def units(text: str) -> int:
@@ -9,30 +15,45 @@ def units(text: str) -> int:
     return len(text) + sum(1 for character in text if character > "\uffff")
 
 
-def split_text(text: str, limit: int = LIMIT) -> list[str]:
-    """Cut `text` at paragraphs, lines or spaces where possible; joined, the parts lose only blanks."""
-    parts: list[str] = []
-    rest = text
-    while units(rest) > limit:
-        head = _fitting(rest, limit)
-        cut = _boundary(head)
-        part = rest[:cut]
+def split(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
+    """Cut at paragraphs, lines or spaces where possible; joined, the parts lose only blanks.
+
+    What is marked stays whole where it begins in the later half of a part; what is longer (a code
+    block) is closed at the cut and opened again.
+    """
+    text = plain(runs)
+    # a mark of no more than half a part can always stand whole in the next one
+    whole = [(start, end) for start, end in stretches(runs) if units(text[start:end]) <= limit // 2]
+    return [cut(runs, start, end) for start, end in _slices(text, limit, whole)]
+
+
+def _slices(text: str, limit: int, whole: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < len(text):
+        end = start + _fitting(text[start:], limit)
+        if end < len(text):
+            end = start + _boundary(text[start:end])
+            end = _before(end, start, whole)
+        part = text[start:end]
         if part.strip():
-            parts.append(part.rstrip("\n"))
-        rest = rest[cut:].lstrip("\n")
-    if rest.strip():
-        parts.append(rest)
-    return parts
+            yield start, start + len(part.rstrip("\n")) if end < len(text) else end
+        start = end + len(text[end:]) - len(text[end:].lstrip("\n"))
 
 
-def _fitting(text: str, limit: int) -> str:
-    """Return the longest beginning of `text` that fits."""
+def _before(end: int, start: int, whole: Iterable[tuple[int, int]]) -> int:
+    """Move a cut out of the marked text it falls into, to before the outermost."""
+    firsts = [first for first, last in whole if start < first < end < last]
+    return min(firsts, default=end)
+
+
+def _fitting(text: str, limit: int) -> int:
+    """Return the length of the longest beginning of `text` that fits."""
     taken = 0
     for place, character in enumerate(text):
         taken += 2 if character > "\uffff" else 1
         if taken > limit:
-            return text[:place]
-    return text
+            return place
+    return len(text)
 
 
 def _boundary(head: str) -> int:

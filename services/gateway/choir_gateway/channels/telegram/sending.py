@@ -1,102 +1,214 @@
-"""Send words in as many messages as they need; never drop the tail, never repeat in silence.
+"""Send a message in as many parcels as it needs; never drop the tail, never repeat in silence.
 
-Called by channel.py. What of a message was surely sent is remembered until it is whole, so a delivery
-that is tried again goes on where it stopped.
+Called by channel.py. What of a message was surely sent is remembered, so a delivery
+that is tried again goes on where it stopped, and one that is whole is not sent again.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
 
 import structlog
-from telegram import Bot
-from telegram.error import (
-    BadRequest,
-    Forbidden,
-    InvalidToken,
-    NetworkError,
-    RetryAfter,
-    TelegramError,
-)
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
 
-from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.errors import Unavailable
+from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import OutboundMessage, Receipt
-from choir_gateway.channels.telegram.chunks import LIMIT, split_text
-from choir_gateway.channels.telegram.pauses import pause_of
+from choir_gateway.channels.telegram.calls import Call, RefusedError, make
+from choir_gateway.channels.telegram.pace import Pace
+from choir_gateway.channels.telegram.parcels import File, Parcel, Words, doubtful, lay_out
+from choir_gateway.channels.telegram.styled import plain, to_html, unstyled
+from choir_gateway.channels.telegram.upload import fetched, upload
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-REPEATED = "(possibly repeated) "
+# makes a call that says a text, in a parse mode
+WordsCall = Callable[[str, str | None], Call]
+
 # below the outbox's own deadline for a delivery, so that it hears of a rate limit in words
 PATIENCE_S = 45.0
 REMEMBERED = 1000
-# python-telegram-bot wraps httpx's errors; these mean that nothing left this machine
-NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
+# files lie in the gateway's temporary directory while they are sent
+FILES_AT_ONCE = 2
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """How far a message is: its parcels that surely arrived, and which message bears its words."""
+
+    # one attempt at a time: control may ask again while a large file is still on its way
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    parcels: int = 0
+    message_id: str | None = None
+    is_whole: bool = False
 
 
 class Sending:
-    """Outgoing words of one bot."""
+    """Outgoing words and files of one bot."""
 
-    def __init__(self, bot: Bot) -> None:
+    def __init__(self, bot: Bot, files: OutboxFiles, pace: Pace) -> None:
         self._bot = bot
-        self._sent: OrderedDict[int, int] = OrderedDict()
+        self._files = files
+        self._pace = pace
+        self._deliveries: OrderedDict[tuple[int, datetime], _Delivery] = OrderedDict()
+        self._slots = asyncio.Semaphore(FILES_AT_ONCE)
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
-        """Send all parts of a message in order.
+        """Send all parcels of a message in order.
 
-        Raises Unavailable when the next part was surely not sent, OutcomeUnknown when it may have been.
+        Raises Unavailable when the next one was surely not sent, OutcomeUnknown when it may have been.
         """
         if not user_id.isdigit():
             detail = f"{user_id!r} is no Telegram user id; correct the DM {message.dm!r}."
             return Receipt(outbox_id=message.outbox_id, status="undeliverable", detail=detail)
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        parts = split_text(message.text, LIMIT - len(REPEATED))
-        done = self._sent.get(message.outbox_id, 0)
-        for number in range(done, len(parts)):
-            doubtful = message.maybe_repeated and number == done
-            text = REPEATED + parts[number] if doubtful else parts[number]
-            refusal = await self._send(user_id, text, deadline)
-            if refusal is not None:
-                return Receipt(outbox_id=message.outbox_id, status="undeliverable", detail=refusal)
-            self._remember(message.outbox_id, number + 1)
-        self._sent.pop(message.outbox_id, None)
-        return Receipt(outbox_id=message.outbox_id, status="delivered")
+        delivery = self._delivery(message)
+        async with delivery.turn:
+            try:
+                if not delivery.is_whole:
+                    await self._go_on(delivery, message, user_id)
+            except RefusedError as refusal:
+                return Receipt(
+                    outbox_id=message.outbox_id, status="undeliverable", detail=refusal.words
+                )
+        return Receipt(
+            outbox_id=message.outbox_id, status="delivered", message_id=delivery.message_id
+        )
 
     async def notify(self, user_id: str, text: str) -> None:
         """Tell a user something about the channel itself, once and without promise."""
         try:
-            await self._send(user_id, text, asyncio.get_running_loop().time())
-        except Unavailable as error:
-            log.info("note not sent", reason=error.message)
+            deadline = asyncio.get_running_loop().time() + 1
+            await self._say(Words(unstyled(text)), user_id, deadline)
+        except (Unavailable, RefusedError) as error:
+            log.info("note not sent", reason=str(error))
 
-    async def _send(self, user_id: str, text: str, deadline: float) -> str | None:
-        """Send one part; return why Telegram refuses it for good, if it does."""
-        while True:
+    async def _go_on(self, delivery: _Delivery, message: OutboundMessage, user_id: str) -> None:
+        """Send what of a message has not arrived yet."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        parcels, first = lay_out(message), delivery.parcels
+        for number in range(first, len(parcels)):
+            in_doubt = message.maybe_repeated and number == first
+            made = await self._send(message, number, parcels[number], in_doubt, user_id, deadline)
+            if isinstance(parcels[number], Words) or delivery.message_id is None:
+                delivery.message_id = made
+            delivery.parcels = number + 1
+        delivery.is_whole = True
+
+    async def _send(
+        self,
+        message: OutboundMessage,
+        number: int,
+        parcel: Parcel,
+        in_doubt: bool,
+        user_id: str,
+        deadline: float,
+    ) -> str | None:
+        place = message.edits.message_id if message.edits and number == 0 else None
+        if place is None:
+            parcel = doubtful(parcel) if in_doubt else parcel
+        # an edit may be made as often as one likes, so it is never in doubt
+        elif isinstance(parcel, Words) and await self._edit(parcel, place, user_id, deadline):
+            return place
+        match parcel:
+            case Words():
+                return await self._say(parcel, user_id, deadline)
+            case File():
+                async with self._slots:
+                    return await self._bring(message.outbox_id, parcel, user_id, deadline)
+            case other:
+                assert_never(other)
+
+    async def _edit(self, words: Words, place: str, user_id: str, deadline: float) -> bool:
+        """Put words in the place of earlier ones; tell whether they stand there now."""
+
+        def edit(text: str, mode: str | None) -> Call:
+            return lambda: self._bot.edit_message_text(
+                text,
+                int(user_id),
+                int(place),
+                parse_mode=mode,
+                reply_markup=_keyboard(words.buttons),
+            )
+
+        try:
+            await self._styled_or_plain(words, edit, user_id, deadline)
+        except RefusedError as refusal:
+            if refusal.whole:
+                raise
+            # what is too old to be edited, or was deleted by the user, is said anew
+            return "is not modified" in refusal.words
+        return True
+
+    async def _say(self, words: Words, user_id: str, deadline: float) -> str | None:
+        def say(text: str, mode: str | None) -> Call:
+            return lambda: self._bot.send_message(
+                int(user_id), text, parse_mode=mode, reply_markup=_keyboard(words.buttons)
+            )
+
+        return await self._styled_or_plain(words, say, user_id, deadline)
+
+    async def _styled_or_plain(
+        self, words: Words, call: WordsCall, user_id: str, deadline: float
+    ) -> str | None:
+        styled = any(run.marks for run in words.styled)
+        if styled:
             try:
-                await self._bot.send_message(chat_id=int(user_id), text=text)
-            except RetryAfter as error:
-                wait_s = pause_of(error)
-                if asyncio.get_running_loop().time() + wait_s > deadline:
-                    raise Unavailable("Telegram limits the rate.", retry_after_s=wait_s) from error
-                await asyncio.sleep(wait_s)
-                continue
-            except InvalidToken as error:
-                # a token can be put right; the words wait for it
-                raise Unavailable("Telegram refuses the bot's token.") from error
-            except (Forbidden, BadRequest) as error:
-                return f"Telegram refuses: {error.message}"
-            except NetworkError as error:
-                raise _unsent_or_unknown(error) from error
-            except TelegramError as error:
-                raise Unavailable(f"Telegram refuses for now: {error.message}") from error
-            return None
+                return await make(
+                    call(to_html(words.styled), "HTML"), self._pace, user_id, deadline
+                )
+            except RefusedError as refusal:
+                if "parse entities" not in refusal.words:
+                    raise
+                log.warning("formatting refused", reason=refusal.words)
+        return await make(call(plain(words.styled), None), self._pace, user_id, deadline)
 
-    def _remember(self, outbox_id: int, parts: int) -> None:
-        self._sent[outbox_id] = parts
-        while len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
+    async def _bring(
+        self, outbox_id: int, parcel: File, user_id: str, deadline: float
+    ) -> str | None:
+        """Send a file; as a document if Telegram does not take it as more, else say what became of it."""
+        try:
+            return await self._upload(outbox_id, parcel, user_id, deadline)
+        except RefusedError as refusal:
+            if refusal.whole:
+                raise
+            name = parcel.attachment.name
+            log.warning("file not sent", outbox_id=outbox_id, reason=refusal.words)
+            sorry = unstyled(f"The file {name} could not be sent: {refusal.words.rstrip('.')}.\n")
+            return await self._say(Words((*sorry, *parcel.caption)), user_id, deadline)
+
+    async def _upload(
+        self, outbox_id: int, parcel: File, user_id: str, deadline: float
+    ) -> str | None:
+        attachment = parcel.attachment
+
+        def way(kind: AttachmentKind) -> Call:
+            return lambda: upload(self._bot, int(user_id), attachment, kind, spool, parcel.caption)
+
+        async with fetched(self._files, outbox_id, attachment) as spool:
+            if attachment.kind != "document":
+                try:
+                    return await make(way(attachment.kind), self._pace, user_id, deadline)
+                except RefusedError as refusal:
+                    if refusal.whole:
+                        raise
+                    log.info("sent as a document", outbox_id=outbox_id, reason=refusal.words)
+            return await make(way("document"), self._pace, user_id, deadline)
+
+    def _delivery(self, message: OutboundMessage) -> _Delivery:
+        # with its time: a database that was put back gives numbers a second time
+        key = (message.outbox_id, message.at)
+        found = self._deliveries.setdefault(key, _Delivery())
+        while len(self._deliveries) > REMEMBERED:
+            self._deliveries.popitem(last=False)
+        return found
 
 
-def _unsent_or_unknown(error: NetworkError) -> Unavailable:
-    if type(error.__cause__).__name__ in NOT_SENT:
-        return Unavailable("Telegram cannot be reached; nothing was sent.")
-    return OutcomeUnknown("The connection to Telegram broke while sending.")
+def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
+    if not buttons:
+        return None
+    row = [InlineKeyboardButton(button.label, callback_data=button.data) for button in buttons]
+    return InlineKeyboardMarkup([row])

@@ -1,37 +1,134 @@
-"""Read an update as a message of a configured user. Pure; called by polling.py."""
+"""Read an update as what a configured user said or pressed. Pure; called by intake.py."""
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from telegram import Message, Update
+from telegram import CallbackQuery, Message, PhotoSize, Update
 
-from choir_common.wire.messages import InboundMessage
+from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
+from choir_common.wire.messages import (
+    MAX_QUOTE,
+    ChannelCommand,
+    InboundMessage,
+    Press,
+    QuotedMessage,
+)
 from choir_gateway.channels.port import Contacts
 
 PRIVATE = "private"
-KINDS = ("photo", "document", "voice", "audio", "video", "video_note", "sticker", "location")
+WANTED = (Update.MESSAGE, Update.EDITED_MESSAGE, Update.CALLBACK_QUERY)
+# Telegram names no file of these kinds
+UNNAMED: dict[AttachmentKind, str] = {
+    "photo": "photo.jpg",
+    "voice": "voice.ogg",
+    "audio": "audio",
+    "video": "video.mp4",
+    "document": "file",
+}
+OTHERS = ("sticker", "location", "venue", "contact", "poll", "dice", "game", "story")
 
 
-def parse_update(update: Update, gateway: str, contacts: Contacts) -> InboundMessage | None:
-    """Return the message an update carries; none for strangers, groups and other kinds of update."""
-    message = update.message
+def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMessage | None:
+    """Return what an update says; none for strangers, groups and other kinds of update."""
+    message = update.message or update.edited_message
     if message is None or message.from_user is None or message.chat.type != PRIVATE:
         return None
     dm = contacts.find(gateway, str(message.from_user.id))
     if dm is None:
         return None
+    attachments = tuple(_attachments(message))
+    text = message.text or message.caption or ""
     return InboundMessage(
         gateway=gateway,
         dm=dm.name,
         update_id=str(update.update_id),
-        text=_words(message),
-        sent_at=message.date.astimezone(UTC) if message.date else datetime.now(UTC),
+        text=as_typed(text, contacts.commands) if text or attachments else _kind(message),
+        sent_at=_moment(message),
+        attachments=attachments,
+        edits=str(message.message_id) if update.edited_message else None,
+        reply_to=_quoted(message),
     )
 
 
-def _words(message: Message) -> str:
-    if message.text:
-        return message.text
-    kind = next((kind for kind in KINDS if getattr(message, kind, None)), "something")
+def read_press(query: CallbackQuery, gateway: str) -> Press:
+    """Return the press of a button; control knows whether it is anybody's to press."""
+    place = query.message
+    return Press(
+        gateway=gateway,
+        user_id=str(query.from_user.id),
+        chat_id=str(place.chat.id if place else query.from_user.id),
+        data=(query.data or "")[:64],
+        message_id=str(place.message_id) if place else None,
+        callback_id=query.id[:100],
+    )
+
+
+def menu_name(command: ChannelCommand) -> str:
+    """Return a command's name as Telegram's menu takes it: without slash, with underscores."""
+    return command.name.removeprefix("/").replace("-", "_")
+
+
+def as_typed(text: str, commands: Sequence[ChannelCommand]) -> str:
+    """Return a command from Telegram's menu by its own name, which the menu cannot hold."""
+    first, gap, rest = text.partition(" ")
+    for command in commands:
+        if first == f"/{menu_name(command)}":
+            return f"{command.name}{gap}{rest}"
+    return text
+
+
+def _attachments(message: Message) -> Iterator[Attachment]:
+    if message.photo:
+        best = max(message.photo, key=_pixels)
+        yield _attachment("photo", best.file_id, best.file_size, "image/jpeg", None)
+    if voice := message.voice:
+        yield _attachment("voice", voice.file_id, voice.file_size, voice.mime_type, None)
+    if audio := message.audio:
+        name, mime = audio.file_name, audio.mime_type
+        yield _attachment("audio", audio.file_id, audio.file_size, mime, name)
+    if video := message.video:
+        name, mime = video.file_name, video.mime_type
+        yield _attachment("video", video.file_id, video.file_size, mime, name)
+    if note := message.video_note:
+        yield _attachment("video", note.file_id, note.file_size, "video/mp4", None)
+    # an animation comes as a document as well, which is the same file
+    if document := message.document:
+        name, mime = document.file_name, document.mime_type
+        yield _attachment("document", document.file_id, document.file_size, mime, name)
+
+
+def _attachment(
+    kind: AttachmentKind, ref: str, size: int | None, mime: str | None, name: str | None
+) -> Attachment:
+    return Attachment(
+        name=(name or UNNAMED[kind])[-255:],
+        kind=kind,
+        mime=(mime or ANY_MIME)[:127],
+        size=size,
+        ref=ref,
+    )
+
+
+def _pixels(size: PhotoSize) -> int:
+    return size.width * size.height
+
+
+def _quoted(message: Message) -> QuotedMessage | None:
+    earlier = message.reply_to_message
+    if earlier is None:
+        return None
+    words = message.quote.text if message.quote else earlier.text or earlier.caption or ""
+    return QuotedMessage(message_id=str(earlier.message_id), text=words[:MAX_QUOTE])
+
+
+def _kind(message: Message) -> str:
+    kind = next((kind for kind in OTHERS if getattr(message, kind, None)), "something")
     # nothing a user sends is passed over in silence
-    note = f"[The user sent a {kind.replace('_', ' ')}, which cannot be read here yet.]"
-    return f"{note} {message.caption}" if message.caption else note
+    return f"[The user sent a {kind}, which cannot be read here.]".replace(
+        "a something", "something"
+    )
+
+
+def _moment(message: Message) -> datetime:
+    moment = message.edit_date or message.date
+    return moment.astimezone(UTC) if moment else datetime.now(UTC)

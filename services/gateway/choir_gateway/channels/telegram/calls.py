@@ -1,0 +1,73 @@
+"""Make one call that says something, and tell what became of it in Choir's words.
+
+Used by sending.py: a call that Telegram puts off is made again while there is time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from telegram import Message
+from telegram.error import (
+    BadRequest,
+    Forbidden,
+    InvalidToken,
+    NetworkError,
+    RetryAfter,
+    TelegramError,
+)
+
+from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_gateway.channels.telegram.pace import Pace
+from choir_gateway.channels.telegram.pauses import pause_of
+
+# python-telegram-bot wraps httpx's errors; these mean that nothing left this machine
+NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
+
+Call = Callable[[], Awaitable[Message | bool]]
+
+
+class RefusedError(Exception):
+    """Telegram refuses this for good; `whole`: everything to this user, not this message alone."""
+
+    def __init__(self, words: str, *, whole: bool = False) -> None:
+        super().__init__(words)
+        self.words = words
+        self.whole = whole
+
+
+async def make(call: Call, pace: Pace, chat: str, deadline: float) -> str | None:
+    """Make a call and return the id of the message it made or edited.
+
+    Raises RefusedError, Unavailable when nothing was said for sure, OutcomeUnknown when it may have been.
+    """
+    while True:
+        await pace.wait(chat, deadline)
+        try:
+            made = await call()
+        except RetryAfter as error:
+            wait_s = pause_of(error)
+            if asyncio.get_running_loop().time() + wait_s > deadline:
+                raise Unavailable("Telegram limits the rate.", retry_after_s=wait_s) from error
+            await asyncio.sleep(wait_s)
+        except InvalidToken as error:
+            # a token can be put right; the words wait for it
+            raise Unavailable("Telegram refuses the bot's token.") from error
+        except Forbidden as error:
+            raise RefusedError(f"Telegram refuses: {error.message}", whole=True) from error
+        except BadRequest as error:
+            whole = "chat not found" in error.message.lower()
+            raise RefusedError(f"Telegram refuses: {error.message}", whole=whole) from error
+        except NetworkError as error:
+            if "too large" in error.message.lower():
+                raise RefusedError("it is larger than Telegram takes") from error
+            raise _unsent_or_unknown(error) from error
+        except TelegramError as error:
+            raise Unavailable(f"Telegram refuses for now: {error.message}") from error
+        else:
+            return str(made.message_id) if isinstance(made, Message) else None
+
+
+def _unsent_or_unknown(error: NetworkError) -> Unavailable:
+    if type(error.__cause__).__name__ in NOT_SENT:
+        return Unavailable("Telegram cannot be reached; nothing was sent.")
+    return OutcomeUnknown("The connection to Telegram broke while sending.")

@@ -1,0 +1,73 @@
+"""Hand an update to control, and return only once that is durable.
+
+Called by polling.py and webhook.py, one update after the other: the order of a conversation is that in
+which updates come.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+from telegram import Bot, CallbackQuery, Update
+from telegram.error import TelegramError
+
+from choir_common.errors import BadInput, ChoirError, NotFound
+from choir_common.wire.messages import InboundMessage
+from choir_gateway.channels.port import Neighbours
+from choir_gateway.channels.telegram.updates import read_message, read_press
+
+log = structlog.get_logger("choir.gateway.telegram")
+
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 10.0
+
+T = TypeVar("T")
+OnHeard = Callable[[InboundMessage, str | None], Awaitable[None]]
+"""What was said, and control's note to whoever said it: only the first time it came."""
+
+
+class Intake:
+    """What comes in over one bot."""
+
+    def __init__(self, bot: Bot, gateway: str, neighbours: Neighbours, on_heard: OnHeard) -> None:
+        self._bot = bot
+        self._gateway = gateway
+        self._control = neighbours.control
+        self._contacts = neighbours.contacts
+        self._on_heard = on_heard
+
+    async def take(self, update: Update) -> None:
+        """Store what an update says, however long control is away."""
+        if update.callback_query is not None:
+            await self._press(update.callback_query)
+            return
+        message = read_message(update, self._gateway, self._contacts)
+        if message is None:
+            return
+        accepted = await self._insist(lambda: self._control.accept(message))
+        if accepted is not None and not accepted.duplicate:
+            await self._on_heard(message, accepted.note)
+
+    async def _press(self, query: CallbackQuery) -> None:
+        """Have control decide, and then say so: the message itself it edits through its outbox."""
+        press = read_press(query, self._gateway)
+        pressed = await self._insist(lambda: self._control.press(press))
+        try:
+            await self._bot.answer_callback_query(query.id, pressed.answer if pressed else None)
+        except TelegramError as error:
+            # too late for the small words; what was decided stands in the conversation
+            log.info("press not answered", gateway=self._gateway, reason=error.message)
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except (NotFound, BadInput) as error:
+                log.warning("update refused", gateway=self._gateway, reason=error.message)
+                return None
+            except ChoirError as error:
+                log.info("update waits", gateway=self._gateway, reason=error.message)
+            failures += 1
+            await asyncio.sleep(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8)))

@@ -1,0 +1,202 @@
+"""Read a model's Markdown as text that Telegram can show. Pure; called by sending.py.
+
+What Telegram has no form for is said in characters: a heading is bold, a list has bullets, a table is
+a block of aligned columns. HTML and entities stay as they are written.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from choir_gateway.channels.telegram.styled import Mark, Run, Styled, Tag, unstyled
+
+# indented text is no code, `[x]: y` no address, dashes below a line no heading: models mean none of it
+LITERAL = ("code", "reference", "lheading", "html_block", "html_inline", "entity")
+LINKS = ("http://", "https://", "tg://", "mailto:")
+BULLETS = ("• ", "◦ ", "▪ ")
+RULE = "———"
+INLINE: dict[str, Tag] = {"strong": "b", "em": "i", "s": "s"}
+
+
+def read_markdown(text: str) -> Styled:
+    """Return the text with its marks; as it is written where nothing of it would be seen."""
+    reader = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(list(LITERAL))
+    page = _Page()
+    for block in _blocks(reader.parse(text)):
+        page.add(block)
+    return page.runs if any(run.text.strip() for run in page.runs) else unstyled(text)
+
+
+@dataclass
+class _List:
+    """A list that is being written; `next` is the number of its next item, none for bullets."""
+
+    next: int | None
+    tight: bool = True
+
+
+@dataclass
+class _Page:
+    """The runs so far, and what is open around the next one."""
+
+    runs: list[Run] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    lists: list[_List] = field(default_factory=list)
+    prefix: str = ""
+    gap: str = ""
+    count: int = 0
+
+    def add(self, token: Token | list[list[str]]) -> None:
+        """Write one block token, or a whole table."""
+        if isinstance(token, list):
+            self._block(_columns(token), "pre")
+            return
+        match token.type:
+            case "heading_open" | "blockquote_open":
+                self._separate()
+                self._open("b" if token.type == "heading_open" else "blockquote")
+            case "heading_close" | "blockquote_close":
+                self._close()
+                self.gap = "\n\n"
+            case "bullet_list_open" | "ordered_list_open":
+                self._separate()
+                start = int(token.attrGet("start") or 1)
+                self.lists.append(_List(start if token.type.startswith("ordered") else None))
+            case "bullet_list_close" | "ordered_list_close":
+                self.lists.pop()
+                self.gap = "\n" if self.lists else "\n\n"
+            case "list_item_open":
+                self._begin_item()
+            case "paragraph_close":
+                self.gap = "\n" if token.hidden else "\n\n"
+            case "inline":
+                self._separate()
+                self._inline(token.children or [])
+            case "fence" | "code_block":
+                self._block(token.content.rstrip("\n"), "pre", token.info.strip().split(" ")[0])
+            case "hr":
+                self._block(RULE)
+            case _:
+                return
+
+    def _begin_item(self) -> None:
+        self._separate()
+        items = self.lists[-1]
+        depth = len(self.lists) - 1
+        if items.next is None:
+            bullet = BULLETS[min(depth, len(BULLETS) - 1)]
+        else:
+            bullet = f"{items.next}. "
+            items.next += 1
+        self.prefix = "  " * depth + bullet
+
+    def _separate(self) -> None:
+        """Write what stands between two blocks, and the bullet before an item's first words."""
+        if self.runs and self.gap:
+            self._say(self.gap)
+        self.gap = ""
+        if self.prefix:
+            self._say(self.prefix)
+            self.prefix = ""
+
+    def _block(self, text: str, tag: Tag | None = None, detail: str = "") -> None:
+        self._separate()
+        if tag:
+            self._open(tag, detail)
+        self._say(text)
+        if tag:
+            self._close()
+        self.gap = "\n\n"
+
+    def _inline(self, tokens: Sequence[Token]) -> None:
+        for token in tokens:
+            name = token.type.removesuffix("_open").removesuffix("_close")
+            match token.type:
+                case "text" | "text_special":
+                    self._say(token.content)
+                case "softbreak" | "hardbreak":
+                    self._say("\n")
+                case "code_inline":
+                    self._open("code")
+                    self._say(token.content)
+                    self._close()
+                case "strong_open" | "em_open" | "s_open":
+                    self._open(INLINE[name])
+                case "link_open":
+                    self._open("a", str(token.attrGet("href") or ""))
+                case "strong_close" | "em_close" | "s_close":
+                    self._close()
+                case "link_close":
+                    self._close_link()
+                case "image":
+                    self._open("a", str(token.attrGet("src") or ""))
+                    self._say(token.content or "image")
+                    self._close_link()
+                case _:
+                    self._say(token.content)
+
+    def _open(self, tag: Tag, detail: str = "") -> None:
+        self.count += 1
+        self.marks.append(Mark(tag, self.count, detail))
+
+    def _close_link(self) -> None:
+        address = self.marks.pop().detail
+        if not address.lower().startswith(LINKS):
+            # Telegram opens no such address, but it must not be lost
+            self._say(f" ({address})")
+
+    def _close(self) -> None:
+        self.marks.pop()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.runs.append(Run(text, _sayable(self.marks)))
+
+
+def _sayable(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """Leave out marks Telegram does not take together, and addresses it does not open."""
+    kept: list[Mark] = []
+    for mark in marks:
+        if mark.tag in {"pre", "code"}:
+            # code takes nothing within or around it but a quote
+            kept = [other for other in kept if other.tag == "blockquote"]
+        if mark.tag == "a" and not mark.detail.lower().startswith(LINKS):
+            continue
+        if all(mark.tag != other.tag for other in kept):
+            kept.append(mark)
+    return tuple(kept)
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[Token | list[list[str]]]:
+    """Yield the tokens, a table as the words of its rows."""
+    rows: list[list[str]] = []
+    in_table = False
+    for token in tokens:
+        match token.type:
+            case "table_open":
+                rows, in_table = [], True
+            case "table_close":
+                in_table = False
+                yield rows
+            case "tr_open":
+                rows.append([])
+            case "inline" if in_table:
+                rows[-1].append("".join(_words(token.children or [])))
+            case _ if not in_table:
+                yield token
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[str]:
+    for token in tokens:
+        yield " " if token.type in {"softbreak", "hardbreak"} else token.content
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -1,0 +1,60 @@
+"""Lay out an outbound message as the things Telegram sends one by one. Pure; called by sending.py."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from choir_common.wire.attachments import Attachment, Button
+from choir_common.wire.messages import OutboundMessage
+from choir_gateway.channels.telegram.chunks import CAPTION_LIMIT, LIMIT, split, units
+from choir_gateway.channels.telegram.markdown import read_markdown
+from choir_gateway.channels.telegram.styled import Run, Styled, plain, unstyled
+
+REPEATED = "(possibly repeated) "
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One message of text; the last has the buttons."""
+
+    styled: Styled
+    buttons: tuple[Button, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file, with its caption."""
+
+    attachment: Attachment
+    caption: Styled = ()
+
+
+Parcel = Words | File
+
+
+def lay_out(message: OutboundMessage) -> Sequence[Parcel]:
+    """Return the parcels of a message, in order; a short text beside one file is its caption."""
+    styled = _styled(message)
+    files = [File(attachment) for attachment in message.attachments]
+    fits = units(plain(styled)) <= CAPTION_LIMIT - len(REPEATED)
+    if len(files) == 1 and fits and not message.buttons and message.edits is None:
+        return (replace(files[0], caption=styled),)
+    words = [Words(part) for part in split(styled, LIMIT - len(REPEATED))]
+    if words and message.buttons:
+        words[-1] = replace(words[-1], buttons=message.buttons)
+    return (*words, *files)
+
+
+def doubtful(parcel: Parcel) -> Parcel:
+    """Return a parcel that says that the user may have had it already."""
+    first = Run(REPEATED)
+    match parcel:
+        case Words(styled):
+            return replace(parcel, styled=(first, *styled))
+        case File(_, caption):
+            return replace(parcel, caption=(first, *caption))
+
+
+def _styled(message: OutboundMessage) -> Styled:
+    # a model's words are Markdown; Choir's own say what they say
+    own = message.session_id is None or message.kind in {"notice", "error"}
+    return unstyled(message.text) if own else read_markdown(message.text)

@@ -1,0 +1,196 @@
+"""Show that an agent types, and how its jobs stand: one message a card, edited in place.
+
+Told by channel.py, which runs this beside the channel. Nothing here is promised: what is said goes first,
+a card's last state is shown in the end, and what was missed comes again while it lasts.
+"""
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+import structlog
+from telegram import Bot
+from telegram.constants import ChatAction
+from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
+
+from choir_common.clients.control import ControlInbox
+from choir_common.errors import ChoirError
+from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
+from choir_gateway.channels.telegram.pace import Pace
+from choir_gateway.channels.telegram.pauses import pause_of
+
+log = structlog.get_logger("choir.gateway.telegram")
+
+# Telegram shows typing for five seconds
+TYPING_S = 4.0
+EDIT_S = 3.0
+BUSY_S = 1.0
+CARDS = 500
+# a card that cannot be shown for so long is given up: its job has long gone on
+TRIES = 20
+
+
+@dataclass(slots=True)
+class _Typing:
+    until: float
+    next: float = 0.0
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A card, and what of it stands in the chat."""
+
+    dm: str
+    card: Card
+    message_id: str | None
+    text: str = ""
+    kept: bool = False
+    next: float = 0.0
+    tries: int = 0
+
+    @property
+    def due(self) -> float:
+        """Return when it is to be shown; never, when it is."""
+        return math.inf if self.text == self.card.text and self.kept else self.next
+
+
+State = TypeVar("State", _Typing, _Shown)
+
+
+class Presence:
+    """What goes on in the chats of one bot."""
+
+    def __init__(self, bot: Bot, pace: Pace, control: ControlInbox) -> None:
+        self._bot = bot
+        self._pace = pace
+        self._control = control
+        self._typing: dict[str, _Typing] = {}
+        self._cards: OrderedDict[tuple[str, str], _Shown] = OrderedDict()
+        self._news = asyncio.Event()
+
+    def show(self, activity: DmActivity, user_id: str) -> None:
+        """Note what goes on; it is shown soon."""
+        match activity.what:
+            case Typing(lasts_s=lasts_s):
+                before = self._typing.get(user_id, _Typing(0))
+                self._typing[user_id] = _Typing(_now() + lasts_s, before.next)
+            case Idle():
+                self._typing.pop(user_id, None)
+            case Card() as card:
+                self._note(activity.dm, card, user_id)
+            case other:
+                assert_never(other)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Show until cancelled."""
+        while True:
+            self._news.clear()
+            async with asyncio.TaskGroup() as tasks:
+                for deed in self._due():
+                    tasks.create_task(self._do(deed))
+            try:
+                async with asyncio.timeout_at(self._next()):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def _do(self, deed: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await deed()
+        except Exception:  # the outermost loop of what is shown: words must go on
+            log.exception("not shown")
+
+    def _note(self, dm: str, card: Card, user_id: str) -> None:
+        key = (user_id, card.card_id)
+        shown = self._cards.get(key)
+        if shown is None:
+            # one of before a restart has its message; it is edited though its words may stand there
+            shown = _Shown(dm, card, card.message_id, kept=card.message_id is not None)
+            self._cards[key] = shown
+            if len(self._cards) > CARDS:
+                self._cards.popitem(last=False)
+        elif not shown.card.done:
+            shown.card = card
+
+    def _due(self) -> list[Callable[[], Awaitable[None]]]:
+        now, due = _now(), list[Callable[[], Awaitable[None]]]()
+        for user_id, typing in list(self._typing.items()):
+            if typing.until <= now:
+                del self._typing[user_id]
+            elif typing.next <= now:
+                due.append(_bound(self._type, user_id, typing))
+        for (user_id, _), shown in list(self._cards.items()):
+            if shown.due <= now:
+                due.append(_bound(self._draw, user_id, shown))
+        return due
+
+    def _next(self) -> float:
+        times = [min(typing.next, typing.until) for typing in self._typing.values()]
+        # a bound on the wait costs nothing, and `inf` is no time of the loop's
+        return min([*times, *(shown.due for shown in self._cards.values()), _now() + 60])
+
+    async def _type(self, user_id: str, typing: _Typing) -> None:
+        typing.next = _now() + TYPING_S
+        try:
+            await self._bot.send_chat_action(int(user_id), ChatAction.TYPING)
+        except RetryAfter as error:
+            typing.next = _now() + pause_of(error)
+        except TelegramError as error:
+            log.debug("typing not shown", reason=error.message)
+
+    async def _draw(self, user_id: str, shown: _Shown) -> None:
+        """Bring a card's message up to what is known; try again later if that fails."""
+        if shown.text != shown.card.text and not self._pace.is_free(user_id):
+            shown.next = _now() + BUSY_S
+            return
+        shown.tries += 1
+        shown.next = _now() + EDIT_S
+        try:
+            if shown.text != shown.card.text:
+                await self._put(user_id, shown)
+            if not shown.kept and shown.message_id is not None:
+                await self._control.keep_card(
+                    KeptCard(dm=shown.dm, card_id=shown.card.card_id, message_id=shown.message_id)
+                )
+                shown.kept = True
+            shown.tries = 0
+        except RetryAfter as error:
+            shown.next = _now() + pause_of(error)
+        except Forbidden:
+            shown.tries = TRIES
+        except (TelegramError, ChoirError) as error:
+            log.debug("card not shown", dm=shown.dm, reason=str(error))
+        # one that is done stays known: told again, it must not become a second message
+        if shown.tries >= TRIES:
+            self._cards.pop((user_id, shown.card.card_id), None)
+
+    async def _put(self, user_id: str, shown: _Shown) -> None:
+        text = shown.card.text
+        await self._pace.wait(user_id, _now() + BUSY_S)
+        if shown.message_id is not None and await self._edit(user_id, shown.message_id, text):
+            shown.text = text
+            return
+        made = await self._bot.send_message(int(user_id), text, disable_notification=True)
+        shown.message_id, shown.text, shown.kept = str(made.message_id), text, False
+
+    async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
+        """Tell whether the message shows the text now; one that is gone is made anew."""
+        try:
+            await self._bot.edit_message_text(text, int(user_id), int(message_id))
+        except BadRequest as error:
+            return "is not modified" in error.message
+        return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _bound(
+    deed: Callable[[str, State], Awaitable[None]], user_id: str, state: State
+) -> Callable[[], Awaitable[None]]:
+    return lambda: deed(user_id, state)

@@ -1,0 +1,103 @@
+"""Text with marks (bold, code, links), and how Telegram's HTML says it. Pure.
+
+Made by markdown.py, cut by chunks.py, sent by sending.py. A run carries all its marks, so that any cut
+between characters leaves two texts that can each be said.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+Tag = Literal["b", "i", "s", "code", "pre", "a", "blockquote"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One way a piece of text stands out; two neighbours with the same number are one piece."""
+
+    tag: Tag
+    number: int
+    detail: str = ""
+    """The address of a link, the language of a code block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Characters with the same marks, outermost first."""
+
+    text: str
+    marks: tuple[Mark, ...] = ()
+
+
+Styled = Sequence[Run]
+
+
+def plain(runs: Styled) -> str:
+    """Return the characters alone: what a user reads."""
+    return "".join(run.text for run in runs)
+
+
+def unstyled(text: str) -> Styled:
+    """Return a text without any mark."""
+    return (Run(text),) if text else ()
+
+
+def to_html(runs: Styled) -> str:
+    """Write Telegram's HTML; every tag that is opened is closed, in order."""
+    out: list[str] = []
+    open_marks: list[Mark] = []
+    for run in runs:
+        shared = _shared(open_marks, run.marks)
+        out += [_closing(mark) for mark in reversed(open_marks[shared:])]
+        out += [_opening(mark) for mark in run.marks[shared:]]
+        open_marks = list(run.marks)
+        out.append(escape(run.text, quote=False))
+    out += [_closing(mark) for mark in reversed(open_marks)]
+    return "".join(out)
+
+
+def cut(runs: Styled, start: int, end: int) -> Styled:
+    """Return the characters from `start` to `end` with their marks."""
+    found: list[Run] = []
+    at = 0
+    for run in runs:
+        piece = run.text[max(0, start - at) : max(0, end - at)]
+        if piece:
+            found.append(Run(piece, run.marks))
+        at += len(run.text)
+    return tuple(found)
+
+
+def stretches(runs: Styled) -> Iterable[tuple[int, int]]:
+    """Return from where to where each mark goes."""
+    found: dict[Mark, tuple[int, int]] = {}
+    at = 0
+    for run in runs:
+        for mark in run.marks:
+            found[mark] = (found.get(mark, (at, at))[0], at + len(run.text))
+        at += len(run.text)
+    return found.values()
+
+
+def _shared(before: Sequence[Mark], now: Sequence[Mark]) -> int:
+    count = 0
+    for left, right in zip(before, now, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _opening(mark: Mark) -> str:
+    match mark.tag:
+        case "a":
+            return f'<a href="{escape(mark.detail)}">'
+        case "pre" if mark.detail:
+            return f'<pre><code class="language-{escape(mark.detail)}">'
+        case tag:
+            return f"<{tag}>"
+
+
+def _closing(mark: Mark) -> str:
+    return "</code></pre>" if mark.tag == "pre" and mark.detail else f"</{mark.tag}>"

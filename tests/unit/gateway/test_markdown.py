@@ -1,0 +1,56 @@
+"""A model's Markdown as Telegram shows it."""
+
+import pytest
+
+from choir_gateway.channels.telegram.markdown import read_markdown
+from choir_gateway.channels.telegram.styled import to_html
+
+
+def html(text: str) -> str:
+    return to_html(read_markdown(text))
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("**bold** *it* ~~gone~~ `a<b`", "<b>bold</b> <i>it</i> <s>gone</s> <code>a&lt;b</code>"),
+        ("***both***", "<i><b>both</b></i>"),
+        ("**bold `code` on**", "<b>bold </b><code>code</code><b> on</b>"),
+        ("# Title *here*\ntext", "<b>Title <i>here</i></b>\n\ntext"),
+        ('[so](https://x.y/?a=1&b="2")', '<a href="https://x.y/?a=1&amp;b=%222%22">so</a>'),
+        ("[notes](notes.md)", "notes (notes.md)"),
+        ("![a cat](http://x.y/cat.png)", '<a href="http://x.y/cat.png">a cat</a>'),
+        ("- one\n- two\n  - deeper\n", "• one\n• two\n  ◦ deeper"),
+        ("3. c\n4. d", "3. c\n4. d"),
+        ("> said\n> so\n\nthen", "<blockquote>said\nso</blockquote>\n\nthen"),
+        ("```sh\nls -l\n```", '<pre><code class="language-sh">ls -l</code></pre>'),
+        ("```\na\n```\nb", "<pre>a</pre>\n\nb"),
+        ("a\n\n---\n\nb", "a\n\n———\n\nb"),
+        ("| a | long |\n|---|:-:|\n| **1** | `2` |", "<pre>a  long\n-  ----\n1  2</pre>"),
+    ],
+)
+def test_markdown_is_said_in_telegrams_html(written: str, shown: str) -> None:
+    assert html(written) == shown
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<b>tag</b> &amp; 1 < 2",
+        "snake_case_name",
+        "[x]: http://y.z",
+        "    indented",
+        "2 * 3 * 4",
+        "a_b",
+        "**open",
+        "`",
+        "#",
+        "- ",
+        "a\nb",
+        "https://x.y/a_b_c",
+        "C:\\dir",
+    ],
+)
+def test_what_is_no_markup_stays_as_it_is_written(written: str) -> None:
+    shown = html(written).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    assert shown.strip() == written.strip()
