@@ -277,6 +277,32 @@ class ControlApi:
         self.raise_for(response.status_code, response.content)
         return response
 
+    async def send_body(
+        self,
+        path: str,
+        body: AsyncIterator[bytes],
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        timeout: httpx2.Timeout,
+    ) -> httpx2.Response:
+        """Put a large body piece by piece; raises as `send`."""
+        with transport_errors(self._place):
+            response = await self.client.put(
+                path, content=body, params=dict(params), headers=dict(headers), timeout=timeout
+            )
+        self.raise_for(response.status_code, response.content)
+        return response
+
+    async def read_body(self, path: str, timeout: httpx2.Timeout) -> AsyncGenerator[bytes]:
+        """Yield a large answer piece by piece; raises as `send`."""
+        with transport_errors(self._place):
+            async with self.client.stream("GET", path, timeout=timeout) as answer:
+                if answer.is_error:
+                    self.raise_for(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_bytes():
+                    yield piece
+
     def raise_for(self, status: int, body: bytes) -> None:
         """Raise the error behind a bad status."""
         if status < 400:

@@ -7,23 +7,34 @@ a cut goes on, after the last message heard (Last-Event-ID); one heard before is
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 import httpx2
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.http import sse_read
 from choir_common.ids import new_id
-from choir_common.wire.messages import Accepted, History, OutboundMessage
+from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.wire.messages import Accepted, History, OutboundMessage, Pressed
 from choirctl.control_api import ControlApi, parse
 
+M = TypeVar("M", bound=BaseModel)
 UNREAD_MOST = 1000  # more wait in the stream itself, and in the outbox behind it
+RECENT = 500  # outbox ids, of the whole system
 SILENCE_S = 40.0  # the stream's keepalive comes every 15 s
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 2.0
 SAY_WITHIN_S = 30.0
+
+
+Heard = OutboundMessage | Card | Typing | Idle
+"""Something said, or what goes on right now; the latter is gone once it has passed."""
+_ACTIVITY: TypeAdapter[Typing | Idle] = TypeAdapter(
+    Annotated[Typing | Idle, Field(discriminator="kind")]
+)
 
 
 class Say(BaseModel):
@@ -33,10 +44,22 @@ class Say(BaseModel):
 
     text: str
     idempotency_key: str
+    files: tuple[str, ...] | None = None
+    """The refs of files that were put before; none is left out, for a gateway that knows no files."""
+
+
+class PressButton(BaseModel):
+    """A button of a message, and the key under which a repetition is recognised."""
+
+    model_config = ConfigDict(frozen=True)
+
+    data: str
+    message_id: str
+    idempotency_key: str
 
 
 @dataclass(slots=True)
-class Heard:
+class Position:
     """How far the stream was heard, and whether it is open now."""
 
     last_id: int | None = None
@@ -49,35 +72,53 @@ class Conversation:
     def __init__(self, api: ControlApi, dm: str) -> None:
         self._api = api
         self._dm = dm
-        self._unread: asyncio.Queue[OutboundMessage] = asyncio.Queue(UNREAD_MOST)
-        self._heard = Heard()
+        self._unread: asyncio.Queue[Heard] = asyncio.Queue(UNREAD_MOST)
+        self._heard = Position()
 
     @property
     def is_connected(self) -> bool:
         """Tell whether what is said now would be heard at once."""
         return self._heard.is_open
 
-    async def say(self, text: str) -> Accepted:
+    async def say(self, text: str, files: Sequence[str] = ()) -> Accepted:
         """Send a message, again under the same key while the outcome is unknown.
 
-        Raises NotFound for an unknown DM, Unavailable when it was not accepted within 30 s.
+        Raises NotFound for an unknown DM or file, Unavailable when it was not accepted within 30 s.
         """
-        body = Say(text=text, idempotency_key=new_id("cli"))
-        path = f"/v1/dms/{self._dm}/messages"
+        body = Say(text=text, idempotency_key=new_id("cli"), files=tuple(files) or None)
+        return await self._post("messages", body, Accepted)
+
+    async def press(self, message: OutboundMessage, data: str) -> Pressed:
+        """Press a button of a message; what it decides is durable when this returns. Raises as `say`."""
+        body = PressButton(
+            data=data, message_id=str(message.outbox_id), idempotency_key=new_id("cli")
+        )
+        return await self._post("press", body, Pressed)
+
+    async def _post(self, what: str, body: BaseModel, shape: type[M]) -> M:
         deadline = time.monotonic() + SAY_WITHIN_S
         pause = FIRST_PAUSE_S
         while True:
             try:
-                return parse(await self._api.send("POST", path, body=body), Accepted)
+                path = f"/v1/dms/{self._dm}/{what}"
+                return parse(await self._api.send("POST", path, body=body), shape)
             except (Unavailable, RateLimited, DeadlineExceeded):
                 if time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, MOST_PAUSE_S)
 
-    async def hear(self) -> OutboundMessage:
-        """Return the next message; waits for it."""
+    async def hear(self) -> Heard:
+        """Return what is said or goes on next; waits for it."""
         return await self._unread.get()
+
+    async def recent(self) -> tuple[OutboundMessage, ...]:
+        """Return what was said last in the DM, oldest first: what may still want a decision."""
+        after = max(0, (self._heard.last_id or 0) - RECENT)
+        path = f"/v1/dms/{self._dm}/messages"
+        params = {"after": str(after), "limit": str(RECENT)}
+        said = parse(await self._api.send("GET", path, params=params), History).messages
+        return tuple(it for it in said if it.outbox_id <= (self._heard.last_id or 0))
 
     async def listen(self, opened: asyncio.Event) -> None:
         """Follow the stream for ever; sets `opened` once it is open the first time.
@@ -98,7 +139,7 @@ class Conversation:
             await asyncio.sleep(pause)
             pause = min(pause * 2, MOST_PAUSE_S)
 
-    async def _stream(self, opened: asyncio.Event) -> AsyncIterator[OutboundMessage]:
+    async def _stream(self, opened: asyncio.Event) -> AsyncIterator[Heard]:
         if self._heard.last_id is None:
             self._heard.last_id = await self._newest_id()
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._heard.last_id)}
@@ -110,8 +151,15 @@ class Conversation:
             self._heard.is_open = True
             opened.set()
             async for event in sse_read.read(answer.aiter_bytes()):
-                if event.event == "message":
-                    yield OutboundMessage.model_validate_json(event.data)
+                match event.event:
+                    case "message" | "edit":
+                        yield OutboundMessage.model_validate_json(event.data)
+                    case "card":
+                        yield Card.model_validate_json(event.data)
+                    case "activity":
+                        yield _ACTIVITY.validate_json(event.data)
+                    case _:
+                        pass  # of a Choir newer than this choirctl
 
     async def _newest_id(self) -> int:
         """Ask where the DM stands: all streams begin after that, so no cut can lose anything."""
@@ -119,8 +167,12 @@ class Conversation:
         answer = await self._api.send("GET", path, params={"after": "0", "limit": "1"})
         return parse(answer, History).last
 
-    async def _take(self, message: OutboundMessage) -> None:
-        """Give out a message unless it was heard before."""
+    async def _take(self, message: Heard) -> None:
+        """Give out a message unless it was heard before, and what goes on unless nobody keeps up."""
+        if not isinstance(message, OutboundMessage):
+            with contextlib.suppress(asyncio.QueueFull):
+                self._unread.put_nowait(message)
+            return
         if message.outbox_id <= (self._heard.last_id or 0):
             return
         await self._unread.put(message)

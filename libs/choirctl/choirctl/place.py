@@ -53,6 +53,11 @@ class Place:
         return self.url or str(self.socket)
 
     @property
+    def received(self) -> Path:
+        """Where files that agents send are saved, unless somewhere else is said."""
+        return self.home / "received"
+
+    @property
     def authority(self) -> Path:
         """The certificate of the authority that choird makes for this home, if it serves HTTPS."""
         return self.home / "tls" / "ca.pem"

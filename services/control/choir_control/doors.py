@@ -15,13 +15,13 @@ from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.errors import StartupError, Unavailable
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.http.service_app import LargeBody, Readiness, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.events.routes import event_routes
 from choir_control.leases.guard import LeaseGuard
 from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission, MetricsAdmission
-from choir_control.operator.console import console_routes
+from choir_control.operator.console import LARGE_BODIES, console_routes
 from choir_control.rpc.door import RpcDoor
 from choir_control.rpc.limits import VITAL, Limits
 from choir_control.rpc.routes import rpc_routes
@@ -40,13 +40,19 @@ class AgentDoor:
     limits: Limits = field(default_factory=Limits)
 
 
-def make_agent_app(version: str, readiness: Readiness, door: AgentDoor) -> FastAPI:
+def make_agent_app(
+    version: str,
+    readiness: Readiness,
+    door: AgentDoor,
+    large_bodies: Sequence[LargeBody] = (),
+) -> FastAPI:
     """Return the app of an agent's own socket: the verbs and the signals."""
     app = make_service_app(
         "choird for agents",
         version,
         readiness,
         max_body_bytes=VITAL.max_body,
+        large_bodies=large_bodies,
         metrics=door.metrics,
         own_metrics=False,  # an agent has no business with the figures of others
     )
@@ -70,7 +76,7 @@ def make_host_app(
     metrics_token: Callable[[], str | None],
 ) -> FastAPI:
     """Return the app of the host endpoint: all doors."""
-    app = make_agent_app(version, readiness, door)
+    app = make_agent_app(version, readiness, door, LARGE_BODIES)
     app.title = "choird"
     operators = APIRouter(prefix="/v1", dependencies=[Depends(admission)])
     for room in (*rooms, console_routes(gateway)):

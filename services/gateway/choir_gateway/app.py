@@ -5,6 +5,7 @@ Called by `__main__`; doors.py says what is answered, roster.py which channels r
 
 import asyncio
 import socket
+from datetime import timedelta
 
 import structlog
 
@@ -17,10 +18,12 @@ from choir_common.http.transport import make_client
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
+from choir_gateway.channels.console.spool import Caps, Spool
 from choir_gateway.doors import Trust, bus_endpoints, console_app
 from choir_gateway.roster import Roster
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
+MB = 1_000_000
 log = structlog.get_logger("choir.gateway")
 
 
@@ -34,11 +37,12 @@ async def run(
     sockets = [_bind(settings, secrets)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus)
-    hub = ConsoleHub(control)
     # control asks for the token over TCP alone
     shown = {"Authorization": f"Bearer {secrets.operator_token}"} if secrets.operator_token else {}
     files_client = make_client(settings.control, headers=shown)
-    roster = Roster(control, HttpOutboxFiles(files_client), hub, secrets.secrets)
+    files = HttpOutboxFiles(files_client)
+    hub = ConsoleHub(control, _spool(settings), files)
+    roster = Roster(control, files, hub, secrets.secrets)
     # behind the Unix socket file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
     app = console_app(bus, roster, hub, token, Trust(secrets.operator_token, redactor.learn))
@@ -54,6 +58,15 @@ async def _work(bus: Bus, roster: Roster) -> None:
     async with bus, bus.serve("choir-gateway", VERSION, *bus_endpoints(roster)):
         log.info("gateway ready")
         await roster.run(bus)
+
+
+def _spool(settings: GatewaySettings) -> Spool:
+    caps = Caps(
+        settings.console_file_mb * MB,
+        settings.console_files_mb * MB,
+        timedelta(days=settings.console_files_days),
+    )
+    return Spool(settings.spool, caps)
 
 
 def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> socket.socket:

@@ -4,42 +4,27 @@ Built by app.py. The console's routes are reached through control's endpoint, wh
 """
 
 import hmac
-import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.responses import StreamingResponse
-from pydantic import Field, ValidationError
+from fastapi import APIRouter, Depends, FastAPI, Request
+from pydantic import ValidationError
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import BadInput, Unauthorized
-from choir_common.http import sse
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.wire.configuring import BotTokens
-from choir_common.wire.messages import Accepted, History, OutboundMessage, Receipt
-from choir_common.wire.model import Wire
+from choir_common.wire.messages import OutboundMessage, Receipt
 from choir_common.wire.operator import PartStatus
 from choir_gateway import VERSION
 from choir_gateway.bot_doors import file_routes, webhook_routes
 from choir_gateway.channels.console.hub import ConsoleHub
+from choir_gateway.console_doors import console_routes, large_bodies
 from choir_gateway.roster import Roster
 
 # a message's own limit (100,000 characters) as UTF-8, JSON around it
 MAX_BODY_BYTES = 512 * 1024
-MAX_ID = 2**62
-# with the DM's name (64) before it within an update id's 200: a key cut short would be another's
-MAX_KEY = 128
-
-
-class Said(Wire):
-    """What a person says at the console."""
-
-    text: str = Field(min_length=1, max_length=100_000)
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=MAX_KEY)
-    """Repeating a message under its key stores it once; without one each request is a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +58,15 @@ def console_app(
         VERSION,
         Readiness(_readiness(bus, roster)),
         max_body_bytes=MAX_BODY_BYTES,
+        large_bodies=large_bodies(hub.spool.caps.file_bytes),
     )
-    app.include_router(_console_routes(roster, hub), dependencies=[Depends(_admit(token))])
+    app.include_router(console_routes(roster, hub), dependencies=[Depends(_admit(token))])
     app.include_router(
         _token_routes(roster, trust.learn), dependencies=[Depends(_admit_control(trust))]
     )
     app.include_router(file_routes(roster), dependencies=[Depends(_admit_control(trust))])
     app.include_router(webhook_routes(roster))
     return app
-
-
-def _console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
-    router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
-
-    @router.post("/messages", status_code=202)
-    async def say(dm: str, request: Request) -> Accepted:
-        """Store a message; it is durable when this answers."""
-        roster.console_dm(dm)
-        said = _read_said(await request.body())
-        key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        return await hub.accept(roster.gateway_of(dm), dm, key, said.text)
-
-    @router.get("/messages")
-    async def history(
-        dm: str,
-        after: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
-        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    ) -> History:
-        """Return what was said to the user after an id, oldest first."""
-        roster.console_dm(dm)
-        return await hub.history(dm, after, limit)
-
-    @router.get("/events")
-    async def follow(
-        dm: str, last_event_id: Annotated[str | None, Header()] = None
-    ) -> StreamingResponse:
-        """Follow what is said to the user; `Last-Event-ID` resumes, 0 is the beginning."""
-        roster.console_dm(dm)
-        return sse.stream(hub.follow(dm, _read_id(last_event_id)))
-
-    return router
 
 
 def _token_routes(roster: Roster, learn: Callable[[Iterable[str]], None]) -> APIRouter:
@@ -131,30 +85,6 @@ def _token_routes(roster: Roster, learn: Callable[[Iterable[str]], None]) -> API
         roster.take_tokens(parcel)
 
     return router
-
-
-def _read_said(body: bytes) -> Said:
-    try:
-        return Said.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "body"
-        raise BadInput(f'{place}: {fault["msg"]}. Send JSON such as {{"text": "hello"}}.') from None
-
-
-def _key_of(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= MAX_KEY:
-        raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
-    return key
-
-
-def _read_id(header: str | None) -> int | None:
-    if header is None:
-        return None
-    if not header.isascii() or not header.isdigit() or int(header) > MAX_ID:
-        raise BadInput(f"Last-Event-ID must be the id of an event, not {header[:40]!r}.")
-    return int(header)
 
 
 def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:

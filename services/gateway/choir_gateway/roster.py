@@ -96,7 +96,7 @@ class Roster:
             return await bot.deliver(message, binding.user_id)
         if binding.gateway in self._missing:
             raise Unavailable(self._missing[binding.gateway])
-        return self._hub.deliver(message)
+        return await self._hub.deliver(message)
 
     def open_file(
         self, gateway: str, ref: str
@@ -105,6 +105,9 @@ class Roster:
 
         Raises NotFound for an unknown gateway, and what the channel raises.
         """
+        binding = self._gateways().get(gateway)
+        if binding is not None and binding.type == "console":
+            return self._hub.open_taken(ref)
         return self._bot(gateway).open_file(ref)
 
     async def take_update(self, gateway: str, body: bytes, secret: str) -> None:
@@ -118,13 +121,16 @@ class Roster:
         """Return the gateway a DM is on."""
         return self._dm(dm).gateway
 
+    def user_of(self, dm: str) -> str:
+        """Return the user a DM belongs to."""
+        return self._dm(dm).user_id
+
     def console_dm(self, dm: str) -> None:
         """Check that a DM is on the console.
 
         Raises NotFound otherwise: a Telegram user's DM is not for this door.
         """
-        gateway = self._gateways().get(self._dm(dm).gateway)
-        if gateway is None or gateway.type != "console":
+        if not self._is_console(dm):
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[PartStatus]:
@@ -146,6 +152,8 @@ class Roster:
         bot = self._bots.get(dm.gateway) if dm else None
         if dm is not None and bot is not None:
             bot.show(activity, dm.user_id)
+        elif dm is not None and self._is_console(dm.name):
+            self._hub.show(activity)
 
     def _bot(self, gateway: str) -> Bot:
         if gateway in self._missing:
@@ -159,6 +167,10 @@ class Roster:
         """Return the secrets a bot works with, as far as they are here."""
         hook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
         return self._tokens.get(gateway.secret or ""), hook
+
+    def _is_console(self, dm: str) -> bool:
+        gateway = self._gateways().get(self._dm(dm).gateway)
+        return gateway is not None and gateway.type == "console"
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:

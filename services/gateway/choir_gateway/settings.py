@@ -14,6 +14,14 @@ class GatewaySettings(ServiceSettings):
     """Unix socket of the console and health routes; the default is `socks/gateway.sock` in the home."""
     gateway_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
     """host:port instead of the socket (containers); every request then needs the operator token."""
+    console_files: Path | None = None
+    """Where the console's files wait to be fetched; the default is `spool/console` in the home."""
+    console_file_mb: int = Field(default=50, ge=1, le=2_000)
+    """The largest file of the console, in MB: what a Telegram bot may send as well."""
+    console_files_mb: int = Field(default=1_000, ge=1)
+    """All of them together; a full spool takes none, and drops the oldest that agents sent."""
+    console_files_days: float = Field(default=7.0, gt=0)
+    """How long one is kept that nobody fetches; an agent may be stopped over a holiday."""
 
     control_endpoint: str | None = None
     """Where control has files to send, `unix://` or `http(s)://`; by default its socket in the home."""
@@ -27,6 +35,11 @@ class GatewaySettings(ServiceSettings):
     def socket(self) -> Path:
         """Return where the routes listen unless `gateway_http` is set."""
         return self.gateway_socket or self.home / "socks" / "gateway.sock"
+
+    @property
+    def spool(self) -> Path:
+        """Return where the console's files lie."""
+        return self.console_files or self.home / "spool" / "console"
 
 
 class GatewaySecrets(BaseModel):

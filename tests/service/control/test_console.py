@@ -23,11 +23,27 @@ class ConsoleStandIn:
         self.app = FastAPI()
         self.app.add_api_route("/v1/dms/{dm}/messages", self.messages, methods=["POST", "GET"])
         self.app.add_api_route("/v1/dms/{dm}/events", self.events, methods=["GET"])
+        self.app.add_api_route("/v1/dms/{dm}/press", self.messages, methods=["POST"])
+        self.app.add_api_route("/v1/dms/{dm}/files", self.take, methods=["PUT"])
+        self.app.add_api_route(
+            "/v1/dms/{dm}/messages/{number}/files/{ref}", self.give, methods=["GET"]
+        )
 
     async def messages(self, dm: str, request: Request) -> JSONResponse:
         url = f"{request.url.path}?{request.url.query}"
         self.asked.append((request.method, url, await request.body(), dict(request.headers)))
         return JSONResponse({"inbox_id": "in_1"}, 202)
+
+    async def take(self, dm: str, request: Request) -> JSONResponse:
+        sizes = [len(piece) async for piece in request.stream()]
+        url = f"{request.url.path}?{request.url.query}"
+        self.asked.append(("PUT", url, b"", dict(request.headers)))
+        return JSONResponse({"size": sum(sizes)}, 201)
+
+    async def give(self, number: int, ref: str) -> StreamingResponse:
+        self.asked.append(("GET", f"{number}/{ref}", b"", {}))
+        headers = {"Content-Disposition": "attachment; filename*=UTF-8''a.png"}
+        return StreamingResponse(iter([b"x" * 1000] * 5000), 200, headers)
 
     async def events(self, dm: str, request: Request) -> StreamingResponse:
         self.asked.append(("GET", str(request.url.path), b"", dict(request.headers)))
@@ -82,3 +98,33 @@ async def test_what_was_said_is_read_through_as_well(world: World, console: Cons
     answer = await world.get("/v1/dms/console/messages?after=3")
     assert answer.status_code == 202
     assert console.asked[0][:2] == ("GET", "/v1/dms/console/messages?after=3")
+
+
+async def test_a_press_is_passed_on_and_its_answer_back(
+    world: World, console: ConsoleStandIn
+) -> None:
+    answer = await world.post("/v1/dms/console/press", content=b'{"data": "a:n:y"}')
+    assert answer.status_code == 202
+    assert console.asked[0][:3] == ("POST", "/v1/dms/console/press?", b'{"data": "a:n:y"}')
+
+
+async def test_files_larger_than_any_other_body_pass_both_ways(
+    world: World, console: ConsoleStandIn
+) -> None:
+    async with make_client(world.endpoint, timeout_s=60) as client:
+        answer = await client.put("/v1/dms/console/files?name=a.png", content=b"x" * 9_000_000)
+        assert (answer.status_code, answer.json()) == (201, {"size": 9_000_000})
+        assert console.asked[0][1] == "/v1/dms/console/files?name=a.png"
+        assert console.asked[0][3]["content-length"] == "9000000"
+        answer = await client.get("/v1/dms/console/messages/7/files/0")
+        assert len(answer.content) == 5_000_000
+        assert "a.png" in answer.headers["content-disposition"]
+        assert console.asked[1][1] == "7/0"
+        for odd in (
+            "/v1/dms/console/messages/7/files/..%2f0",
+            "/v1/dms/console/messages/x/files/0",
+        ):
+            assert (await client.get(odd)).status_code in (400, 404), odd
+        assert (
+            await client.post("/v1/dms/console/messages", content=b"x" * 9_000_000)
+        ).status_code == 413

@@ -5,6 +5,7 @@ Called by each `app.py`. Adds problem details for every error, a body limit that
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -48,12 +49,24 @@ class Readiness:
     check: Callable[[], Awaitable[Sequence[PartStatus]]]
 
 
+@dataclass(frozen=True, slots=True)
+class LargeBody:
+    """Requests whose body is a file: they may be larger than all others, and take longer to come."""
+
+    method: str
+    path: str
+    """A regular expression of the whole path."""
+    max_bytes: int
+    within_s: float
+
+
 def make_service_app(
     title: str,
     version: str,
     readiness: Readiness,
     *,
     max_body_bytes: int = 1_000_000,
+    large_bodies: Sequence[LargeBody] = (),
     metrics: Metrics | None = None,
     own_metrics: bool = True,
 ) -> FastAPI:
@@ -69,7 +82,7 @@ def make_service_app(
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)
     app.add_exception_handler(Exception, _render_unexpected)
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes, larger=large_bodies)
     app.add_middleware(Counting, metrics=counts)
 
     @app.get("/livez", tags=["health"])
@@ -130,10 +143,17 @@ class Counting:
 class BodyLimit:
     """Cuts a request whose body grows past the limit, whatever it claims, or takes too long to come."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, within_s: float = BODY_WITHIN_S) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        within_s: float = BODY_WITHIN_S,
+        larger: Sequence[LargeBody] = (),
+    ) -> None:
         self._app = app
         self._max = max_bytes
         self._within_s = within_s
+        self._larger = tuple((each, re.compile(each.path)) for each in larger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -142,13 +162,14 @@ class BodyLimit:
         if "\0" in scope["path"]:  # no id holds one, and Postgres takes none
             await problem_response(NotFound("No path holds a NUL."))(scope, receive, send)
             return
-        error = TooLarge(f"The body is larger than {self._max} bytes.")
+        most, within_s = self._limits(scope)
+        error = TooLarge(f"The body is larger than {most} bytes.")
         for name, value in scope["headers"]:
-            if name == b"content-length" and (not value.isdigit() or int(value) > self._max):
+            if name == b"content-length" and (not value.isdigit() or int(value) > most):
                 await problem_response(error)(scope, receive, send)
                 return
         seen, whole = 0, False
-        until = asyncio.get_running_loop().time() + self._within_s
+        until = asyncio.get_running_loop().time() + within_s
 
         async def counted() -> Message:
             nonlocal seen, whole
@@ -158,14 +179,20 @@ class BodyLimit:
                 async with asyncio.timeout_at(until):
                     message = await receive()
             except TimeoutError:
-                raise TooSlow(f"The body did not arrive within {self._within_s:g} s.") from None
+                raise TooSlow(f"The body did not arrive within {within_s:g} s.") from None
             whole = not message.get("more_body", False)
             seen += len(message.get("body", b""))
-            if seen > self._max:
+            if seen > most:
                 raise error
             return message
 
         await self._app(scope, counted, send)
+
+    def _limits(self, scope: Scope) -> tuple[int, float]:
+        for each, path in self._larger:
+            if scope["method"] == each.method and path.fullmatch(scope["path"]):
+                return each.max_bytes, each.within_s
+        return self._max, self._within_s
 
 
 def _template(scope: Scope) -> str:

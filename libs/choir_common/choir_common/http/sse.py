@@ -25,8 +25,12 @@ KEEPALIVE_S = 15.0
 
 
 def render(event: ServerSentEvent) -> bytes:
-    """Return the bytes of one event; JSON text has no line breaks, so one data line suffices."""
-    return f"id: {event.id}\nevent: {event.event}\ndata: {event.data}\n\n".encode()
+    """Return the bytes of one event; JSON text has no line breaks, so one data line suffices.
+
+    An event without an id leaves it open where a reader resumes: an empty one would say "from now".
+    """
+    place = f"id: {event.id}\n" if event.id else ""
+    return f"{place}event: {event.event}\ndata: {event.data}\n\n".encode()
 
 
 def stream(body: AsyncIterator[bytes]) -> StreamingResponse:

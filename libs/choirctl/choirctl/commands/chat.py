@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +14,10 @@ from choir_common.wire.messages import Accepted, OutboundMessage
 from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
 from choirctl.late import load
+from choirctl.parcels import put_file, save_files
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, print_json
+from choirctl.spoken import safe
 
 DEFAULT_DM = "console"
 
@@ -30,6 +34,15 @@ def chat(
     message: Annotated[
         str | None, typer.Option("-m", "--message", help="Say this, print the answer, leave.")
     ] = None,
+    send: Annotated[
+        list[Path] | None, typer.Option("--send", help="Send this file with it; may be repeated.")
+    ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where received files are saved; else `received` in the state directory."
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds to wait for the answer to -m.")
     ] = 300.0,
@@ -39,20 +52,22 @@ def chat(
 ) -> None:
     """Talk to an agent.
 
-    With -m, or with text on standard input, only the answer is printed on standard output. What begins
-    with a slash is a command: /help lists them.
+    With -m, --send, or text on standard input, only the answer is printed on standard output; where its
+    files were saved stands on standard error. What begins with a slash is a command: /help lists them.
     """
     place = find_place(ctx, home, url)
     if agent and dm:
         raise BadInput("Give --agent or --dm, not both: an agent has one DM.")
-    if message is None and not sys.stdin.isatty():
+    folder = (files or place.received).expanduser().absolute()
+    if message is None and not send and not sys.stdin.isatty():
         message = sys.stdin.read()
-    if message is None:
-        asyncio.run(_talk(place, agent, dm))
+    if message is None and not send:
+        asyncio.run(_talk(place, agent, dm, folder))
         return
-    if not message.strip():
+    if not (message or "").strip() and not send:
         raise BadInput("There is nothing to say: -m (or standard input) is empty.")
-    _show(asyncio.run(_ask(place, agent, dm, message, timeout)), as_json)
+    asking = _Asking(message or "", tuple(send or ()), folder, timeout)
+    _show(asyncio.run(_ask(place, agent, dm, asking)), as_json)
 
 
 def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
@@ -68,32 +83,45 @@ def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
     elif answer.kind == "error":
         raise ChoirError(f"{answer.agent_id} could not answer: {answer.text}")
     elif not as_json:
-        sys.stdout.write(f"{answer.text}\n")
+        # a terminal would obey what a file only keeps
+        text = safe(answer.text) if sys.stdout.isatty() else answer.text
+        sys.stdout.write(f"{text}\n")
 
 
-async def _talk(place: Place, agent: str | None, dm: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What is said at once, where files of the answer go, and how many seconds it may take."""
+
+    text: str
+    send: tuple[Path, ...]
+    folder: Path
+    timeout_s: float
+
+
+async def _talk(place: Place, agent: str | None, dm: str | None, folder: Path) -> None:
     async with connect(place) as api:
         chosen = await _choose_dm(api, agent, dm)
-    await load("choirctl.talk").talk_on_terminal(place, chosen)
+    await load("choirctl.talk").talk_on_terminal(place, chosen, folder)
 
 
 async def _ask(
-    place: Place, agent: str | None, dm: str | None, text: str, timeout_s: float
+    place: Place, agent: str | None, dm: str | None, asking: _Asking
 ) -> OutboundMessage | Accepted:
-    """Say `text` and return the answer; of a command, the acknowledgement.
+    """Say something and return the answer; of a command, the acknowledgement.
 
     Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run.
     """
     accepted: Accepted | None = None
     try:
-        async with asyncio.timeout(timeout_s), connect(place) as api:
+        async with asyncio.timeout(asking.timeout_s), connect(place) as api:
             chosen = await _choose_dm(api, agent, dm)
             async with converse(api, chosen) as conversation:
-                accepted = await conversation.say(text)
+                refs = [(await put_file(api, chosen, path)).ref for path in asking.send]
+                accepted = await conversation.say(asking.text, refs)
                 if accepted.command is not None:
                     return accepted
                 _refuse_to_wait(accepted)
-                return await _await_answer(conversation, accepted)
+                return await _await_answer(api, chosen, conversation, accepted, asking.folder)
     except TimeoutError as error:
         stored = (
             "The message is stored and will be answered; `choirctl chat` shows what comes"
@@ -101,19 +129,25 @@ async def _ask(
             else "The message was not taken"
         )
         raise DeadlineExceeded(
-            f"No answer within {timeout_s:g} s. {stored}; `choirctl status` shows what is down or busy."
+            f"No answer within {asking.timeout_s:g} s. {stored}; `choirctl status` shows what is down."
         ) from error
 
 
-async def _await_answer(conversation: Conversation, accepted: Accepted) -> OutboundMessage:
+async def _await_answer(
+    api: ControlApi, dm: str, conversation: Conversation, accepted: Accepted, folder: Path
+) -> OutboundMessage:
     console = err()
     with console.status("Waiting for the answer…"):
         while True:
             message = await conversation.hear()
+            if not isinstance(message, OutboundMessage):
+                continue  # the answer is what was asked for
+            for line in await save_files(api, dm, message, folder):
+                console.print(line, markup=False)
             if message.kind == "report":
                 console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
             if message.kind in ("notice", "report"):
-                console.print(message.text, markup=False)
+                console.print(safe(message.text), markup=False)
             elif message.answers == accepted.inbox_id:
                 return message
 

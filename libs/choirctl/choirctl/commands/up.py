@@ -118,7 +118,7 @@ class _Start:
             self._show(console, state, config, "Choir runs. Ctrl-C stops all of it.")
             if with_chat:
                 talk = load("choirctl.talk")
-                await talk.talk_on_terminal(self.place, self._first_dm(config))
+                await talk.talk_on_terminal(self.place, self._first_dm(config), self.place.received)
             return with_chat
 
         try:

@@ -263,6 +263,11 @@ OPERATORS = (
     _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
     _for_operators("Read what was said in a conversation.", None, "GET /v1/dms/{dm}/messages"),
     _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
+    _for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
+    _for_operators("Put a file for a message.", None, "PUT /v1/dms/{dm}/files"),
+    _for_operators(
+        "Get a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
+    ),
     _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
     _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
     _for_operators(

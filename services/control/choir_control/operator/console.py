@@ -1,4 +1,4 @@
-"""`/v1/dms/{dm}/messages` and `/events`: pass through to the gateway's console, streams included.
+"""The console below `/v1/dms/{dm}`: pass through to the gateway, streams and files included.
 
 Users know one endpoint; the channel itself lives in the gateway.
 """
@@ -11,12 +11,22 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
 from choir_common.errors import Unavailable
+from choir_common.http.service_app import LargeBody
 from choir_common.tracing import carried
 
 PASSED_ON = ("accept", "content-type", "last-event-id", "x-choir-request-id", "idempotency-key")
-PASSED_BACK = ("content-type", "cache-control", "x-accel-buffering", "retry-after")
+PASSED_BACK = (
+    "content-type",
+    "content-disposition",
+    "cache-control",
+    "x-accel-buffering",
+    "retry-after",
+)
+# the gateway says how large a file may be; this only bounds what passes
+LARGE_BODIES = (LargeBody("PUT", r"/v1/dms/[^/]+/files", 2 * 2**30, 600.0),)
 
 DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+RefPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,16}$")]
 
 
 def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
@@ -39,6 +49,21 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
         """Follow a conversation as server-sent events; `Last-Event-ID` resumes."""
         return await forward.stream(request, f"/v1/dms/{dm}/events")
 
+    @router.post("/{dm}/press", response_class=Response)
+    async def press_button(dm: DmPath, request: Request) -> Response:
+        """Press a button below a message of a conversation."""
+        return await forward.whole(request, f"/v1/dms/{dm}/press")
+
+    @router.put("/{dm}/files", response_class=Response, status_code=201)
+    async def put_file(dm: DmPath, request: Request) -> Response:
+        """Put a file for a message in a conversation: the body as it is, its name in `?name=`."""
+        return await forward.body(request, f"/v1/dms/{dm}/files")
+
+    @router.get("/{dm}/messages/{outbox_id}/files/{ref}", response_class=StreamingResponse)
+    async def get_file(dm: DmPath, outbox_id: int, ref: RefPath, request: Request) -> Response:
+        """Get a file that was sent to the user in a conversation."""
+        return await forward.stream(request, f"/v1/dms/{dm}/messages/{outbox_id}/files/{ref}")
+
     return router
 
 
@@ -50,12 +75,13 @@ class _Forward:
 
     async def whole(self, request: Request, path: str) -> Response:
         """Return the gateway's whole answer."""
-        asked = self._request(request, path, await request.body())
-        try:
-            answer = await self._gateway.send(asked)
-        except httpx2.HTTPError as error:
-            raise _away(error) from error
-        return Response(answer.content, answer.status_code, headers=_back(answer))
+        return await self._answer(self._request(request, path, await request.body()))
+
+    async def body(self, request: Request, path: str) -> Response:
+        """Pass a large body on piece by piece; return the gateway's whole answer."""
+        asked = self._request(request, path, request.stream())
+        asked.extensions = {**asked.extensions, "timeout": _LARGE}
+        return await self._answer(asked)
 
     async def stream(self, request: Request, path: str) -> Response:
         """Return the gateway's answer piece by piece, as it comes."""
@@ -67,8 +93,20 @@ class _Forward:
             raise _away(error) from error
         return StreamingResponse(_pieces(answer), answer.status_code, headers=_back(answer))
 
-    def _request(self, request: Request, path: str, body: bytes) -> httpx2.Request:
+    async def _answer(self, asked: httpx2.Request) -> Response:
+        try:
+            answer = await self._gateway.send(asked)
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
+
+    def _request(
+        self, request: Request, path: str, body: bytes | AsyncIterator[bytes]
+    ) -> httpx2.Request:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        if not isinstance(body, bytes) and "content-length" in request.headers:
+            # so that what is too large is refused before it comes
+            headers["content-length"] = request.headers["content-length"]
         return self._gateway.build_request(
             request.method,
             path,
@@ -78,6 +116,7 @@ class _Forward:
         )
 
 
+_LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
 # a quiet conversation may say nothing for hours
 _ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
 

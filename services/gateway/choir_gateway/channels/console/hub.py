@@ -1,39 +1,61 @@
 """Hand words to whoever follows a DM at the console, and fill the gap for those who were away.
 
-Called by doors.py (accept, follow) and roster.py (deliver). Nothing is kept here: a follower with
-`Last-Event-ID` is first given what control's outbox has after that id, then what comes.
+Called by console_doors.py (accept, follow, press) and roster.py (deliver, show). No words are kept here: a
+follower with `Last-Event-ID` is first given what control's outbox has after that id, then what comes. What an
+agent is doing is shown to those who are there; files lie in the spool beside this.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
 
 from choir_common.clients.control import ControlInbox
-from choir_common.errors import ChoirError
+from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.errors import ChoirError, NotFound, TooLarge
 from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
+from choir_common.wire.activity import Card, DmActivity, Idle, Typing
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
     Accepted,
     History,
     HistoryRequest,
     InboundMessage,
     OutboundMessage,
+    Press,
+    Pressed,
+    QuotedMessage,
     Receipt,
 )
+from choir_gateway.channels.console.spool import Spool
 
 log = structlog.get_logger("choir.gateway.console")
 
 # A follower this far behind is cut; it resumes from the outbox.
 QUEUE = 256
 PAGE = 200
+CARDS = 50  # open ones remembered of a DM
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What a person says at the console, as it was checked."""
+
+    key: str
+    text: str
+    files: Sequence[str] = ()
+    edits: str | None = None
+    reply_to: QuotedMessage | None = None
 
 
 class _Follower:
     """One open stream."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[OutboundMessage | None] = asyncio.Queue(QUEUE)
+        self.queue: asyncio.Queue[OutboundMessage | DmActivity | None] = asyncio.Queue(QUEUE)
         self.cut = False
 
     def give(self, message: OutboundMessage | None) -> None:
@@ -43,37 +65,97 @@ class _Follower:
         except asyncio.QueueFull:
             self.cut = True
 
+    def show(self, activity: DmActivity) -> None:
+        """Queue what goes on, unless words are waiting: they must not be cut for it."""
+        if self.queue.qsize() < QUEUE // 2:
+            self.queue.put_nowait(activity)
+
 
 class ConsoleHub:
     """The open streams, by DM."""
 
-    def __init__(self, control: ControlInbox) -> None:
+    def __init__(self, control: ControlInbox, spool: Spool, outbox_files: OutboxFiles) -> None:
+        self.spool = spool
         self._control = control
+        self._outbox_files = outbox_files
         self._followers: dict[str, set[_Follower]] = {}
+        self._cards: dict[str, dict[str, DmActivity]] = {}
         self._closed = False
 
-    async def accept(self, gateway: str, dm: str, key: str, text: str) -> Accepted:
-        """Store what a person said; returns once it is durable."""
+    async def accept(self, gateway: str, dm: str, saying: Saying) -> Accepted:
+        """Store what a person said; returns once it is durable.
+
+        Raises NotFound for a file that is not this DM's, or is gone.
+        """
+        files = [await self.spool.described(dm, ref) for ref in saying.files]
         return await self._control.accept(
             InboundMessage(
                 gateway=gateway,
                 dm=dm,
                 # keys are the client's own: one DM's must not collide with another's
-                update_id=f"{dm}:{key}",
-                text=text,
+                update_id=f"{dm}:{saying.key}",
+                text=saying.text,
                 sent_at=datetime.now(UTC),
+                attachments=tuple(files),
+                edits=saying.edits,
+                reply_to=saying.reply_to,
             )
         )
+
+    async def press(self, press: Press) -> Pressed:
+        """Press a button; what it says is durable when this answers."""
+        return await self._control.press(press)
 
     async def history(self, dm: str, after: int, limit: int) -> History:
         """Return what was said in a DM after an id."""
         return await self._control.history(HistoryRequest(dm=dm, after=after, limit=limit))
 
-    def deliver(self, message: OutboundMessage) -> Receipt:
-        """Give words to all who follow the DM now; others find them in the outbox."""
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        """Give words to all who follow the DM now; others find them in the outbox.
+
+        Its files are brought here first: control keeps them only until this returns.
+        """
+        detail = "; ".join(
+            [why for each in message.attachments if (why := await self._bring(message, each))]
+        )
         for follower in self._followers.get(message.dm, ()):
             follower.give(message)
-        return Receipt(outbox_id=message.outbox_id, status="delivered")
+        number = str(message.outbox_id)
+        return Receipt(
+            outbox_id=message.outbox_id, status="delivered", detail=detail, message_id=number
+        )
+
+    @contextlib.asynccontextmanager
+    async def open_taken(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Give a file that a person put. Raises NotFound when it is gone."""
+        yield await self.spool.open_taken(ref)
+
+    async def open_file(
+        self, dm: str, outbox_id: int, ref: str
+    ) -> tuple[Attachment, AsyncIterator[bytes]]:
+        """Return a file of a message in a DM, and its bytes. Raises NotFound."""
+        page = await self.history(dm, outbox_id - 1, 1)
+        for message in page.messages:
+            for each in message.attachments:
+                if message.outbox_id == outbox_id and each.ref == ref:
+                    await self._bring(message, each)
+                    return each, await self.spool.open_brought(dm, outbox_id, ref)
+        raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
+
+    def show(self, activity: DmActivity) -> None:
+        """Show what goes on to all who follow the DM now; who comes later sees the cards that are open."""
+        match activity.what:
+            case Card(done=True) as card:
+                self._cards.get(activity.dm, {}).pop(card.card_id, None)
+            case Card() as card:
+                cards = self._cards.setdefault(activity.dm, {})
+                cards[card.card_id] = activity
+                while len(cards) > CARDS:
+                    del cards[next(iter(cards))]
+            case Typing() | Idle():
+                pass
+        for follower in self._followers.get(activity.dm, ()):
+            follower.show(activity)
 
     def close(self) -> None:
         """End all streams, so that the server can stop."""
@@ -89,6 +171,8 @@ class ConsoleHub:
         self._followers.setdefault(dm, set()).add(follower)
         try:
             yield KEEPALIVE
+            for card in list(self._cards.get(dm, {}).values()):
+                yield _shown(card)
             seen = after or 0
             if after is not None:
                 async for message in self._missed(dm, after):
@@ -115,16 +199,36 @@ class ConsoleHub:
         while not (self._closed or follower.cut):
             try:
                 async with asyncio.timeout(KEEPALIVE_S):
-                    message = await follower.queue.get()
+                    heard = await follower.queue.get()
             except TimeoutError:
                 yield KEEPALIVE
                 continue
-            if message is None:
-                return
-            # a delivery repeated after a lost receipt carries an id that was seen
-            if message.outbox_id > seen:
-                seen = message.outbox_id
-                yield _event(message)
+            match heard:
+                case None:
+                    return
+                case DmActivity():
+                    yield _shown(heard)
+                # a delivery repeated after a lost receipt carries an id that was seen
+                case OutboundMessage() if heard.outbox_id > seen:
+                    seen = heard.outbox_id
+                    yield _event(heard)
+                case OutboundMessage():
+                    pass
+
+    async def _bring(self, message: OutboundMessage, each: Attachment) -> str:
+        """Have a file in the spool; return why it cannot be had, if so."""
+        try:
+            await self.spool.bring(
+                message.dm, message.outbox_id, each.ref, self._bytes_of(message.outbox_id, each.ref)
+            )
+        except (NotFound, TooLarge) as error:
+            return f"{each.name}: {error.message}"
+        return ""
+
+    async def _bytes_of(self, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
+        async with self._outbox_files.open(outbox_id, ref) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _forget(self, dm: str, follower: _Follower) -> None:
         followers = self._followers.get(dm, set())
@@ -134,4 +238,11 @@ class ConsoleHub:
 
 
 def _event(message: OutboundMessage) -> bytes:
-    return render(ServerSentEvent(str(message.outbox_id), "message", message.model_dump_json()))
+    kind = "message" if message.edits is None else "edit"
+    return render(ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json()))
+
+
+def _shown(activity: DmActivity) -> bytes:
+    """Return what goes on without an id: nobody resumes from it."""
+    kind = "card" if isinstance(activity.what, Card) else "activity"
+    return render(ServerSentEvent("", kind, activity.what.model_dump_json()))

@@ -1,0 +1,84 @@
+"""Understand a line typed in a chat: words for the agent, or something the terminal itself does.
+
+Pure; used by `talk`. Whatever else begins with a slash is a command of the conversation.
+"""
+
+import io
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import BadInput
+
+HISTORY = 20
+LOCAL = {
+    "/send": ("/send FILE [words]", "Send a file to the agent."),
+    "/history": ("/history [COUNT]", "Show what was said last."),
+    "/quit": ("/quit", "Leave; the agent goes on."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words, or a command, for the conversation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendFile:
+    """A file for the agent, with words beside it."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPast:
+    """So much of what was said."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The end of the chat, not of the agent."""
+
+
+Line = Say | SendFile | ShowPast | Leave
+
+
+def understand(text: str) -> Line:
+    """Return what a line asks for. Raises BadInput when it is half of something."""
+    word, _, rest = text.strip().partition(" ")
+    match word:
+        case "/send":
+            return _send(rest.strip())
+        case "/history":
+            return _past(rest.strip())
+        case "/quit" | "/exit":
+            return Leave()
+        case _:
+            return Say(text)
+
+
+def _send(rest: str) -> SendFile:
+    typed = io.StringIO(rest)
+    words = shlex.shlex(typed, posix=True)
+    words.whitespace_split, words.commenters = True, ""
+    try:
+        name = words.get_token()
+    except ValueError as error:
+        raise BadInput(f"A quote is not closed: {LOCAL['/send'][0]}.") from error
+    if not name:
+        raise BadInput(f"Which file? {LOCAL['/send'][0]}; quote a name with blanks in it.")
+    # what follows the name is as it was typed
+    return SendFile(Path(name).expanduser(), typed.read().strip())
+
+
+def _past(rest: str) -> ShowPast:
+    if not rest:
+        return ShowPast(HISTORY)
+    if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 1000):
+        raise BadInput(f"{LOCAL['/history'][0]}: a number from 1 to 1000.")
+    return ShowPast(int(rest))

@@ -1,0 +1,107 @@
+"""Carry files between this machine and a DM: put one for a message, save those that came with one.
+
+Used by `chat` and `talk`. A name that came with a file is a stranger's: it names a file in the folder of
+received files and nothing else, and never takes another's place.
+"""
+
+import asyncio
+import os
+import stat
+import unicodedata
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+
+from choir_common.errors import BadInput, ChoirError
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.messages import OutboundMessage
+from choirctl.control_api import ControlApi, parse
+from choirctl.spoken import safe
+
+PIECE = 256 * 1024
+PATIENCE = httpx2.Timeout(60.0, connect=5.0)
+MOST_NAME = 100
+MOST_NAMESAKES = 1000
+
+
+async def put_file(api: ControlApi, dm: str, path: Path) -> Attachment:
+    """Bring a file to a DM's channel; a message that names its `ref` brings it to the agent.
+
+    Raises BadInput for what is no readable file, TooLarge and Unavailable as the channel says.
+    """
+    size = await asyncio.to_thread(_size_of, path)
+    answer = await api.send_body(
+        f"/v1/dms/{dm}/files",
+        _pieces(path),
+        params={"name": path.name},
+        headers={"Content-Length": str(size)},
+        timeout=PATIENCE,
+    )
+    return parse(answer, Attachment)
+
+
+async def save_files(api: ControlApi, dm: str, message: OutboundMessage, folder: Path) -> list[str]:
+    """Save a message's files; return a line for each: where it is, or why not."""
+    return [await _save(api, dm, message, each, folder) for each in message.attachments]
+
+
+async def _save(
+    api: ControlApi, dm: str, message: OutboundMessage, each: Attachment, folder: Path
+) -> str:
+    path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{each.ref}"
+    try:
+        saved = await _write(folder, each.name, api.read_body(path, PATIENCE))
+    except (ChoirError, OSError) as error:
+        return f"{safe(each.name)} could not be saved: {error}"
+    return f"{each.kind} saved as {saved}"
+
+
+async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
+    """Write a file under a name nobody has in the folder; nothing is left of one that breaks off."""
+    await asyncio.to_thread(folder.mkdir, 0o700, parents=True, exist_ok=True)
+    for free in _names(name):
+        try:
+            opened = os.open(folder / free, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        try:
+            with os.fdopen(opened, "wb") as file:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+        except BaseException:
+            (folder / free).unlink(missing_ok=True)
+            raise
+        return folder / free
+    raise FileExistsError(f"{folder} is full of files of that name")
+
+
+def _names(name: str) -> Iterator[str]:
+    """Yield the name as a file may be called, then with numbers."""
+    plain = "".join(
+        "_" if c in '/\\:*?"<>|' or unicodedata.category(c)[0] == "C" else c for c in name
+    ).strip(" .")
+    stem, dot, ending = plain.rpartition(".")
+    if not stem:
+        stem, dot, ending = plain or "file", "", ""
+    stem, ending = stem[:MOST_NAME], ending[:20]
+    yield f"{stem}{dot}{ending}"
+    for number in range(2, MOST_NAMESAKES):
+        yield f"{stem} ({number}){dot}{ending}"
+
+
+def _size_of(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise BadInput(f"{path} is no file with an end.")
+    return found.st_size
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, PIECE):
+            yield piece

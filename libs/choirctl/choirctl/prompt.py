@@ -1,0 +1,149 @@
+"""The line a person types in, with what Tab completes and what stands below it. Made by `talk`."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.styles import Style
+
+from choir_common.wire.operator import CommandView
+from choirctl.chat_lines import LOCAL
+from choirctl.lanes import fitted
+from choirctl.place import Place
+
+FRAME_S = 0.1
+SEND = "/send "
+CANCEL = "/cancel "
+# grey words, no bar: what stands there is no part of the conversation
+PLAIN_BAR = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
+
+
+class RawInput(Vt100Input):
+    """A terminal that stays raw between two prompts and while something is printed.
+
+    In between, the line discipline would eat a Ctrl-D and turn a Ctrl-C into a signal.
+    """
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class Suggestions(Completer):
+    """Completes the commands of the conversation, the files to send, and the jobs to cancel."""
+
+    def __init__(self, commands: Sequence[CommandView], jobs: Callable[[], Iterable[str]]) -> None:
+        typed = {it.name: (it.usage, it.summary) for it in commands if it.name.startswith("/")}
+        self._commands = {**typed, **LOCAL}
+        self._jobs = jobs
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+        """Yield what may follow what stands before the cursor."""
+        text = document.text_before_cursor
+        if text.startswith(SEND):
+            path = Document(text.removeprefix(SEND))
+            yield from self._paths.get_completions(path, event)
+        elif text.startswith(CANCEL):
+            yield from _begun_with(text.removeprefix(CANCEL), self._jobs())
+        elif text.startswith("/"):
+            yield from _begun_with(text, self._commands)
+
+    def hint(self, text: str) -> str:
+        """Return how the command that is being typed is used; empty while it is not clear which."""
+        begun = text.split(" ")
+        for words in (2, 1):
+            known = self._commands.get(" ".join(begun[:words]))
+            if known is not None:
+                return ": ".join(known)
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A line, and when its first character was typed."""
+
+    text: str
+    begun_at: float
+
+
+class Prompt:
+    """The line at the bottom of the terminal."""
+
+    def __init__(
+        self,
+        history: History,
+        suggestions: Suggestions,
+        before: Callable[[], str],
+        below: Callable[[int], Sequence[str]],
+    ) -> None:
+        """`before` and `below` say what stands around the line, the latter in a terminal so wide."""
+        self._suggestions = suggestions
+        self._below = below
+        self._before = before
+        self._begun_at: float | None = None
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            input=RawInput(sys.stdin),
+            completer=suggestions,
+            bottom_toolbar=self._bar,
+            style=PLAIN_BAR,
+            refresh_interval=FRAME_S,
+            # a menu would keep lines of the screen free for itself
+            complete_style=CompleteStyle.READLINE_LIKE,
+            complete_while_typing=False,
+        )
+        self._session.default_buffer.on_text_changed += self._note
+
+    def kept_raw(self) -> AbstractContextManager[None]:
+        """Keep the terminal raw until the block ends."""
+        return self._session.app.input.raw_mode()
+
+    async def line(self) -> Typed | None:
+        """Return the next line; None when the user leaves."""
+        self._begun_at = None
+        try:
+            text = await self._session.prompt_async(self._before, handle_sigint=False)
+        except (EOFError, KeyboardInterrupt):
+            return None
+        return Typed(text, time.monotonic() if self._begun_at is None else self._begun_at)
+
+    def _note(self, buffer: Buffer) -> None:
+        if not buffer.text:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = time.monotonic()
+
+    def _bar(self) -> str:
+        app = get_app()
+        width = app.output.get_size().columns
+        hint = self._suggestions.hint(app.current_buffer.text)
+        return "\n".join([*([fitted(hint, width)] if hint else []), *self._below(width)])
+
+
+def typed_before(place: Place) -> History:
+    """Return what was typed before; it is kept beside the state, for its owner only."""
+    path: Path = place.home / "chat_history"
+    if not place.home.is_dir():
+        return InMemoryHistory()
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _begun_with(text: str, words: Iterable[str]) -> Iterator[Completion]:
+    for word in sorted(words):
+        if word.startswith(text):
+            yield Completion(word, start_position=-len(text))

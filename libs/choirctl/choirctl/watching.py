@@ -1,0 +1,54 @@
+"""Watch the agent that holds a DM: follow its session's log, over restarts, into `lanes`. Run by `talk`."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from choir_common.errors import ChoirError
+from choir_common.wire.operator import AgentView
+from choirctl.control_api import ControlApi
+from choirctl.lanes import Lanes
+
+LOOK_S = 1.0
+BEFORE = 200  # events folded in silence first: the turn that is under way began in them
+
+
+class Watch:
+    """What the agent of a DM is doing, kept up to date while `run` runs."""
+
+    def __init__(self, api: ControlApi, dm: str, tell: Callable[[str], Awaitable[None]]) -> None:
+        self._api = api
+        self._dm = dm
+        self._tell = tell
+        self.lanes = Lanes()
+
+    async def run(self) -> None:
+        """Follow one session after the other until cancelled; what cannot be seen is not shown."""
+        over = ""
+        while True:
+            with contextlib.suppress(ChoirError):
+                agent = await self.holder()
+                if agent is not None and agent.session_id not in (None, over):
+                    over = await self._follow(agent)
+            self.lanes.end()
+            await asyncio.sleep(LOOK_S)
+
+    async def holder(self) -> AgentView | None:
+        """Return the agent that holds the DM now."""
+        for agent in await self._api.agents():
+            if agent.bindings is not None and agent.bindings.dm == self._dm:
+                return agent
+        return None
+
+    async def _follow(self, agent: AgentView) -> str:
+        """Fold a session's events until it is over; return its id."""
+        session = await self._api.session(str(agent.session_id))
+        self.lanes.begin(agent.agent_id, agent.lanes, time.monotonic())
+        news = self._api.follow_events(session.session_id, max(0, session.head_rev - BEFORE))
+        async with contextlib.aclosing(news):
+            async for event in news:
+                line = self.lanes.take(event, time.monotonic())
+                if line and event.rev > session.head_rev:
+                    await self._tell(line)
+        return session.session_id

@@ -1,0 +1,166 @@
+"""Keep the console's files on disk: what a person sends until control has taken it, what an agent sends until
+the person has. Called by hub.py.
+
+A file lies under its DM: `in/<dm>/<token>`, with its description beside it, and `out/<dm>/<outbox id>/<ref>`.
+Old ones are removed as new ones come; a full spool takes nothing from people, and drops the oldest that
+agents sent.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import NotFound, TooLarge, Unavailable
+from choir_common.wire.attachments import Attachment
+
+PIECE = 64 * 1024
+TOKEN_BYTES = 16
+DESCRIPTION = ".json"
+PART = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What the spool may hold."""
+
+    file_bytes: int
+    all_bytes: int
+    kept: timedelta
+
+
+class Spool:
+    """The console's files below one directory, for the gateway's user alone."""
+
+    def __init__(self, root: Path, caps: Caps) -> None:
+        self._root = root
+        self.caps = caps
+
+    async def take(
+        self, dm: str, described: Attachment, pieces: AsyncIterator[bytes]
+    ) -> Attachment:
+        """Store what a person sends; return it with its size and its ref.
+
+        Raises TooLarge past a file's cap, Unavailable when the spool is full.
+        """
+        await asyncio.to_thread(self._prune, 0)
+        token = secrets.token_hex(TOKEN_BYTES)
+        path = self._root / "in" / dm / token
+        size = await self._write(path, pieces)
+        if await asyncio.to_thread(self._held) > self.caps.all_bytes:
+            await asyncio.to_thread(path.unlink)
+            raise Unavailable("The gateway keeps as many files as it may; try again later.")
+        taken = described.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
+        description = taken.model_dump_json().encode()
+        await self._write(path.with_name(token + DESCRIPTION), _at_once(description))
+        return taken
+
+    async def described(self, dm: str, ref: str) -> Attachment:
+        """Return what was taken under a ref. Raises NotFound when it is not this DM's, or is gone."""
+        path = self._taken(ref)
+        description = path.with_name(path.name + DESCRIPTION)
+        try:
+            if path.parent.name != dm:
+                raise FileNotFoundError
+            return Attachment.model_validate_json(await asyncio.to_thread(description.read_text))
+        except OSError as error:
+            raise NotFound(f"There is no file {ref[:80]!r} in this conversation.") from error
+
+    async def open_taken(self, ref: str) -> AsyncIterator[bytes]:
+        """Give the bytes of what a person sent. Raises NotFound when they are gone."""
+        return await _opened(self._taken(ref))
+
+    async def bring(self, dm: str, outbox_id: int, ref: str, pieces: AsyncIterator[bytes]) -> None:
+        """Store what an agent sends; once it is there, again is nothing. Raises TooLarge."""
+        path = self._brought(dm, outbox_id, ref)
+        if await asyncio.to_thread(path.exists):
+            return
+        size = await self._write(path, pieces)
+        await asyncio.to_thread(self._prune, size)
+
+    async def open_brought(self, dm: str, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
+        """Give the bytes of what an agent sent. Raises NotFound when they are not here."""
+        return await _opened(self._brought(dm, outbox_id, ref))
+
+    def _taken(self, ref: str) -> Path:
+        dm, _, token = ref.partition("/")
+        if not (_plain(dm) and token.isalnum() and token.isascii()):
+            raise NotFound("There is no such file.")
+        return self._root / "in" / dm / token
+
+    def _brought(self, dm: str, outbox_id: int, ref: str) -> Path:
+        if not (_plain(dm) and ref.isalnum() and ref.isascii() and len(ref) <= TOKEN_BYTES):
+            raise NotFound("There is no such file.")
+        return self._root / "out" / dm / str(outbox_id) / ref
+
+    async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> int:
+        """Write a file beside its place, and put it there whole; return its size."""
+        await asyncio.to_thread(path.parent.mkdir, 0o700, True, True)
+        # the same file may be brought twice at a time: a delivery that is repeated
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        size = 0
+        try:
+            with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > self.caps.file_bytes:
+                        most = self.caps.file_bytes // 1_000_000
+                        raise TooLarge(f"The file is larger than {most} MB.")
+                    await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(part.replace, path)
+        finally:
+            await asyncio.to_thread(part.unlink, missing_ok=True)
+        return size
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield when each file was written, its size and its path."""
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                path = Path(folder) / name
+                try:
+                    found = path.stat()
+                except FileNotFoundError:
+                    continue
+                yield found.st_mtime, found.st_size, path
+
+    def _held(self) -> int:
+        return sum(size for _, size, _ in self._files())
+
+    def _prune(self, brought: int) -> None:
+        """Remove what is old, then the oldest of what agents sent while there is too much."""
+        until = time.time() - self.caps.kept.total_seconds()
+        files = sorted(self._files())
+        held = sum(size for _, size, _ in files)
+        sent = self._root / "out"
+        for written, size, path in files:
+            too_much = brought and held > self.caps.all_bytes and path.is_relative_to(sent)
+            if written < until or too_much:
+                path.unlink(missing_ok=True)
+                held -= size
+
+
+async def _at_once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def _plain(dm: str) -> bool:
+    return bool(dm) and "/" not in dm and "\0" not in dm and dm not in (".", "..")
+
+
+async def _opened(path: Path) -> AsyncIterator[bytes]:
+    try:
+        file = await asyncio.to_thread(path.open, "rb")
+    except OSError as error:
+        raise NotFound("There is no such file here any more.") from error
+
+    async def pieces() -> AsyncIterator[bytes]:
+        with file:
+            while piece := await asyncio.to_thread(file.read, PIECE):
+                yield piece
+
+    return pieces()

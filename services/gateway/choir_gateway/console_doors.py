@@ -1,0 +1,179 @@
+"""The console over HTTP and SSE: words, files, buttons, and a stream of what is said and done.
+
+Mounted by doors.py; reached by users through control's endpoint, which passes it on.
+"""
+
+import mimetypes
+import os
+from typing import Annotated, Self, TypeVar
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import Field, ValidationError, model_validator
+
+from choir_common.errors import BadInput
+from choir_common.http import sse
+from choir_common.http.service_app import LargeBody
+from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
+from choir_common.wire.messages import Accepted, History, Press, Pressed, QuotedMessage
+from choir_common.wire.model import Wire
+from choir_gateway.channels.console.hub import ConsoleHub, Saying
+from choir_gateway.roster import Roster
+
+W = TypeVar("W", bound=Wire)
+MAX_ID = 2**62
+# with the DM's name (64) before it within an update id's 200: a key cut short would be another's
+MAX_KEY = 128
+MAX_NAME = 255
+UPLOAD_WITHIN_S = 600.0
+# what a browser may show as it is; everything else is a document
+SHOWN_AS: dict[str, AttachmentKind] = {
+    "image/jpeg": "photo",
+    "image/png": "photo",
+    "image/webp": "photo",
+    "audio/ogg": "voice",
+    "video/mp4": "video",
+}
+
+
+class Said(Wire):
+    """What a person says at the console."""
+
+    text: str = Field(default="", max_length=100_000)
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=MAX_KEY)
+    """Repeating a message under its key stores it once; without one each request is a message."""
+    files: tuple[str, ...] = Field(default=(), max_length=MAX_FILES)
+    """The `ref` of each file that was put before."""
+    edits: str | None = Field(default=None, min_length=1, max_length=64)
+    """The key of the earlier message that this one corrects."""
+    reply_to: QuotedMessage | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text and not self.files:
+            raise ValueError("say something, or name a file")
+        return self
+
+
+class PressedHere(Wire):
+    """A button pressed at the console."""
+
+    data: str = Field(min_length=1, max_length=64)
+    message_id: str | None = Field(default=None, max_length=64)
+    """The outbox id of the message it is below."""
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=100)
+
+
+def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
+
+    @router.post("/messages", status_code=202)
+    async def say(dm: str, request: Request) -> Accepted:
+        """Store a message; it is durable when this answers."""
+        roster.console_dm(dm)
+        said = _read(Said, await request.body(), '{"text": "hello"}')
+        key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
+        saying = Saying(key, said.text, said.files, said.edits, said.reply_to)
+        return await hub.accept(roster.gateway_of(dm), dm, saying)
+
+    @router.get("/messages")
+    async def history(
+        dm: str,
+        after: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    ) -> History:
+        """Return what was said to the user after an id, oldest first."""
+        roster.console_dm(dm)
+        return await hub.history(dm, after, limit)
+
+    @router.get("/events")
+    async def follow(
+        dm: str, last_event_id: Annotated[str | None, Header()] = None
+    ) -> StreamingResponse:
+        """Follow what is said to the user; `Last-Event-ID` resumes, 0 is the beginning."""
+        roster.console_dm(dm)
+        return sse.stream(hub.follow(dm, _read_id(last_event_id)))
+
+    @router.post("/press")
+    async def press(dm: str, request: Request) -> Pressed:
+        """Press a button below a message; what it decides is durable when this answers."""
+        roster.console_dm(dm)
+        pressed = _read(PressedHere, await request.body(), '{"data": "..."}')
+        user = roster.user_of(dm)
+        return await hub.press(
+            Press(
+                gateway=roster.gateway_of(dm),
+                user_id=user,
+                chat_id=user,
+                data=pressed.data,
+                message_id=pressed.message_id,
+                callback_id=f"{dm}:{pressed.idempotency_key or os.urandom(12).hex()}"[:100],
+            )
+        )
+
+    _add_files(router, roster, hub)
+    return router
+
+
+def _add_files(router: APIRouter, roster: Roster, hub: ConsoleHub) -> None:
+    @router.put("/files", status_code=201)
+    async def put_file(
+        dm: str, request: Request, name: Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
+    ) -> Attachment:
+        """Take the body as a file; a message that names its `ref` brings it to the agent."""
+        roster.console_dm(dm)
+        mime = request.headers.get("content-type", "")[:127] or _mime_of(name)
+        described = Attachment(
+            name=name, kind=SHOWN_AS.get(mime, "document"), mime=mime, ref="unnamed"
+        )
+        return await hub.spool.take(dm, described, request.stream())
+
+    @router.get("/messages/{outbox_id}/files/{ref}")
+    async def get_file(dm: str, outbox_id: int, ref: str) -> StreamingResponse:
+        """Return a file of a message, as the agent sent it."""
+        roster.console_dm(dm)
+        if not 0 < outbox_id <= MAX_ID:
+            raise BadInput("There is no such message.")
+        found, pieces = await hub.open_file(dm, outbox_id, ref)
+        return StreamingResponse(
+            pieces,
+            media_type=ANY_MIME,
+            headers={
+                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"
+            },
+        )
+
+
+def large_bodies(most: int) -> tuple[LargeBody, ...]:
+    """Say which requests may be larger than words: files up to `most` bytes."""
+    return (LargeBody("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_WITHIN_S),)
+
+
+def _mime_of(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or ANY_MIME
+
+
+def _read(shape: type[W], body: bytes, example: str) -> W:
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, fault["loc"])) or "body"
+        raise BadInput(f"{place}: {fault['msg']}. Send JSON such as {example}.") from None
+
+
+def _key_of(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= MAX_KEY:
+        raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
+    return key
+
+
+def _read_id(header: str | None) -> int | None:
+    if header is None:
+        return None
+    if not header.isascii() or not header.isdigit() or int(header) > MAX_ID:
+        raise BadInput(f"Last-Event-ID must be the id of an event, not {header[:40]!r}.")
+    return int(header)

@@ -1,0 +1,264 @@
+"""What a chat makes of what is typed, said and logged: all of it pure."""
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from rich.cells import cell_len
+from rich.console import Console
+
+from choir_common.errors import BadInput
+from choir_common.wire.attachments import Button
+from choir_common.wire.events import (
+    GENESIS,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    Event,
+    EventPayload,
+    Reply,
+    SessionStopped,
+    ToolCallRequested,
+    ToolResultCommitted,
+    UserMsg,
+    render_payload,
+)
+from choir_common.wire.messages import EditOf, OutboundMessage
+from choir_common.wire.operator import CommandView
+from choir_common.wire.rpc import StatusReport
+from choirctl.chat_lines import Leave, Line, Say, SendFile, ShowPast, understand
+from choirctl.lanes import MOST_LINES, Lanes
+from choirctl.past import past_line
+from choirctl.prompt import Suggestions
+from choirctl.questions import Questions, still_open
+from choirctl.spoken import heard, one_line, safe
+
+
+def an_event(payload: EventPayload, lane: str = "edge", rev: int = 1) -> Event:
+    return Event(
+        session_id="s",
+        rev=rev,
+        lane=lane,
+        type=payload.type,
+        payload=render_payload(payload),
+        at="2026-11-21T05:00:00.123456Z",
+        hash_prev=GENESIS,
+        hash="h",
+    )
+
+
+def a_message(number: int, text: str = "May I?", *data: str, edits: int = 0) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=number,
+        dm="console",
+        gateway="console",
+        agent_id="main",
+        session_id="s",
+        rev=number,
+        kind="answer",
+        text=text,
+        answers=None,
+        at=datetime.now(UTC),
+        buttons=tuple(Button(label=each[-1], data=each) for each in data),
+        edits=EditOf(outbox_id=edits) if edits else None,
+    )
+
+
+def asking(number: int) -> OutboundMessage:
+    return a_message(number, "May I?", f"a:{number}:y", f"a:{number}:n")
+
+
+A_USER_MSG = UserMsg(turn_id="t", inbox_id="i", dm="console", text="go")
+AN_ANSWER = Reply(turn_id="t", dm="console", text="done", kind="answer")
+A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", task_spec="read\nall")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("hello", Say("hello")),
+        ("/status", Say("/status")),
+        ("/sendmail", Say("/sendmail")),
+        ("/send a.txt", SendFile(Path("a.txt"), "")),
+        ("/send 'a b.txt' it's  here", SendFile(Path("a b.txt"), "it's  here")),
+        ("/send a\\ b.txt # no comment", SendFile(Path("a b.txt"), "# no comment")),
+        ("/history", ShowPast(20)),
+        ("/history 3", ShowPast(3)),
+        ("/quit", Leave()),
+    ],
+)
+def test_a_line_is_understood(typed: str, meant: Line) -> None:
+    assert understand(typed) == meant
+
+
+@pytest.mark.parametrize(
+    "typed", ["/send", "/send 'a", "/history x", "/history 0", "/history 9999"]
+)
+def test_half_a_line_is_refused_with_its_usage(typed: str) -> None:
+    with pytest.raises(BadInput, match=typed.split()[0]):
+        understand(typed)
+
+
+def test_a_turn_and_its_tools_are_shown_while_they_last() -> None:
+    lanes = Lanes()
+    assert lanes.take(an_event(A_USER_MSG), 10.0) is None
+    assert lanes.lines(12.0, 80) == ["edge: thinking, 2 s"]
+    call = ToolCallRequested(turn_id="t", call_id="c", tool="choir.fs.read", input={})
+    lanes.take(an_event(call), 12.0)
+    assert lanes.lines(13.0, 80) == ["edge: choir.fs.read, 3 s"]
+    result = ToolResultCommitted(
+        turn_id="t", call_id="c", tool="choir.fs.read", status="success", output={}
+    )
+    lanes.take(an_event(result), 14.0)
+    assert lanes.lines(14.0, 80) == ["edge: thinking, 4 s"]
+    lanes.take(an_event(AN_ANSWER.model_copy(update={"kind": "notice"})), 15.0)
+    assert lanes.busy
+    lanes.take(an_event(AN_ANSWER), 15.0)
+    assert lanes.lines(16.0, 80) == []
+
+
+def test_a_job_is_told_from_its_begin_to_its_end() -> None:
+    lanes = Lanes()
+    assert lanes.take(an_event(A_JOB, "core:notes"), 0.0) == "job notes begins: read all"
+    assert lanes.lines(5.0, 80) == ["job notes: thinking, 5 s"]
+    report = CoreReported(
+        job_id="j", job_name="notes", kind="need_info", body={"missing": "which\x1b[2J?"}
+    )
+    assert lanes.take(an_event(report, "core:notes"), 6.0) == "job notes, need info: which[2J?"
+    end = CoreStopped(
+        job_id="j", job_name="notes", outcome="error", reason="no disk", duration_ms=61_000
+    )
+    told = lanes.take(an_event(end, "core:notes"), 7.0)
+    assert told == "job notes error after 61 s: no disk"
+    assert lanes.lines(8.0, 80) == []
+
+
+def test_what_runs_already_comes_from_the_agents_own_report_and_ends_with_the_session() -> None:
+    lanes = Lanes()
+    reports = (
+        StatusReport(lane="edge", state="EDGE_IDLE"),
+        StatusReport(lane="core:read", state="CORE_WAITING_FOR_TOOL"),
+    )
+    lanes.begin("main", reports, 0.0)
+    assert lanes.lines(1.0, 80) == ["job read: waiting for tool, 1 s"]
+    lanes.take(an_event(SessionStopped(reason="stopped")), 1.0)
+    assert lanes.lines(1.0, 80) == []
+
+
+def test_an_event_of_a_newer_choir_is_passed_over() -> None:
+    unknown = an_event(A_USER_MSG).model_copy(update={"type": "dreamt"})
+    lanes = Lanes()
+    assert lanes.take(unknown, 0.0) is None and not lanes.busy
+
+
+@pytest.mark.parametrize("width", [5, 20, 40])
+def test_no_line_is_wider_than_the_terminal_and_a_crowd_is_counted(width: int) -> None:
+    lanes = Lanes()
+    for number in range(20):
+        job = A_JOB.model_copy(update={"job_name": f"读书笔记-{number}"})
+        lanes.take(an_event(job, f"core:{job.job_name}"), 0.0)
+    lines = lanes.lines(100.0, width)
+    assert len(lines) == MOST_LINES
+    assert all(cell_len(line) <= width for line in lines)
+    assert lanes.lines(100.0, 80)[-1] == "and 15 more"
+
+
+def test_nothing_that_is_said_can_steer_the_terminal() -> None:
+    hostile = "a\x1b]52;c;x\x07b\u202egnp\x9b2J\r\nnext\tone"
+    assert safe(hostile) == "a]52;c;xbgnp2J\nnext\tone"
+    assert one_line("x" * 50, 10) == "x" * 9 + "…"
+    for agent, text in (("main", hostile), ("ma\x1b[2Jin", "**b** [t](http://x)\x1b[2J")):
+        message = a_message(1, text).model_copy(update={"agent_id": agent})
+        shown = io.StringIO()
+        Console(file=shown, width=60, color_system=None).print(heard(message))
+        assert not {"\x1b", "\x07", "\x9b", "\u202e", "\r"} & set(shown.getvalue())
+
+
+def as_shown(message: OutboundMessage, width: int = 60) -> str:
+    shown = io.StringIO()
+    Console(file=shown, width=width, color_system=None).print(heard(message))
+    return shown.getvalue()
+
+
+def test_markdown_is_laid_out_and_a_links_address_is_seen() -> None:
+    text = "# Plan\n\n- one\n- **two**\n\n[here](https://example.org/x)"
+    shown = as_shown(a_message(1, text))
+    assert "main" in shown and "Plan" in shown and " • one" in shown and "**" not in shown
+    assert "https://example.org/x" in shown
+    assert as_shown(a_message(1, "[red]plain[/] words")).count("[red]") == 1
+    assert max(map(len, as_shown(a_message(1, "word " * 100 + "\n**x**"), 24).splitlines())) <= 24
+
+
+def test_choirs_own_words_are_shown_as_they_are() -> None:
+    message = a_message(1, "-**secret**\n+[x](y)").model_copy(update={"agent_id": "choir"})
+    assert as_shown(message) == "choir -**secret**\n+[x](y)\n"
+
+
+def test_what_was_said_before_is_cut_unless_all_of_it_is_wanted() -> None:
+    event = an_event(A_USER_MSG.model_copy(update={"text": "1\n2\n3\n4 [b]\x1b"}))
+    assert past_line(event, "main", whole=False) == "[dim]11-21 05:00 you: 1\n  2\n  3\n  …[/]"
+    assert past_line(event, "main", whole=True).endswith("4 \\[b][/]")
+    assert "main: done" in past_line(an_event(AN_ANSWER), "main", whole=True)
+
+
+def completions(suggestions: Suggestions, text: str) -> list[str]:
+    found = suggestions.get_completions(Document(text), CompleteEvent())
+    return [text[: len(text) + each.start_position] + each.text for each in found]
+
+
+def test_tab_completes_commands_jobs_and_files(tmp_path: Path) -> None:
+    names = ("/model", "/model llm", "/cancel", "status")
+    commands = [CommandView(name=n, usage=f"{n} [x]", summary=f"Does {n}.") for n in names]
+    suggestions = Suggestions(commands, lambda: ["notes", "news", "else"])
+    assert completions(suggestions, "/mo") == ["/model", "/model llm"]
+    assert completions(suggestions, "/s") == ["/send"]
+    assert completions(suggestions, "/cancel n") == ["/cancel news", "/cancel notes"]
+    assert completions(suggestions, "st") == []
+    (tmp_path / "report.pdf").touch()
+    assert completions(suggestions, f"/send {tmp_path}/rep") == [f"/send {tmp_path}/report.pdf"]
+    assert suggestions.hint("/model llm q") == "/model llm [x]: Does /model llm."
+    assert suggestions.hint("/model") == "/model [x]: Does /model."
+    assert suggestions.hint("hello") == suggestions.hint("/mo") == ""
+
+
+def test_y_decides_the_one_request_that_was_seen() -> None:
+    questions = Questions()
+    assert questions.understand("y", 0.0) is None, "without a request it is a word like any other"
+    assert questions.hear(a_message(1, "no buttons"), 0.0) is None
+    question = questions.hear(asking(5), 10.0)
+    assert question is not None and questions.prompt() == "y/n "
+    for typed, data in (("y", "a:5:y"), (" YES ", "a:5:y"), ("n", "a:5:n"), ("no 1", "a:5:n")):
+        decided = questions.understand(typed, 11.0)
+        assert decided is not None and decided.data == data
+    for typed in ("yes please", "y?", "ny", "no, 1", ""):
+        assert questions.understand(typed, 11.0) is None
+    questions.close(question)
+    assert questions.understand("y", 12.0) is None
+
+
+def test_a_request_that_came_while_a_line_was_typed_is_not_decided_by_it() -> None:
+    questions = Questions()
+    questions.hear(asking(5), 10.0)
+    with pytest.raises(BadInput, match="Nothing was decided"):
+        questions.understand("y", 9.0)
+
+
+def test_with_several_requests_the_number_says_which() -> None:
+    questions = Questions()
+    for number in (5, 6, 7):
+        questions.hear(asking(number), 1.0)
+    questions.hear(a_message(8, "Approved.", edits=6), 1.0)
+    with pytest.raises(BadInput, match="`y 1`, `y 3`"):
+        questions.understand("y", 2.0)
+    with pytest.raises(BadInput, match="Which"):
+        questions.understand("n 2", 2.0)
+    decided = questions.understand("n 3", 2.0)
+    assert decided is not None and decided.data == "a:7:n"
+
+
+def test_only_what_no_later_message_edited_is_open() -> None:
+    said = [asking(1), a_message(2, "hello"), asking(3), a_message(4, "Timed out.", edits=1)]
+    assert [message.outbox_id for message in still_open(said)] == [3]
