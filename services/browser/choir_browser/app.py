@@ -11,10 +11,11 @@ from datetime import timedelta
 
 import structlog
 
+from choir_browser.blobs.shelf import Shelf
 from choir_browser.contexts import lazily
 from choir_browser.contexts.keeper import EngineKeeper
 from choir_browser.contexts.rooms import Rooms
-from choir_browser.doors import VERSION, bus_endpoints, health_app
+from choir_browser.doors import VERSION, browser_app, bus_endpoints
 from choir_browser.guard.allowlist import parse_allowlist
 from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
@@ -34,14 +35,18 @@ async def open_rooms(
     settings: BrowserSettings, dialler: Dialler, clock: Clock
 ) -> AsyncIterator[tuple[Rooms, EngineKeeper]]:
     """Open the guard and the rooms behind it; Chromium itself starts later."""
+    shelf = Shelf(clock, settings.browser_max_file_mb * 1_000_000)
     async with EgressProxy(dialler) as proxy:
-        launch = Launch(settings.chromium, settings.sandbox, proxy.url)
+        launch = Launch(
+            settings.chromium, settings.sandbox, proxy.url, settings.browser_max_tabs, shelf
+        )
         keeper = EngineKeeper(lazily.start_chromium, launch, clock)
-        rooms = Rooms(keeper, proxy, dialler, lazily.readable, settings.browser_max_pages)
+        rooms = Rooms(keeper, proxy, dialler, shelf, settings.browser_max_pages)
         try:
             yield rooms, keeper
         finally:
             await keeper.end()
+            shelf.close()
 
 
 async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.Event) -> None:
@@ -53,7 +58,7 @@ async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
     async with open_rooms(settings, dialler, SystemClock()) as (rooms, keeper):
-        app = health_app(bus, keeper, settings.chromium)
+        app = browser_app(bus, rooms.shelf, keeper, settings.chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))
             doors = bus_endpoints(rooms, keeper, settings.chromium)

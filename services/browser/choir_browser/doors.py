@@ -1,13 +1,15 @@
-"""The doors of the browser worker: four requests on the bus, and its health.
+"""The doors of the browser worker: four requests on the bus, files and its health over HTTP.
 
-Built by app.py; each request goes straight to `contexts.rooms`.
+Built by app.py; each request goes straight to `contexts.rooms`, a file is taken from `blobs.shelf`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.responses import Response, StreamingResponse
 
+from choir_browser.blobs.shelf import Shelf
 from choir_browser.contexts.keeper import EngineKeeper
 from choir_browser.contexts.rooms import Rooms
 from choir_browser.pages.locate import find_chromium
@@ -47,9 +49,18 @@ def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> 
     )
 
 
-def health_app(bus: Bus, keeper: EngineKeeper, chromium: Path | None) -> FastAPI:
-    """Build the app with /livez and /readyz."""
-    return make_service_app("Choir browser", VERSION, Readiness(_readiness(bus, keeper, chromium)))
+def browser_app(bus: Bus, shelf: Shelf, keeper: EngineKeeper, chromium: Path | None) -> FastAPI:
+    """Build the app with /livez, /readyz and the files that wait."""
+    readiness = Readiness(_readiness(bus, keeper, chromium))
+    app = make_service_app("Choir browser", VERSION, readiness)
+
+    @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
+    async def take_blob(blob_id: str) -> Response:
+        """Give a file, once, to whoever was told its name: only control is, and nobody can guess it."""
+        pieces = shelf.take(blob_id)
+        return StreamingResponse(pieces, media_type="application/octet-stream")
+
+    return app
 
 
 def _readiness(

@@ -22,15 +22,19 @@ class BrowserSettings(ServiceSettings):
     browser_idle_s: float = Field(default=300.0, ge=1)
     """Seconds without use after which Chromium (some 400 MB) is ended."""
     browser_max_pages: int = Field(default=6, ge=1, le=100)
-    """Pages that load at once, all agents together; each takes about 100 MB while it does."""
+    """Pages at work at once, all agents together; each takes about 100 MB while it is."""
+    browser_max_tabs: int = Field(default=5, ge=1, le=50)
+    """Tabs one agent may have open; each keeps its page's memory, some 50 to 150 MB."""
+    browser_max_file_mb: int = Field(default=50, ge=1, le=200)
+    """Size of one downloaded file or picture, in MB; a Telegram bot may send no larger one."""
     browser_socket: Path | None = None
-    """Unix socket of the health routes; the default is `socks/browser.sock` below the home."""
+    """Unix socket of the HTTP routes; the default is `socks/browser.sock` below the home."""
     browser_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
-    """host:port for the health routes instead of the socket (containers)."""
+    """host:port for the HTTP routes instead of the socket (containers)."""
 
     @property
     def health_socket(self) -> Path:
-        """Return where the health routes listen unless `browser_http` is set."""
+        """Return where the HTTP routes listen unless `browser_http` is set."""
         return self.browser_socket or self.home / "socks" / "browser.sock"
 
     @property

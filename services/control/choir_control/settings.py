@@ -60,6 +60,8 @@ class ControlSettings(ServiceSettings):
     """Write choird.log below the state directory, too: where no supervisor reads standard error."""
     gateway_endpoint: str = ""
     """Where the console is served; empty means the embedded stack's own socket."""
+    browser_endpoint: str = ""
+    """Where the browser hands over files; empty means the embedded stack's own socket."""
     default_model: Json[ModelConfig] | None = None
     """What `models.default` is when config.json has none: a detected provider, or rehearsal."""
 
@@ -67,6 +69,11 @@ class ControlSettings(ServiceSettings):
     def console_endpoint(self) -> str:
         """Return the gateway's address."""
         return self.gateway_endpoint or f"unix://{self.home}/socks/gateway.sock"
+
+    @property
+    def browser_door(self) -> str:
+        """Return the browser's address."""
+        return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
 
     @property
     def config_file(self) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
 from choir_common.wire.memories import EnsureSpace, MemoryUpsert, MemoryWritten
 from choir_common.wire.messages import Nothing
 from choir_common.wire.rpc import VERBS
@@ -108,8 +108,10 @@ async def test_execute_host_tool_acts_for_the_agent_of_the_lease(
         return MemoryWritten(document_id="d", key=None, operation="inserted", embedded="queued")
 
     async def browse(request: BrowseRequest) -> BrowsedPage:
-        seen.append((request.agent_id, request.url))
-        return BrowsedPage(url=request.url, status=200, title="t", text="words", truncated=False)
+        assert isinstance(request.action, OpenPage)
+        url = request.action.url
+        seen.append((request.agent_id, url))
+        return BrowsedPage(url=url, status=200, title="t", text="words", truncated=False)
 
     async with bus.serve(
         "choir-stand-in",
@@ -123,7 +125,7 @@ async def test_execute_host_tool_acts_for_the_agent_of_the_lease(
             agent, "EXECUTE_HOST_TOOL", tool_name="choir.memory.upsert", call_id="c", input=write
         )
         assert done["status"] == "success"
-        page = {"url": "http://example.org/"}
+        page = {"action": {"action": "open", "url": "http://example.org/"}}
         done = await ask(
             agent, "EXECUTE_HOST_TOOL", tool_name="choir.web.browse", call_id="d", input=page
         )

@@ -13,7 +13,7 @@ from choir_browser.guard.allowlist import Allowlist, parse_allowlist
 from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
 from choir_common.errors import BadInput, ChoirError, Forbidden
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
 from tests.security.browser.conftest import FAR_AWAY, FlippingResolver
 from tests.security.browser.web import Answer, Site, Trap, html, redirect
 
@@ -49,7 +49,8 @@ def name_the_trap(resolver: FlippingResolver) -> None:
 
 
 async def browse(rooms: Rooms, url: str, agent_id: str = "main") -> BrowsedPage:
-    request = BrowseRequest(agent_id=agent_id, call_id="c", url=url or " ", timeout_ms=60_000)
+    page = OpenPage(url=url or " ")
+    request = BrowseRequest(agent_id=agent_id, call_id="c", action=page, timeout_ms=60_000)
     return await rooms.browse(request)
 
 

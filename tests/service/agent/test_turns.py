@@ -279,7 +279,10 @@ async def test_a_host_tool_whose_part_is_away_for_a_moment_is_tried_again_under_
 
 
 async def test_a_page_that_may_have_been_opened_is_not_opened_again() -> None:
-    call = {"name": "choir.web.browse", "arguments": {"url": "http://example.org/"}}
+    call = {
+        "name": "choir.web.browse",
+        "arguments": {"action": "open", "url": "http://example.org/"},
+    }
 
     def lost(request: HostToolRequest) -> HostToolResponse:
         output = {"code": "outcome_unknown", "message": "the browser went away"}

@@ -10,7 +10,7 @@ import pytest
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
 from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest, OpenPage
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.support.service_process import (
@@ -56,7 +56,9 @@ async def read(
     browser: BusBrowser, url: str, agent_id: str = "main", timeout_ms: int = 60_000
 ) -> BrowsedPage:
     return await browser.browse(
-        BrowseRequest(agent_id=agent_id, call_id="c", url=url, timeout_ms=timeout_ms)
+        BrowseRequest(
+            agent_id=agent_id, call_id="c", action=OpenPage(url=url), timeout_ms=timeout_ms
+        )
     )
 
 

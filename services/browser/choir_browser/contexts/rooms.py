@@ -1,6 +1,6 @@
-"""Give each agent a room of its own and read pages in it.
+"""Give each agent a room of its own and have actions done in it.
 
-Called by doors.py for open, close and browse; pages does the loading, guard the watching.
+Called by doors.py for open, close and browse; pages does what is asked, guard watches.
 """
 
 import asyncio
@@ -10,17 +10,18 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from choir_browser.blobs.shelf import Shelf
 from choir_browser.contexts.keeper import EngineKeeper
 from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
-from choir_browser.pages.port import Engine, RawPage, Readable, Room
-from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest
+from choir_browser.pages.port import Engine, Room
+from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, NotFound
+from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, Download, OpenPage
 
 log = structlog.get_logger("choir.browser.contexts")
 
-# Enough for an article; more would push the conversation out of the model's window.
-MAX_TEXT_CHARS = 20_000
+# what closing a tab that hangs may take after the deadline
+CLEANING_S = 5.0
 
 
 @dataclass(slots=True)
@@ -30,6 +31,8 @@ class _Tenancy:
     room: Room | None = None
     engine: Engine | None = None
     state: str | None = None
+    places: dict[str, str] = field(default_factory=dict)
+    """Where each lane was when the engine was ended."""
     loads: int = 0
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -42,13 +45,13 @@ class Rooms:
         keeper: EngineKeeper,
         proxy: EgressProxy,
         dialler: Dialler,
-        readable: Readable,
+        shelf: Shelf,
         max_loads: int,
     ) -> None:
         self._keeper = keeper
         self._proxy = proxy
         self._dialler = dialler
-        self._readable = readable
+        self.shelf = shelf
         self._turns = asyncio.Semaphore(max_loads)
         self._tenancies: dict[str, _Tenancy] = {}
 
@@ -64,30 +67,28 @@ class Rooms:
             await tenancy.room.close()
 
     async def browse(self, request: BrowseRequest) -> BrowsedPage:
-        """Load a page in the agent's room and give its text.
+        """Do one action in the agent's room and give what is seen then.
 
-        Raises Forbidden for what the guard refuses, BadInput for what is no page, DeadlineExceeded,
-        Unavailable when the page, the browser or the server is down.
+        Raises Forbidden for what the guard refuses, BadInput, NotFound and Conflict for what cannot
+        be done on this page, TooLarge, DeadlineExceeded, Unavailable when the page, the browser or
+        the server is down.
         """
         timeout_s = request.timeout_ms / 1000
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._check(request.url)
+            async with asyncio.timeout(timeout_s + CLEANING_S):
+                url = _address_of(request.action)
+                if url is not None:
+                    await self._check(url)
                 async with self._turns:
-                    page = await self._load(request, timeout_s)
+                    return await self._act(request, timeout_s)
         except TimeoutError as error:
-            raise DeadlineExceeded(f"{request.url} did not load within {timeout_s:g} s.") from error
-        text = await asyncio.to_thread(self._readable, page)
-        return BrowsedPage(
-            url=page.url,
-            status=page.status,
-            title=page.title,
-            text=text[:MAX_TEXT_CHARS],
-            truncated=len(text) > MAX_TEXT_CHARS,
-        )
+            raise DeadlineExceeded(
+                f"{request.action.action} did not get done within {timeout_s:g} s."
+            ) from error
 
     async def rest(self, idle: timedelta) -> None:
         """End the engine when nobody has used it for `idle`; agents keep their cookies."""
+        self.shelf.sweep()
         busy = any(tenancy.loads for tenancy in self._tenancies.values())
         engine = self._keeper.running
         if busy or engine is None or self._keeper.idle_for() < idle:
@@ -96,6 +97,7 @@ class Rooms:
             async with tenancy.changing:
                 if tenancy.room is not None and tenancy.engine is engine:
                     tenancy.state = await tenancy.room.saved_state()
+                    tenancy.places = tenancy.room.places()
                 tenancy.room = None
         await self._keeper.end()
         log.info("chromium ended after idling")
@@ -113,27 +115,29 @@ class Rooms:
             raise BadInput(f"{url[:200]} names no host.")
         await self._dialler.permitted(parts.hostname, port)
 
-    async def _load(self, request: BrowseRequest, timeout_s: float) -> RawPage:
+    async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowsedPage:
         self.open(request.agent_id)
         tenancy = self._tenancies[request.agent_id]
         tenancy.loads += 1
         self._keeper.touch()
+        room: Room | None = None
         try:
             room = await self._room(request.agent_id, tenancy)
             self._proxy.take_refusal(request.agent_id)
-            return await room.load(request.url, timeout_s)
+            return await room.act(request.lane, request.action, timeout_s)
         except BadInput:
             # over TLS the browser only learns that the tunnel failed; the proxy knows why
             refusal = self._proxy.take_refusal(request.agent_id)
             if refusal is not None:
                 raise Forbidden(refusal) from None
             raise
-        except Unavailable:
-            await self._discard(tenancy)
-            raise
+        except NotFound as error:
+            raise NotFound(error.message + _last_seen(tenancy, request)) from error
         finally:
             tenancy.loads -= 1
             self._keeper.touch()
+            if room is not None and not room.alive:
+                await self._discard(tenancy, room)
 
     async def _room(self, agent_id: str, tenancy: _Tenancy) -> Room:
         async with tenancy.changing:
@@ -144,9 +148,23 @@ class Rooms:
                 tenancy.engine = engine
             return tenancy.room
 
-    async def _discard(self, tenancy: _Tenancy) -> None:
-        """Drop a room that a crash may have left unusable; the next load gets a new one."""
+    async def _discard(self, tenancy: _Tenancy, room: Room) -> None:
+        """Drop a room that a crash has taken; the next action gets a new one."""
         async with tenancy.changing:
-            room, tenancy.room = tenancy.room, None
-            if room is not None and tenancy.loads <= 1:
-                await room.close()
+            if tenancy.room is room:
+                tenancy.room = None
+                tenancy.places = room.places()
+        await room.close()
+
+
+def _address_of(action: Action) -> str | None:
+    match action:
+        case OpenPage(url=url) | Download(url=str() as url):
+            return url
+    return None
+
+
+def _last_seen(tenancy: _Tenancy, request: BrowseRequest) -> str:
+    """Say where a lane was before the browser rested or died, once."""
+    where = tenancy.places.pop(request.lane, None)
+    return f" The browser was ended since; it was at {where}." if where else ""

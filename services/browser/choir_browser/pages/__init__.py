@@ -1,8 +1,9 @@
-"""Chromium and the reading of pages; the only room that imports Playwright and trafilatura.
+"""Chromium and what is done in its pages; the only room that imports Playwright.
 
-Owns finding, launching and driving Chromium, and turning a page into text. Never decides which agent
-may do what, nor what may be reached (guard).
+Owns finding, launching and driving Chromium, turning a page into markdown with numbers to press
+(page.js), and taking files out of it. Never decides which agent may do what, nor what may be reached
+(guard).
 
-Ladder: chromium > tab > faults > locate | flags; words > port. Heavy modules (chromium, words) are
-imported on first use.
+Ladder: chromium > room > tabbook | hands | pictures | fetching > tab > script > faults | filenames;
+locate; port. Playwright is imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Say in Choir's words what Playwright reports. Used by tab.py and chromium.py."""
+"""Say in Choir's words what Playwright reports. Used by tab.py, room.py and chromium.py."""
 
 import re
 
@@ -7,7 +7,10 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
 
-_GONE = ("has been closed", "crashed", "Connection closed", "Browser closed", "disconnected")
+_GONE = (
+    *("has been closed", "crashed", "Connection closed", "Browser closed", "disconnected"),
+    *("Target closed", "Session closed", "detached"),
+)
 _NET = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _SAYINGS = {
     "ERR_TOO_MANY_REDIRECTS": "it redirects without end",
@@ -23,14 +26,18 @@ def is_gone(error: Exception) -> bool:
     return any(sign in str(error) for sign in _GONE)
 
 
-def translate(error: Error, url: str) -> ChoirError:
-    """Give the Choir error behind a failed load of `url`."""
+def translate(error: Error, what: str) -> ChoirError:
+    """Give the Choir error behind what failed; `what` is an address, or an action in words."""
     if isinstance(error, PlaywrightTimeout):
-        return DeadlineExceeded(f"{url} did not load in time.")
+        return DeadlineExceeded(f"{what} did not load in time.")
     if is_gone(error):
         return Unavailable(CRASHED)
     found = _NET.search(str(error))
     if "Download is starting" in str(error):
-        return BadInput(f"{url} could not be read: it is a download, not a page.")
-    reason = _SAYINGS.get(found.group(1), found.group(1)) if found else "the browser refused it"
-    return BadInput(f"{url} could not be loaded: {reason}.")
+        return BadInput(f"{what} could not be read: it is a download, not a page. Use `download`.")
+    return BadInput(f"{what} could not be loaded: {reason_of(found.group(1) if found else '')}.")
+
+
+def reason_of(code: str) -> str:
+    """Say what one of Chromium's codes means."""
+    return _SAYINGS.get(code, code) or "the browser refused it"

@@ -8,19 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from choir_browser.blobs.shelf import Shelf
 from choir_browser.guard.proxy import Pass
-
-
-@dataclass(frozen=True, slots=True)
-class RawPage:
-    """A loaded page before it is made readable; `html` and `text` are capped."""
-
-    url: str
-    status: int
-    title: str
-    html: str
-    text: str
-    """What a person would see, as the browser lays it out."""
+from choir_common.wire.browsing import Action, BrowsedPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +20,28 @@ class Launch:
     executable: Path | None
     sandbox: bool
     proxy_url: str
+    max_tabs: int
+    shelf: Shelf
 
 
 class Room(Protocol):
     """One isolated browser context."""
 
-    async def load(self, url: str, timeout_s: float) -> RawPage:
-        """Load a page.
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be used; a tab that crashed does not end it."""
+        ...
 
-        Raises DeadlineExceeded, BadInput for a page that cannot be loaded, Forbidden from the guard,
-        Unavailable when the page or the browser crashed.
+    async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
+        """Do one action in the lane's current tab, one at a time.
+
+        Raises DeadlineExceeded, BadInput for what cannot be done, NotFound for what is not there, Forbidden
+        from the guard, TooLarge, Unavailable when the page or the browser crashed.
         """
+        ...
+
+    def places(self) -> dict[str, str]:
+        """Tell at which address each lane is."""
         ...
 
     async def saved_state(self) -> str:
@@ -70,4 +71,3 @@ class Engine(Protocol):
 
 
 EngineStarter = Callable[[Launch], Awaitable[Engine]]
-Readable = Callable[[RawPage], str]

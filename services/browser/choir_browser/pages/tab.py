@@ -1,131 +1,250 @@
-"""One tab: go to a URL, let it settle, read it out.
+"""One tab: what is loaded in it, what it went through, and what it looks like now.
 
-Made and kept by chromium.py; a tab that failed in any way is thrown away, not mended.
+Made and kept by room.py; hands.py presses and types in it, pictures.py and fetching.py take files out of it.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from playwright.async_api import CDPSession, Error, Page, Response
+from playwright.async_api import CDPSession, Dialog, Error, Frame, Page, Request, Response
+from playwright.async_api import Download as OfferedFile
 from playwright.async_api import TimeoutError as PlaywrightTimeout
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_browser.guard.proxy import GUARD_HEADER
-from choir_browser.pages.faults import translate
-from choir_browser.pages.port import RawPage
-from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
+from choir_browser.pages.faults import reason_of
+from choir_browser.pages.filenames import origin_of
+from choir_browser.pages.script import PageScript, Reading
+from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
+from choir_common.wire.browsing import BrowsedPage
 
 # Past the first content, a page gets this long to finish what a reader would wait for.
 SETTLE_S = 2.0
+# After a press, a page gets this long to begin to go elsewhere.
+BEGIN_S = 0.4
 # Under this, a page is likely still drawing itself by script.
 SPARSE_CHARS = 40
-MAX_HTML_CHARS = 1_500_000
-MAX_TEXT_CHARS = 200_000
-MAX_TITLE_CHARS = 500
-BLANK = "about:blank"
+# Enough for an article; more would push the conversation out of the model's window.
+MAX_TEXT_CHARS = 20_000
+# A page this short has no clutter worth leaving out.
+SHORT_CHARS = 2_000
+# Less than this share of what is seen means that the text itself was taken for clutter.
+LEAST_SHARE = 0.1
+MAX_TITLE_CHARS = 200
+TITLE_S = 1.0
+MAX_NOTES = 6
+MAX_NOTE_CHARS = 300
 
-# Runs in a world of its own, where the page's scripts have not replaced what `slice` means.
-_READ = f"""(() => {{
-  const d = document, cut = (s, n) => String(s || '').slice(0, n);
-  return JSON.stringify({{
-    title: cut(d.title, {MAX_TITLE_CHARS}),
-    text: cut(d.body ? d.body.innerText : d.documentElement.textContent, {MAX_TEXT_CHARS}),
-    html: cut(d.documentElement.outerHTML, {MAX_HTML_CHARS}),
-  }});
-}})()"""
-
-
-class _Reading(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    title: str
-    text: str
-    html: str
+Popup = Callable[["Tab", Page], Awaitable[None]]
 
 
 class Tab:
     """A page of an agent's context, with the debugging line that reads it."""
 
-    def __init__(self, page: Page, line: CDPSession) -> None:
-        self._page = page
-        self._line = line
+    def __init__(self, number: int, page: Page, line: CDPSession, popup: Popup) -> None:
+        self.number = number
+        self.page = page
+        self.line = line
+        self.script = PageScript(line)
+        self._notes: list[str] = []
+        self._loading = False
+        self._begun, self._arrived = asyncio.Event(), asyncio.Event()
+        self._answer: Response | None = None
+        self._failure = ""
+        page.on("request", self._on_request)
+        page.on("response", self._on_response)
+        page.on("requestfinished", self._on_finished)
+        page.on("requestfailed", self._on_failed)
+        page.on("framenavigated", self._on_navigated)
+        page.on("dialog", self._on_dialog)
+        page.on("download", self._on_download)
+        page.on("crash", lambda _: self._arrived.set())
 
-    async def load(self, url: str, timeout_s: float) -> RawPage:
-        """Load and read `url` within `timeout_s`.
+        async def opened(other: Page) -> None:
+            await popup(self, other)
 
-        Raises as `Room.load` does.
+        page.on("popup", opened)
+
+    @property
+    def url(self) -> str:
+        """Where it is; empty when it shows no page of the web."""
+        where = self.page.url
+        return where if where.startswith(("http://", "https://")) else ""
+
+    def note(self, text: str) -> None:
+        """Remember something to tell with the next answer; a storm of it is cut."""
+        if len(self._notes) < MAX_NOTES and text not in self._notes:
+            self._notes.append(text[:MAX_NOTE_CHARS])
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Give what there is to tell, and forget it."""
+        taken, self._notes = tuple(self._notes), []
+        return taken
+
+    def hear(self) -> None:
+        """Note that what was done has begun to have an effect."""
+        self._begun.set()
+
+    async def title(self) -> str:
+        """Give the page's title. Raises TimeoutError when the page is too busy to say."""
+        async with asyncio.timeout(TITLE_S):
+            return (await self.page.title())[:MAX_TITLE_CHARS]
+
+    def listen(self) -> None:
+        """Forget what was heard: what comes now is the consequence of what is done now."""
+        self._begun.clear()
+        self._failure = ""
+
+    async def open(self, url: str, timeout_s: float) -> None:
+        """Load a page. Raises as `Room.act` does, and Playwright's errors."""
+        self.listen()
+        self._answer = None
+        response = await self.page.goto(
+            url, wait_until="domcontentloaded", timeout=timeout_s * 1000
+        )
+        if response is None and not self.url:
+            raise BadInput(f"{url} gave no page.")
+        self._answer = response or self._answer
+        await self._judge(url)
+        await self._settle("load")
+
+    async def back(self, timeout_s: float) -> None:
+        """Go to the page before. Raises NotFound when there is none."""
+        self.listen()
+        history = await self.line.send("Page.getNavigationHistory")
+        at = int(history["currentIndex"])
+        before = history["entries"][at - 1] if at > 0 else None
+        if before is None or not str(before["url"]).startswith(("http://", "https://")):
+            raise NotFound("There is no page before this one in its tab.")
+        await self.page.go_back(wait_until="domcontentloaded", timeout=timeout_s * 1000)
+        await self._settle("load")
+
+    async def follow(self) -> None:
+        """Wait for what a press began: another page, or a change of this one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BEGIN_S):
+                await self._begun.wait()
+        while self._loading:
+            self._arrived.clear()
+            await self._arrived.wait()
+        await self._settle("load")
+        await self._judge(self.page.url)
+
+    async def look(self, start: int = 0, whole: bool = False, seen: bool = False) -> BrowsedPage:
+        """Read the page as markdown; `seen` reads only what is on the screen.
+
+        Raises NotFound when there is no page.
         """
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._load(url, timeout_s)
-        except TimeoutError as error:
-            raise DeadlineExceeded(f"{url} did not load within {timeout_s:g} s.") from error
-        except Error as error:
-            raise translate(error, url) from error
+        if not self.url:
+            raise NotFound("No page is open in this tab: `open` one.")
+        reading = await self._read(whole, seen)
+        if len(reading.text) < SPARSE_CHARS and reading.scripted and not seen:
+            await self._settle("networkidle")
+            reading = await self._read(whole, seen)
+        if reading.left_out:
+            self.note("Navigation, headers and footers are left out; `read` with `whole` has them.")
+        if seen:
+            self.note(
+                f"Seen is what lies from {reading.y:.0f} to {reading.y + reading.view:.0f} of "
+                f"{reading.height:.0f} pixels."
+            )
+        end = start + MAX_TEXT_CHARS
+        longer = len(reading.text) > end
+        return self.answer(
+            title=reading.title,
+            text=reading.text[start:end],
+            truncated=longer,
+            next_start=end if longer else None,
+        )
 
-    async def clear(self) -> None:
-        """Leave the page, so that its scripts end. Raises DeadlineExceeded when it hangs on."""
-        try:
-            await self._page.goto(BLANK, timeout=2_000)
-        except Error as error:
-            raise translate(error, BLANK) from error
+    def answer(
+        self,
+        title: str = "",
+        text: str = "",
+        truncated: bool = False,
+        next_start: int | None = None,
+    ) -> BrowsedPage:
+        """Give an answer with where the tab is and what there is to tell."""
+        return BrowsedPage(
+            url=self.url,
+            origin=origin_of(self.url),
+            status=self._answer.status if self._answer is not None else 0,
+            title=title,
+            text=text,
+            truncated=truncated,
+            next_start=next_start,
+            notes=self.take_notes(),
+            tab=self.number,
+        )
 
     async def close(self) -> None:
         """Throw the tab away, whatever state it is in."""
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(3):
-                await self._page.close(run_before_unload=False)
+                await self.page.close(run_before_unload=False)
 
-    async def _load(self, url: str, timeout_s: float) -> RawPage:
-        response = await self._page.goto(
-            url, wait_until="domcontentloaded", timeout=timeout_s * 1000
-        )
-        if response is None:
-            raise BadInput(f"{url} gave no page.")
-        await _raise_refusal(response)
-        await self._settle("load")
-        reading = await self._read()
-        if len(reading.text.strip()) < SPARSE_CHARS and "<script" in reading.html:
-            await self._settle("networkidle")
-            reading = await self._read()
-        where = self._page.url
-        if not where.startswith(("http://", "https://")):
-            raise BadInput(f"{url} ended at {where[:100]}, which is no web page.")
-        return RawPage(where, response.status, reading.title, reading.html, reading.text)
+    async def _read(self, whole: bool, seen: bool) -> Reading:
+        options = {"whole": whole, "seen": seen, "short": SHORT_CHARS, "share": LEAST_SHARE}
+        return await self.script.ask(Reading, "read", options)
 
     async def _settle(self, state: Literal["load", "networkidle"]) -> None:
         with contextlib.suppress(PlaywrightTimeout):
-            await self._page.wait_for_load_state(state, timeout=SETTLE_S * 1000)
+            await self.page.wait_for_load_state(state, timeout=SETTLE_S * 1000)
 
-    async def _read(self) -> _Reading:
-        tree = await self._line.send("Page.getFrameTree")
-        frame = tree["frameTree"]["frame"]["id"]
-        world = await self._line.send(
-            "Page.createIsolatedWorld", {"frameId": frame, "worldName": "choir"}
-        )
-        answer = await self._line.send(
-            "Runtime.evaluate",
-            {
-                "expression": _READ,
-                "contextId": world["executionContextId"],
-                "returnByValue": True,
-                "timeout": 10_000,
-            },
-        )
+    async def _judge(self, asked: str) -> None:
+        """Raise what the proxy answered in the server's place, or why there is no page at all.
+
+        A page may forge the header; all it gains is that it is not read.
+        """
+        code = self._answer.headers.get(GUARD_HEADER) if self._answer is not None else None
+        if self._answer is not None and code is not None:
+            text = await self._answer.text()
+            raise Forbidden(text) if code == Forbidden.code else Unavailable(text)
+        if self.page.url.startswith("chrome-error:"):
+            raise BadInput(f"{asked} could not be loaded: {reason_of(self._failure)}.")
+
+    def _is_ours(self, request: Request) -> bool:
         try:
-            return _Reading.model_validate_json(answer["result"].get("value", ""))
-        except ValidationError as error:
-            raise BadInput("The page changed while it was being read.") from error
+            return request.is_navigation_request() and request.frame == self.page.main_frame
+        except Error:  # its frame is not there yet, or no more
+            return False
 
+    def _on_request(self, request: Request) -> None:
+        if self._is_ours(request):
+            self._loading = True
+            self._begun.set()
 
-async def _raise_refusal(response: Response) -> None:
-    """Raise what the proxy answered in the server's place.
+    def _on_response(self, response: Response) -> None:
+        if self._is_ours(response.request):
+            self._answer = response
 
-    A page may forge the header; all it gains is that it is not read.
-    """
-    code = response.headers.get(GUARD_HEADER)
-    if code == Forbidden.code:
-        raise Forbidden(await response.text())
-    if code is not None:
-        raise Unavailable(await response.text())
+    def _on_finished(self, request: Request) -> None:
+        if self._is_ours(request):
+            self._arrive()
+
+    def _on_failed(self, request: Request) -> None:
+        if self._is_ours(request):
+            self._failure = (request.failure or "").removeprefix("net::")
+            self._arrive()
+
+    def _on_navigated(self, frame: Frame) -> None:
+        if frame == self.page.main_frame:
+            self._arrive()
+
+    def _on_download(self, offered: OfferedFile) -> None:
+        self.note(
+            f"It offered a file, {offered.suggested_filename[:100]!r}: fetch it by `download`."
+        )
+        self._begun.set()
+        self._arrive()
+
+    async def _on_dialog(self, dialog: Dialog) -> None:
+        self.note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
+        with contextlib.suppress(Error):
+            # `stay on this page?` is the one question to say yes to, or nothing could be left
+            await (dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
+
+    def _arrive(self) -> None:
+        self._loading = False
+        self._arrived.set()

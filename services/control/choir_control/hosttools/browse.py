@@ -1,26 +1,38 @@
-"""choir.web.browse, by the browser service (spec 18.2)."""
+"""choir.web.browse, by the browser service (spec 18.2); what it took out of a page goes to the workspace.
+
+The browser keeps a picture or a download for a moment and tells its name over the bus; `hosttools.takeaway`
+fetches it from there.
+"""
 
 import contextlib
 
 from choir_common.clients.browser import Browser
 from choir_common.errors import ChoirError
-from choir_common.wire.browsing import BrowseRequest, ContextRequest
+from choir_common.wire.browsing import BrowseOutcome, BrowseRequest, ContextRequest, Screenshot
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 from choir_control.hosttools.read import read_input
+from choir_control.hosttools.takeaway import Takeaway
 from choir_control.leases.store import Lease
 
 
 class BrowseTool:
-    """A page as text, in the agent's own context."""
+    """Actions in the agent's own context."""
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: Browser, takeaway: Takeaway) -> None:
         self._browser = browser
+        self._takeaway = takeaway
 
     async def browse(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Load a page."""
+        """Do one action, and lay the file that came of it into the workspace."""
         request = read_input(BrowseRequest, given, agent_id=lease.agent_id, call_id=call_id)
-        return await self._browser.browse(request)
+        page = await self._browser.browse(request)
+        seen = BrowseOutcome.model_validate_json(page.model_dump_json(exclude={"blob"}))
+        if page.blob is None:
+            return seen
+        taken = isinstance(request.action, Screenshot)
+        file = await self._takeaway.save(lease.bindings.workspace, page.blob, to_send=taken)
+        return seen.model_copy(update={"file": file})
 
     async def release(self, agent_id: str) -> None:
         """Destroy the agent's context: its process has ended. A browser that is away has none."""

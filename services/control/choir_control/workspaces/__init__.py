@@ -1,5 +1,5 @@
-"""Owns what is done to a workspace's directory from outside: measure it, empty it (spec 15.4).
+"""Owns what is done to a workspace's directory from outside: measure it, empty it (spec 15.4), lay a file into it.
 
 Never decides when that may be done; `sessions.reset` does, and holds the lease meanwhile. All of it blocks,
-so callers use threads. Ladder: empty | measure > root.
+so callers use threads. Ladder: empty | measure > root; laying.
 """

@@ -1,0 +1,100 @@
+"""Keep a file until it is fetched, in a file without a name: it is gone with this process.
+
+Filled by pages; emptied by the HTTP door in doors.py, and by time.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import IO
+
+from choir_common.clock import Clock
+from choir_common.errors import NotFound, TooLarge, Unavailable
+from choir_common.wire.browsing import Blob
+
+# control fetches at once; what it did not fetch by then, it never will
+LIFE = timedelta(seconds=60)
+MOST = 32
+PIECE = 256 * 1024
+
+
+class Draft:
+    """A file that is still being written."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.file: IO[bytes] = tempfile.TemporaryFile(prefix="choir-")  # noqa: SIM115 - kept open
+        self.size = 0
+        self.max_bytes = max_bytes
+        self.too_large = f"It is larger than {max_bytes // 1_000_000} MB, the most allowed."
+
+    def write(self, piece: bytes) -> None:
+        """Add to it; blocking, in small pieces. Raises TooLarge."""
+        self.size += len(piece)
+        if self.size > self.max_bytes:
+            raise TooLarge(self.too_large)
+        self.file.write(piece)
+
+    def drop(self) -> None:
+        """Forget it."""
+        self.file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    file: IO[bytes]
+    until: float
+
+
+class Shelf:
+    """The files that wait."""
+
+    def __init__(self, clock: Clock, max_bytes: int) -> None:
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._kept: dict[str, _Kept] = {}
+
+    def draft(self) -> Draft:
+        """Begin a file."""
+        return Draft(self._max_bytes)
+
+    def keep(self, draft: Draft, name: str, mime: str) -> Blob:
+        """Keep a finished file for a minute under a name nobody can guess.
+
+        Raises Unavailable when too many wait.
+        """
+        self.sweep()
+        if len(self._kept) >= MOST:
+            draft.drop()
+            raise Unavailable("Too many files wait to be fetched from the browser; try again.")
+        blob_id = secrets.token_urlsafe(32)
+        draft.file.seek(0)
+        self._kept[blob_id] = _Kept(draft.file, self._clock.monotonic() + LIFE.total_seconds())
+        return Blob(blob_id=blob_id, name=name, mime=mime, size=draft.size)
+
+    def take(self, blob_id: str) -> Iterator[bytes]:
+        """Give a file's pieces, once; blocking. Raises NotFound when it was never there or is no more."""
+        self.sweep()
+        kept = self._kept.pop(blob_id, None)
+        if kept is None:
+            raise NotFound("No such file waits here; it is given once, within a minute.")
+        return _pieces(kept.file)
+
+    def sweep(self) -> None:
+        """Forget what nobody fetched."""
+        now = self._clock.monotonic()
+        for blob_id in [key for key, kept in self._kept.items() if kept.until < now]:
+            self._kept.pop(blob_id).file.close()
+
+    def close(self) -> None:
+        """Forget everything."""
+        for kept in self._kept.values():
+            kept.file.close()
+        self._kept.clear()
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE):
+            yield piece

@@ -1,0 +1,183 @@
+"""Fetch a file through the browser: its cookies, its proxy, and never its disk.
+
+Called by room.py. The answer of a navigation is stopped at its head and its body taken as a stream, piece by
+piece, so that a server that sends without end costs no more than the cap.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from playwright.async_api import CDPSession, Error
+from pydantic import BaseModel, ConfigDict
+
+from choir_browser.blobs.shelf import PIECE, Draft, Shelf
+from choir_browser.guard.proxy import GUARD_HEADER
+from choir_browser.pages.faults import reason_of
+from choir_browser.pages.filenames import name_of, origin_of
+from choir_common.errors import BadInput, Forbidden, TooLarge, Unavailable
+from choir_common.wire.browsing import Blob
+
+# after a press; a server may take longer once it has been asked
+ANSWER_S = 15.0
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: str
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    url: str
+
+
+class _Paused(BaseModel):
+    """A request whose answer's head has come."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    requestId: str  # noqa: N815 - Chromium's own word
+    frameId: str  # noqa: N815
+    request: _Asked
+    responseStatusCode: int = 0  # noqa: N815
+    responseErrorReason: str = ""  # noqa: N815
+    responseHeaders: tuple[_Header, ...] = ()  # noqa: N815
+
+    def header(self, name: str) -> str:
+        return next((h.value for h in self.responseHeaders if h.name.lower() == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file, and where it came from after redirects."""
+
+    blob: Blob
+    url: str
+    origin: str
+    status: int
+
+
+class Fetching:
+    """Stops the answers to a tab's navigations while it is open."""
+
+    def __init__(self, line: CDPSession) -> None:
+        self._line = line
+        self._paused: asyncio.Queue[_Paused] = asyncio.Queue(maxsize=100)
+
+    async def __aenter__(self) -> Self:
+        """Begin to stop them."""
+        self._line.on("Fetch.requestPaused", self._on_paused)
+        pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Response"}
+        await self._line.send("Fetch.enable", {"patterns": [pattern]})
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Let everything go its way again."""
+        self._line.remove_listener("Fetch.requestPaused", self._on_paused)
+        with contextlib.suppress(Error):
+            await self._line.send("Fetch.disable")
+
+    async def file(self, begin: Callable[[], Awaitable[object]], shelf: Shelf) -> Fetched:
+        """Do what makes the browser ask for a file, and keep what it is answered.
+
+        Raises Forbidden from the guard, BadInput for an answer that is no file, TooLarge.
+        """
+        beginning = asyncio.create_task(_quietly(begin))
+        waiting = asyncio.create_task(self._head())
+        try:
+            await asyncio.wait({beginning, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await beginning  # raises what is wrong with it
+                await asyncio.wait({waiting}, timeout=ANSWER_S)
+            if not waiting.done():
+                raise BadInput(f"Within {ANSWER_S:g} s no file came of it.")
+            head = waiting.result()
+            try:
+                return await self._body(head, shelf)
+            finally:
+                await self._let_go(head)
+        finally:
+            for task in (beginning, waiting):
+                task.cancel()
+            await asyncio.gather(beginning, waiting, return_exceptions=True)
+
+    def _on_paused(self, event: Mapping[str, object]) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            self._paused.put_nowait(_Paused.model_validate(event))
+
+    async def _head(self) -> _Paused:
+        """Wait for the answer that is the file's; redirects and frames go on."""
+        tree = await self._line.send("Page.getFrameTree")
+        frame = str(tree["frameTree"]["frame"]["id"])
+        while True:
+            paused = await self._paused.get()
+            if paused.frameId == frame and paused.responseStatusCode not in REDIRECTS:
+                return paused
+            await self._line.send("Fetch.continueRequest", {"requestId": paused.requestId})
+
+    async def _body(self, head: _Paused, shelf: Shelf) -> Fetched:
+        await self._judge(head)
+        answer = await self._line.send(
+            "Fetch.takeResponseBodyAsStream", {"requestId": head.requestId}
+        )
+        draft = shelf.draft()
+        try:
+            await self._drain(str(answer["stream"]), draft, head.header("content-length"))
+        except BaseException:
+            draft.drop()
+            raise
+        mime = head.header("content-type").partition(";")[0].strip().lower()
+        mime = mime or "application/octet-stream"
+        name = name_of(head.request.url, head.header("content-disposition"), mime)
+        blob = shelf.keep(draft, name, mime[:100])
+        url = head.request.url
+        return Fetched(blob, url, origin_of(url), head.responseStatusCode)
+
+    async def _judge(self, head: _Paused) -> None:
+        if head.responseErrorReason or not head.responseStatusCode:
+            why = reason_of(head.responseErrorReason)
+            raise BadInput(f"{head.request.url} could not be fetched: {why}.")
+        if head.header(GUARD_HEADER):
+            answer = await self._line.send("Fetch.getResponseBody", {"requestId": head.requestId})
+            text = str(answer["body"])
+            if answer.get("base64Encoded"):
+                text = base64.b64decode(text).decode(errors="replace")
+            forbidden = head.header(GUARD_HEADER) == Forbidden.code
+            raise Forbidden(text) if forbidden else Unavailable(text)
+        if not 200 <= head.responseStatusCode < 300:
+            raise BadInput(f"{head.request.url} answered {head.responseStatusCode}: no file.")
+
+    async def _drain(self, stream: str, draft: Draft, announced: str) -> None:
+        try:
+            if announced.isdigit() and int(announced) > draft.max_bytes:
+                raise TooLarge(draft.too_large)
+            while True:
+                piece = await self._line.send("IO.read", {"handle": stream, "size": PIECE})
+                data = str(piece["data"])
+                raw = base64.b64decode(data) if piece.get("base64Encoded") else data.encode()
+                await asyncio.to_thread(draft.write, raw)
+                if piece["eof"]:
+                    return
+        finally:
+            with contextlib.suppress(Error):
+                await self._line.send("IO.close", {"handle": stream})
+
+    async def _let_go(self, head: _Paused) -> None:
+        """Tell the browser that nothing comes: the body is ours now."""
+        failing = {"requestId": head.requestId, "errorReason": "Aborted"}
+        with contextlib.suppress(Error):
+            await self._line.send("Fetch.failRequest", failing)
+
+
+async def _quietly(begin: Callable[[], Awaitable[object]]) -> None:
+    """Do it; that the browser calls it aborted is what we made of it."""
+    with contextlib.suppress(Error):
+        await begin()

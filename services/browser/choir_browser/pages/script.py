@@ -1,0 +1,121 @@
+"""Ask `page.js` in a page, in a world of its own that the page's scripts cannot touch.
+
+Called by tab.py and hands.py; the answers are parsed here, for they come from a renderer a stranger wrote to.
+"""
+
+import json
+from importlib.resources import files
+from typing import TypeVar
+
+from playwright.async_api import CDPSession
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import BadInput, ChoirError, Conflict, NotFound
+
+SOURCE = files("choir_browser.pages").joinpath("page.js").read_text()
+# a page of a hundred thousand elements takes about a second
+WITHIN_MS = 10_000
+
+
+class Answer(BaseModel):
+    """What a script call gives: a fault, or what its kind has."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    fault: str = ""
+    value: str = ""
+
+
+class Reading(Answer):
+    """A page as markdown."""
+
+    title: str
+    text: str
+    left_out: int
+    scripted: bool
+    y: float
+    view: float
+    height: float
+
+
+class Point(Answer):
+    """Where to press."""
+
+    x: float = 0
+    y: float = 0
+    by: str = ""
+    """What lies over it, if anything does."""
+    tick: bool = False
+
+
+class Box(Answer):
+    """Where something is on the screen."""
+
+    x: float = 0
+    y: float = 0
+    width: float = 0
+    height: float = 0
+
+
+class Focused(Answer):
+    """A field that waits for text, or is filled in already."""
+
+    done: bool = False
+
+
+A = TypeVar("A", bound=Answer)
+Argument = str | int | bool | list[str] | dict[str, int | float | bool]
+
+
+class PageScript:
+    """The script in one tab, whatever page is in it."""
+
+    def __init__(self, line: CDPSession) -> None:
+        self._line = line
+
+    async def ask(self, shape: type[A], call: str, *arguments: Argument) -> A:
+        """Call a function of `page.js`.
+
+        Raises NotFound for a number that is not on the page, BadInput for what cannot be done with it.
+        """
+        given = ",".join(json.dumps(argument) for argument in arguments)
+        tree = await self._line.send("Page.getFrameTree")
+        world = await self._line.send(
+            "Page.createIsolatedWorld",
+            {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "choir"},
+        )
+        answer = await self._line.send(
+            "Runtime.evaluate",
+            {
+                "expression": f"{SOURCE};JSON.stringify(choir.{call}({given}))",
+                "contextId": world["executionContextId"],
+                "returnByValue": True,
+                "timeout": WITHIN_MS,
+            },
+        )
+        try:
+            said = shape.model_validate_json(answer["result"].get("value", ""))
+        except ValidationError as error:
+            raise BadInput("The page changed while it was being read; try again.") from error
+        if said.fault:
+            raise _fault(said, arguments[0] if arguments else "")
+        return said
+
+
+def _fault(said: Answer, number: Argument) -> ChoirError:
+    match said.fault:
+        case "gone":
+            return NotFound(f"Nothing on this page has the number {number} now: `read` it again.")
+        case "disabled":
+            return Conflict(f"{number} is disabled or cannot be changed.")
+        case "unseen":
+            return Conflict(f"{number} is not to be seen now; something must unfold it first.")
+        case "no field":
+            return BadInput(f"{number} is no field that takes text.")
+        case "no list":
+            return BadInput(f"{number} is no list to select from; click it.")
+        case "one":
+            return BadInput(f"Exactly one option of {number} can be chosen.")
+        case "no option":
+            return NotFound(f"The list {number} has no option {said.value[:200]!r}.")
+    return BadInput(f"The page says of {number}: {said.fault[:100]}.")

@@ -1,0 +1,147 @@
+"""The tabs of one agent: their numbers, their bound, and which of them each lane is at.
+
+Kept by room.py. A tab is made by an action, or by a press that opens one; what a page opens on its own is
+closed at once.
+"""
+
+import contextlib
+
+from playwright.async_api import BrowserContext, Error, Page
+
+from choir_browser.pages.faults import CRASHED
+from choir_browser.pages.tab import Tab
+from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
+from choir_common.wire.browsing import BrowsedPage, Tabs, TabView
+
+
+class TabBook:
+    """Every tab of a context."""
+
+    def __init__(self, context: BrowserContext, max_tabs: int) -> None:
+        self._context = context
+        self._max_tabs = max_tabs
+        self._tabs: dict[int, Tab] = {}
+        self._current: dict[str, int] = {}
+        self._made = 0
+        self._pressed: Tab | None = None
+        self._popups: list[Page] = []
+
+    def current(self, lane: str) -> Tab | None:
+        """Give the tab a lane is at."""
+        return self._tabs.get(self._current.get(lane, 0))
+
+    def current_or_fail(self, lane: str) -> Tab:
+        """Give it, or raise NotFound saying what to do."""
+        tab = self.current(lane)
+        if tab is None:
+            raise NotFound("No page is open: `open` one first.")
+        return tab
+
+    async def current_or_new(self, lane: str) -> Tab:
+        """Give it, made if there is none. Raises Conflict when there are too many."""
+        tab = self.current(lane)
+        if tab is None:
+            tab = await self.new()
+            self._current[lane] = tab.number
+        return tab
+
+    def places(self) -> dict[str, str]:
+        """Tell at which address each lane is."""
+        found = {lane: self.current(lane) for lane in self._current}
+        return {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
+
+    async def new(self, spare: bool = False) -> Tab:
+        """Make an empty tab, or one over the bound for a moment's errand.
+
+        Raises Conflict when there are too many, Unavailable without a browser.
+        """
+        if len(self._tabs) >= self._max_tabs and not spare:
+            raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
+        try:
+            return await self._enter(await self._context.new_page())
+        except Error as error:
+            raise Unavailable(CRASHED) from error
+
+    async def drop(self, tab: Tab) -> None:
+        """Close a tab, whatever state it is in."""
+        self._tabs.pop(tab.number, None)
+        await tab.close()
+
+    def press_in(self, tab: Tab | None) -> None:
+        """Let this tab open others from now on; with none, no tab may."""
+        self._pressed, self._popups = tab, []
+
+    async def take_opened(self, lane: str) -> Tab | None:
+        """Give the tab that a press has opened last, now the lane's current one."""
+        newest: Tab | None = None
+        while self._popups:
+            try:
+                newest = await self._enter(self._popups.pop(0))
+            except Error:
+                continue  # it closed itself again
+            self._current[lane] = newest.number
+        return newest
+
+    async def arrange(self, lane: str, action: Tabs) -> BrowsedPage:
+        """List, make, close or change tabs."""
+        match action.do:
+            case "new":
+                self._current[lane] = (await self.new()).number
+            case "switch":
+                self._current[lane] = self._numbered(lane, action).number
+            case "close":
+                await self.drop(self._numbered(lane, action))
+            case "list":
+                pass
+        return await self._listed(lane)
+
+    def _numbered(self, lane: str, action: Tabs) -> Tab:
+        if action.tab is None:
+            if action.do == "switch":
+                raise BadInput("Say which tab to switch to: `tab`.")
+            return self.current_or_fail(lane)
+        if action.tab not in self._tabs:
+            known = ", ".join(map(str, self._tabs)) or "none"
+            raise NotFound(f"There is no tab {action.tab}; there are: {known}.")
+        return self._tabs[action.tab]
+
+    async def _listed(self, lane: str) -> BrowsedPage:
+        current = self.current(lane)
+        views = [
+            TabView(tab=tab.number, url=tab.url, title=await _title(tab), current=tab is current)
+            for tab in list(self._tabs.values())
+        ]
+        answer = current.answer() if current else _nothing()
+        return answer.model_copy(update={"tabs": tuple(views)})
+
+    async def _enter(self, page: Page) -> Tab:
+        self._made += 1
+        tab = Tab(self._made, page, await self._context.new_cdp_session(page), self._on_popup)
+        self._tabs[tab.number] = tab
+
+        def forget(_: Page) -> None:
+            self._tabs.pop(tab.number, None)
+
+        page.on("close", forget)
+        return tab
+
+    async def _on_popup(self, tab: Tab, page: Page) -> None:
+        if tab is self._pressed and len(self._tabs) + len(self._popups) < self._max_tabs:
+            self._popups.append(page)
+            tab.hear()
+            return
+        tab.note("It tried to open another tab, which was closed.")
+        with contextlib.suppress(Error):
+            await page.close(run_before_unload=False)
+
+
+def _nothing() -> BrowsedPage:
+    return BrowsedPage(url="", status=0, title="", text="", truncated=False)
+
+
+async def _title(tab: Tab) -> str:
+    """Give a tab's title without waiting for a page that is busy."""
+    try:
+        return await tab.title()
+    except (Error, TimeoutError):
+        return ""
