@@ -51,10 +51,9 @@ from choir_control.eventlog.store import EventStore
 from choir_control.evolution import workshop
 from choir_control.evolution.in_force import InForce
 from choir_control.evolution.renewal import Renewal
-from choir_control.hosttools.browse import BrowseTool
+from choir_control.hosttools.browse import make_browse_tool
 from choir_control.hosttools.execute import HostTools, tool_table
 from choir_control.hosttools.memory import MemoryTools
-from choir_control.hosttools.takeaway import Takeaway
 from choir_control.images.foundry import Foundry
 from choir_control.images.pending import PendingImages
 from choir_control.inbox.accept import Inbox
@@ -140,7 +139,6 @@ class Control:
         self._gateway = make_client(
             settings.console_endpoint, headers=_bearer(secrets.operator_token)
         )
-        self._browser_files = make_client(settings.browser_door)
         self.configuration = Configuration(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
@@ -170,8 +168,9 @@ class Control:
         self._archives = ArchiveStore(self.database)
         self.archivist = self._make_archivist()
         self._browser = BusBrowser(self._bus)
-        takeaway = Takeaway(self._browser_files, self.configuration)
-        self._browse = BrowseTool(self._browser, takeaway)
+        self._browse = make_browse_tool(
+            self._browser, self._settings.browser_door, self.configuration.root_of
+        )
         self._keys = Keys(self._secret, self._settings.known_hosts)
         self._foundry = Foundry(self._settings, self.configuration, self._keys)
         self._operations = Operations(OperationStore(self.database), self._outbox.rescan)
@@ -416,7 +415,7 @@ class Control:
         async with contextlib.AsyncExitStack() as stack:
             host = self._bind(stack, found.agents)
             stack.push_async_callback(self._gateway.aclose)
-            stack.push_async_callback(self._browser_files.aclose)
+            stack.push_async_callback(self._browse.aclose)
             await stack.enter_async_context(self.database)
             log.info("database connected")
             files = read_migrations("choir_control.migrations")

@@ -70,10 +70,14 @@ class Fetching:
 
     def __init__(self, line: CDPSession) -> None:
         self._line = line
+        self._frame = ""
         self._paused: asyncio.Queue[_Paused] = asyncio.Queue(maxsize=100)
 
     async def __aenter__(self) -> Self:
         """Begin to stop them."""
+        # asked now: a page that is on its way elsewhere answers nothing
+        tree = await self._line.send("Page.getFrameTree")
+        self._frame = str(tree["frameTree"]["frame"]["id"])
         self._line.on("Fetch.requestPaused", self._on_paused)
         pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Response"}
         await self._line.send("Fetch.enable", {"patterns": [pattern]})
@@ -115,11 +119,9 @@ class Fetching:
 
     async def _head(self) -> _Paused:
         """Wait for the answer that is the file's; redirects and frames go on."""
-        tree = await self._line.send("Page.getFrameTree")
-        frame = str(tree["frameTree"]["frame"]["id"])
         while True:
             paused = await self._paused.get()
-            if paused.frameId == frame and paused.responseStatusCode not in REDIRECTS:
+            if paused.frameId == self._frame and paused.responseStatusCode not in REDIRECTS:
                 return paused
             await self._line.send("Fetch.continueRequest", {"requestId": paused.requestId})
 

@@ -7,19 +7,28 @@ fetching.py; which tab it is done in, tabbook.py knows.
 import asyncio
 import contextlib
 import json
-from typing import assert_never
+from collections.abc import Coroutine
+from typing import TypeVar, assert_never
 
 from playwright.async_api import BrowserContext, Error
 
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
-from choir_browser.pages.faults import translate
+from choir_browser.pages.faults import CRASHED, translate
 from choir_browser.pages.fetching import Fetched, Fetching
 from choir_browser.pages.pictures import take_picture
 from choir_browser.pages.script import Answer
 from choir_browser.pages.tab import Tab
 from choir_browser.pages.tabbook import TabBook
-from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded, NotFound, TooLarge
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    Conflict,
+    DeadlineExceeded,
+    NotFound,
+    TooLarge,
+    Unavailable,
+)
 from choir_common.wire.browsing import (
     Action,
     Back,
@@ -34,6 +43,8 @@ from choir_common.wire.browsing import (
     Tabs,
     TypeText,
 )
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 5.0
 PROBE_S = 2.0
@@ -88,7 +99,7 @@ class ChromiumRoom:
         sound = False
         try:
             async with asyncio.timeout(timeout_s):
-                seen = await self._do(lane, tab, action, timeout_s)
+                seen = await unless_crashed(tab, self._do(lane, tab, action, timeout_s))
             sound = True
             return seen
         except TimeoutError as error:
@@ -171,8 +182,9 @@ class ChromiumRoom:
         going = {"url": url, "referrer": current.url if current else ""}
         try:
             async with asyncio.timeout(timeout_s), Fetching(tab.line) as fetching:
-                fetched = await fetching.file(
-                    lambda: tab.line.send("Page.navigate", going), self._shelf
+                fetched = await unless_crashed(
+                    tab,
+                    fetching.file(lambda: tab.line.send("Page.navigate", going), self._shelf),
                 )
             return _answer_with(current or tab, fetched)
         except TimeoutError as error:
@@ -189,6 +201,20 @@ class ChromiumRoom:
                 await self._context.cookies("http://choir.invalid/")
         except (Error, TimeoutError):
             self.alive = False
+
+
+async def unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
+    """Do something in a tab; raises Unavailable when the tab crashes meanwhile, or has before."""
+    work, crash = asyncio.create_task(doing), asyncio.create_task(tab.crashed.wait())
+    try:
+        await asyncio.wait({work, crash}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise Unavailable(CRASHED)
+    finally:
+        for task in (work, crash):
+            task.cancel()
+        await asyncio.gather(work, crash, return_exceptions=True)
 
 
 def _answer_with(tab: Tab, fetched: Fetched) -> BrowsedPage:

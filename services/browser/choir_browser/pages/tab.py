@@ -47,6 +47,8 @@ class Tab:
         self.page = page
         self.line = line
         self.script = PageScript(line)
+        self.crashed = asyncio.Event()
+        """Set when its process is gone: nothing asked of it is ever answered then."""
         self._notes: list[str] = []
         self._loading = False
         self._begun, self._arrived = asyncio.Event(), asyncio.Event()
@@ -59,7 +61,7 @@ class Tab:
         page.on("framenavigated", self._on_navigated)
         page.on("dialog", self._on_dialog)
         page.on("download", self._on_download)
-        page.on("crash", lambda _: self._arrived.set())
+        page.on("crash", lambda _: self.crashed.set())
 
         async def opened(other: Page) -> None:
             await popup(self, other)

@@ -167,6 +167,13 @@ class Configuration:
             raise NotFound("No configuration has been loaded yet.")
         return self._current
 
+    def root_of(self, workspace: str) -> Path:
+        """Return where a workspace is; raises NotFound."""
+        found = self.current.config.workspaces.get(workspace)
+        if found is None:
+            raise NotFound(f"There is no workspace {workspace!r} in config.json.")
+        return Path(found.path)
+
     def read(self) -> Candidate:
         """Read and check the file without taking it into force; raises BadInput. Blocking."""
         written = read_written(self.path)

@@ -5,9 +5,12 @@ fetches it from there.
 """
 
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
 
 from choir_common.clients.browser import Browser
 from choir_common.errors import ChoirError
+from choir_common.http.transport import make_client
 from choir_common.wire.browsing import BrowseOutcome, BrowseRequest, ContextRequest, Screenshot
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
@@ -34,7 +37,16 @@ class BrowseTool:
         file = await self._takeaway.save(lease.bindings.workspace, page.blob, to_send=taken)
         return seen.model_copy(update={"file": file})
 
+    async def aclose(self) -> None:
+        """Close the connections to the browser's door."""
+        await self._takeaway.aclose()
+
     async def release(self, agent_id: str) -> None:
         """Destroy the agent's context: its process has ended. A browser that is away has none."""
         with contextlib.suppress(ChoirError):
             await self._browser.close(ContextRequest(agent_id=agent_id))
+
+
+def make_browse_tool(browser: Browser, door: str, root_of: Callable[[str], Path]) -> BrowseTool:
+    """Make the tool; `door` is the browser's HTTP endpoint, `root_of` tells where a workspace is."""
+    return BrowseTool(browser, Takeaway(make_client(door), root_of))

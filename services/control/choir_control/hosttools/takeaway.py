@@ -1,10 +1,12 @@
 """Fetch what the browser took out of a page, and lay it into the agent's workspace. Called by `browse`.
 
-The browser is the one part that strangers' programs run in: its names and sizes are believed no more than theirs.
+The browser is the one part that strangers' programs run in: its names and sizes are believed no more than
+theirs.
 """
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -12,7 +14,6 @@ import httpx2
 from choir_common.errors import TooLarge, Unavailable
 from choir_common.http.bytes_stream import streamed
 from choir_common.wire.browsing import Blob, SavedFile
-from choir_control.configuration.current import Configuration
 from choir_control.workspaces.laying import Draft
 
 # as much as CHOIR_BROWSER_MAX_FILE_MB can be
@@ -25,16 +26,17 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 class Takeaway:
     """The way of files from the browser into workspaces."""
 
-    def __init__(self, browser: httpx2.AsyncClient, configuration: Configuration) -> None:
+    def __init__(self, browser: httpx2.AsyncClient, root_of: Callable[[str], Path]) -> None:
+        """`root_of` tells where a workspace of that name is."""
         self._browser = browser
-        self._configuration = configuration
+        self._root_of = root_of
 
     async def save(self, workspace: str, blob: Blob, *, to_send: bool) -> SavedFile:
         """Lay a file into `.choirtmp/send`, or `recv`, under a name of its own.
 
         Raises TooLarge, Unavailable when the browser broke off, Conflict when the place cannot be used.
         """
-        root = Path(self._configuration.current.config.workspaces[workspace].path)
+        root = self._root_of(workspace)
         draft = await asyncio.to_thread(Draft, root, "send" if to_send else "recv")
         try:
             async with asyncio.timeout(WITHIN_S):
@@ -47,6 +49,10 @@ class Takeaway:
         finally:
             await asyncio.to_thread(draft.close)
         return SavedFile(path=path, mime=blob.mime, size=size)
+
+    async def aclose(self) -> None:
+        """Close the connections to the browser."""
+        await self._browser.aclose()
 
     async def _fetch(self, blob: Blob, draft: Draft) -> int:
         size = 0

@@ -20,8 +20,8 @@ filled in has a number: `[3: Prices](/prices)` is a link, `[4: button "Send"]`, 
 `[6: list "Size", chosen "S"; of "S", "M"]`, `[7: checkbox "I agree", off]`. Pages stay open, with what was \
 typed and your cookies, between calls.
 - open (url): load an http or https page and read it.
-- read (start, whole): read the page again as it is now; `start` is the `next_start` of a longer page, `whole` \
-also shows menus and footers.
+- read (start, whole): read the page again as it is now; `start` is the `next_start` of a longer page, \
+`whole` also shows menus and footers.
 - click (ref): press a number and read what that leads to.
 - type (ref, text, submit): put a text into a field; `submit` presses Enter and reads on.
 - select (ref, options): choose options of a list by their words.

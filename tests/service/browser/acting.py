@@ -1,0 +1,72 @@
+"""A browser to act in, and how tests find the number of what they press."""
+
+import contextlib
+import re
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from choir_browser.app import open_rooms
+from choir_browser.contexts.rooms import Rooms
+from choir_browser.guard.allowlist import parse_allowlist
+from choir_browser.guard.resolve import Dialler
+from choir_browser.settings import BrowserSettings
+from choir_common.clock import SystemClock
+from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, OpenPage
+from tests.security.browser.web import Site, open_site
+
+need_chromium = pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="CHROMIUM IS NOT INSTALLED: no page is really loaded"
+)
+
+
+@dataclass
+class Surfer:
+    """An agent at its browser; remembers the page it saw last."""
+
+    rooms: Rooms
+    site: Site
+    agent_id: str = "main"
+    lane: str = "edge"
+    text: str = ""
+
+    async def do(self, action: Action, within_s: float = 60) -> BrowsedPage:
+        """Do an action and remember the text that came of it."""
+        seen = await self.rooms.browse(
+            BrowseRequest(
+                agent_id=self.agent_id,
+                call_id="c",
+                lane=self.lane,
+                action=action,
+                timeout_ms=int(within_s * 1000),
+            )
+        )
+        self.text = seen.text or self.text
+        return seen
+
+    async def open(self, path: str) -> BrowsedPage:
+        """Open a page of the site."""
+        return await self.do(OpenPage(url=self.site.url + path))
+
+    def ref(self, words: str) -> int:
+        """Find the number of a link, button or field on the page seen last, by its words."""
+        found = re.search(rf'\[(\d+): [^\]"]*"?{re.escape(words)}', self.text)
+        assert found, f"nothing is called {words!r} in {self.text}"
+        return int(found[1])
+
+    def bytes_of(self, page: BrowsedPage) -> bytes:
+        """Take the file that came of an action."""
+        assert page.blob is not None
+        return b"".join(self.rooms.shelf.take(page.blob.blob_id))
+
+
+@contextlib.asynccontextmanager
+async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surfer]:
+    """Open a browser that may visit a site of its own."""
+    async with open_site() as site:
+        dialler = Dialler(parse_allowlist(f"127.0.0.1:{site.port}"))
+        settings = settings or BrowserSettings()
+        async with open_rooms(settings, dialler, SystemClock()) as (rooms, _):
+            yield Surfer(rooms, site)
