@@ -168,9 +168,7 @@ class Control:
         self._archives = ArchiveStore(self.database)
         self.archivist = self._make_archivist()
         self._browser = BusBrowser(self._bus)
-        self._browse = make_browse_tool(
-            self._browser, self._settings.browser_door, self.configuration.root_of
-        )
+        self._browse = make_browse_tool(self._browser, self._settings, self.configuration)
         self._keys = Keys(self._secret, self._settings.known_hosts)
         self._foundry = Foundry(self._settings, self.configuration, self._keys)
         self._operations = Operations(OperationStore(self.database), self._outbox.rescan)

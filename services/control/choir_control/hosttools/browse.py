@@ -5,8 +5,6 @@ fetches it from there.
 """
 
 import contextlib
-from collections.abc import Callable
-from pathlib import Path
 
 from choir_common.clients.browser import Browser
 from choir_common.errors import ChoirError
@@ -14,9 +12,11 @@ from choir_common.http.transport import make_client
 from choir_common.wire.browsing import BrowseOutcome, BrowseRequest, ContextRequest, Screenshot
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
+from choir_control.configuration.current import Configuration
 from choir_control.hosttools.read import read_input
 from choir_control.hosttools.takeaway import Takeaway
 from choir_control.leases.store import Lease
+from choir_control.settings import ControlSettings
 
 
 class BrowseTool:
@@ -47,6 +47,8 @@ class BrowseTool:
             await self._browser.close(ContextRequest(agent_id=agent_id))
 
 
-def make_browse_tool(browser: Browser, door: str, root_of: Callable[[str], Path]) -> BrowseTool:
-    """Make the tool; `door` is the browser's HTTP endpoint, `root_of` tells where a workspace is."""
-    return BrowseTool(browser, Takeaway(make_client(door), root_of))
+def make_browse_tool(
+    browser: Browser, settings: ControlSettings, configuration: Configuration
+) -> BrowseTool:
+    """Make the tool, with a client of the browser's door."""
+    return BrowseTool(browser, Takeaway(make_client(settings.browser_door), configuration.root_of))

@@ -1,0 +1,91 @@
+"""Files that wait for control, and the names that strangers give them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from choir_browser.blobs.shelf import LIFE, MOST, Shelf
+from choir_browser.pages.filenames import harmless, name_of, origin_of
+from choir_common.errors import NotFound, TooLarge, Unavailable
+from choir_common.wire.browsing import Blob
+
+
+class SetClock:
+    """A clock that stands still until it is moved."""
+
+    seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def put(shelf: Shelf, content: bytes = b"content") -> Blob:
+    draft = shelf.draft()
+    draft.write(content)
+    return shelf.keep(draft, "file.txt", "text/plain")
+
+
+def test_a_file_is_given_once_whole() -> None:
+    shelf = Shelf(SetClock(), 1_000_000)
+    content = bytes(range(256)) * 3_000
+    blob = put(shelf, content)
+    assert blob.size == len(content) and len(blob.blob_id) > 40
+    assert b"".join(shelf.take(blob.blob_id)) == content
+    with pytest.raises(NotFound):
+        shelf.take(blob.blob_id)
+
+
+def test_a_file_is_not_kept_longer_than_a_minute_nor_are_there_many() -> None:
+    clock = SetClock()
+    shelf = Shelf(clock, 1_000_000)
+    blobs = [put(shelf) for _ in range(MOST)]
+    with pytest.raises(Unavailable, match="Too many"):
+        put(shelf)
+    clock.seconds += LIFE.total_seconds() + 1
+    with pytest.raises(NotFound):
+        shelf.take(blobs[0].blob_id)
+    put(shelf)
+    shelf.close()
+
+
+def test_a_file_grows_no_larger_than_allowed() -> None:
+    draft = Shelf(SetClock(), 1_000_000).draft()
+    draft.write(b"x" * 900_000)
+    with pytest.raises(TooLarge, match="1 MB"):
+        draft.write(b"x" * 200_000)
+    draft.drop()
+
+
+@pytest.mark.parametrize(
+    ("url", "disposition", "mime", "name"),
+    [
+        ("https://a.test/x/report.pdf?y=1", "", "application/pdf", "report.pdf"),
+        ("https://a.test/get", "attachment; filename=a.csv", "text/csv", "a.csv"),
+        ("https://a.test/get", 'attachment; filename="../../etc/passwd"', "", "passwd"),
+        ("https://a.test/get", 'attachment; filename="..\\\\..\\\\boot.ini"', "", "boot.ini"),
+        (
+            "https://a.test/get",
+            "attachment; filename*=UTF-8''M%C3%BCnchen%20Plan.pdf",
+            "",
+            "München_Plan.pdf",
+        ),
+        ("https://a.test/", "", "text/html", "file.html"),
+        ("https://a.test/%2e%2e%2f.bashrc", "", "", "bashrc"),
+        ("https://a.test/photo", "", "image/png", "photo.png"),
+    ],
+)
+def test_a_download_gets_a_harmless_name(url: str, disposition: str, mime: str, name: str) -> None:
+    assert name_of(url, disposition, mime) == name
+
+
+def test_a_name_is_never_hidden_a_path_or_long() -> None:
+    assert harmless("...") == "file" and harmless("a/b\x00c\n") == "a_b_c"
+    assert len(harmless("x" * 500 + ".tar")) == 80 and harmless("x" * 500 + ".tar")[-4:] == ".tar"
+
+
+def test_an_origin_is_scheme_host_and_port_without_the_user() -> None:
+    assert origin_of("https://me:secret@a.test:8443/x?y") == "https://a.test:8443"
+    assert origin_of("") == ""
