@@ -55,6 +55,8 @@ READ = {
     "gateways.*.type": f"{GATEWAY}/roster.py",
     "gateways.*.secret": f"{GATEWAY}/roster.py",
     "gateways.*.api_url": f"{GATEWAY}/channels/telegram/channel.py",
+    "gateways.*.webhook.url": f"{GATEWAY}/channels/telegram/channel.py",
+    "gateways.*.webhook.secret": f"{GATEWAY}/roster.py",
     "dms.*.gateway": f"{CONTROL}/configuration/current.py",
     "dms.*.user_id": f"{GATEWAY}/roster.py",
     "dms.*.admin": f"{CONTROL}/commands/obey.py",

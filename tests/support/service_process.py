@@ -58,10 +58,12 @@ class ServiceProcess:
     env: dict[str, str] = field(default_factory=dict)
     secrets: JsonObject = field(default_factory=dict)
     process: Process | None = None
+    address: str = ""
+    """Where it listens when that is not its socket."""
 
     @property
     def endpoint(self) -> str:
-        return f"unix://{self.socket}"
+        return self.address or f"unix://{self.socket}"
 
     @property
     def log(self) -> str:

@@ -20,7 +20,7 @@ def gateway_secrets(config_file: Path) -> frozenset[str]:
     """Return the names of the secrets that configured gateways use."""
     config = _read(config_file)
     gateways = config.gateways.values() if config else ()
-    return frozenset(gateway.secret for gateway in gateways if gateway.secret)
+    return frozenset(name for gateway in gateways for name in gateway.secrets)
 
 
 def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:

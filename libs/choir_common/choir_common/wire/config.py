@@ -195,6 +195,15 @@ class RetentionConfig(Wire):
     """Summaries of years."""
 
 
+class WebhookConfig(Wire):
+    """Where Telegram brings a bot's updates, instead of being asked for them."""
+
+    url: str = Field(pattern=r"^https?://\S+$", max_length=1_000)
+    """Public https address that ends at the gateway's `POST /telegram/NAME`."""
+    secret: Name
+    """The name of the secret that Telegram shows with each update: letters, digits, `_` and `-`."""
+
+
 class GatewayConfig(Wire):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
@@ -204,6 +213,15 @@ class GatewayConfig(Wire):
     """The name of the secret that holds the bot's token; the console has none."""
     api_url: str | None = None
     """Base address of the Bot API; only a self-hosted Bot API server needs it."""
+    webhook: WebhookConfig | None = None
+    """Have Telegram bring updates; without it the gateway asks for them, which needs no public address."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return the names of all the secrets this channel works with."""
+        return tuple(
+            name for name in (self.secret, self.webhook and self.webhook.secret) if name is not None
+        )
 
 
 class DmConfig(Wire):
@@ -404,4 +422,7 @@ def secret_uses(config: Config) -> dict[str, tuple[str, ...]]:
             secret = entry.get("secret") if isinstance(entry, dict) else None
             if secret is not None:
                 found.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))
+    for name, gateway in config.gateways.items():
+        if gateway.webhook is not None:
+            found.setdefault(gateway.webhook.secret, []).append(f"gateways.{name}.webhook")
     return {secret: tuple(places) for secret, places in sorted(found.items())}

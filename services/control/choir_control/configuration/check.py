@@ -113,6 +113,8 @@ def _channels(config: Config) -> Iterator[str]:
                 f"gateways.{name}.secret: a telegram gateway needs the name of the secret that "
                 "holds its bot token"
             )
+        if gateway.type != "telegram" and gateway.webhook is not None:
+            yield f"gateways.{name}.webhook: only a telegram gateway has one; remove it"
     taken: dict[tuple[str, str], str] = {}
     for name, dm in config.dms.items():
         if dm.gateway not in config.gateways:

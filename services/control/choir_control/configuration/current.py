@@ -20,7 +20,12 @@ from choir_common.wire.config import (
     ModelConfig,
     VoiceBinding,
 )
-from choir_common.wire.messages import ChannelTable, DmBinding, GatewayBinding
+from choir_common.wire.messages import (
+    ChannelTable,
+    DmBinding,
+    GatewayBinding,
+    WebhookBinding,
+)
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.read import complete, read_written
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
@@ -115,7 +120,15 @@ class Snapshot:
         return ChannelTable(
             config_version=self.version,
             gateways=tuple(
-                GatewayBinding(name=name, type=g.type, secret=g.secret, api_url=g.api_url)
+                GatewayBinding(
+                    name=name,
+                    type=g.type,
+                    secret=g.secret,
+                    api_url=g.api_url,
+                    webhook=WebhookBinding(url=g.webhook.url, secret=g.webhook.secret)
+                    if g.webhook
+                    else None,
+                )
                 for name, g in self.config.gateways.items()
             ),
             dms=tuple(

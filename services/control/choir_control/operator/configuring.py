@@ -101,7 +101,7 @@ class Configuring:
         return {"embedding-key", *(name for name in named if name)}
 
     def _parcel(self) -> BotTokens:
-        """Return what the gateway may know now: the tokens of its bots."""
+        """Return what the gateway may know now: the tokens of its bots, and their webhooks' secrets."""
         snapshot = self._configuration.current
-        bots = {g.secret for g in snapshot.config.gateways.values() if g.secret}
+        bots = {name for g in snapshot.config.gateways.values() for name in g.secrets}
         return BotTokens(version=snapshot.version, tokens=self.vault.pick(bots))

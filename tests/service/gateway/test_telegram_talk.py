@@ -1,0 +1,142 @@
+"""Talk over a Telegram bot beside plain words: edits, replies, buttons, typing, cards, menus, limits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from choir_common.testing.telegram import Button as Key
+from choir_common.testing.telegram import Flood, Refuse
+from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.wire.attachments import Button
+from choir_common.wire.messages import EditOf
+from tests.service.gateway.telegram_room import TOKEN, Room, opened_room
+
+BUTTONS = (Button(label="Approve", data="a:n1:y"), Button(label="Reject", data="a:n1:n"))
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    async with opened_room() as opened:
+        yield opened
+
+
+async def until_answered(room: Room, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(room.telegram.bot(TOKEN).answers) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_an_edited_message_is_a_new_one_that_says_so(room: Room) -> None:
+    await room.alice.says("at ten")
+    await room.alice.edits(room.alice.last_said(), "at eleven")
+    await room.until_accepted(2)
+    first, second = room.control.accepted
+    assert (first.text, first.edits) == ("at ten", None)
+    assert (second.text, second.edits) == ("at eleven", str(room.alice.last_said().message_id))
+
+
+async def test_a_reply_brings_the_words_it_replies_to(room: Room) -> None:
+    await room.deliver(room.message("shall **I**?"))
+    asked = await room.alice.hears()
+    await room.alice.replies(asked, "do")
+    await room.until_accepted(1)
+    quoted = room.control.accepted[0].reply_to
+    assert quoted is not None
+    assert (quoted.message_id, quoted.text) == (str(asked.message_id), "shall I?")
+
+
+async def test_a_press_is_controls_to_judge_and_is_answered_once(room: Room) -> None:
+    room.control.nonces["a:n1:y"] = "Approved."
+    receipt = await room.deliver(room.message("May I?", buttons=BUTTONS))
+    asked = await room.alice.hears()
+    assert [button.text for button in asked.buttons] == ["Approve", "Reject"]
+    assert receipt.message_id == str(asked.message_id)
+    await room.alice.presses(asked, "Approve")
+    await room.alice.presses(asked, "Approve")
+    await room.bob.forges_press(asked, Key("Approve", "a:n1:y"))
+    await until_answered(room, 3)
+    answers = [answer.text for answer in room.telegram.bot(TOKEN).answers]
+    assert answers == ["Approved.", *(["This is not open any more."] * 2)]
+    first = room.control.pressed[0]
+    assert (first.user_id, first.chat_id, first.message_id) == ("7", "7", receipt.message_id)
+    assert room.control.pressed[2].user_id == "8"
+
+
+async def test_an_edit_takes_the_place_of_the_message_and_its_buttons_go(room: Room) -> None:
+    asked = room.message("May I?", buttons=BUTTONS)
+    receipt = await room.deliver(asked)
+    place = EditOf(outbox_id=asked.outbox_id, message_id=receipt.message_id)
+    edit = room.message("Approved.", edits=place)
+    assert (await room.deliver(edit)).message_id == receipt.message_id
+    (shown,) = room.alice.chat.messages.values()
+    assert (shown.text, shown.buttons) == ("Approved.", ())
+    again = room.message("Approved.", edits=place)
+    assert (await room.deliver(again)).status == "delivered"
+    assert room.alice.chat.said() == ["Approved."]
+
+
+async def test_an_edit_of_what_is_gone_is_said_anew(room: Room) -> None:
+    edit = room.message("Approved.", edits=EditOf(outbox_id=1, message_id="999"))
+    assert (await room.deliver(edit)).status == "delivered"
+    assert room.alice.chat.said() == ["Approved."]
+
+
+async def test_typing_is_shown_again_while_it_lasts_and_ends_when_idle(room: Room) -> None:
+    room.show(Typing(lasts_s=60))
+    await room.alice.until(lambda chat: len(chat.actions) >= 2)
+    room.show(Idle())
+    await asyncio.sleep(0.2)
+    before = len(room.alice.chat.actions)
+    await asyncio.sleep(5)
+    assert len(room.alice.chat.actions) == before
+
+
+async def test_a_card_is_one_message_whose_last_state_is_shown(room: Room) -> None:
+    for step in range(1, 6):
+        room.show(Card(card_id="job", text=f"step {step}"))
+    await room.alice.until(lambda chat: chat.said() == ["step 5"])
+    room.show(Card(card_id="job", text="step 6"))
+    room.show(Card(card_id="job", text="all done", done=True))
+    await room.alice.until(lambda chat: chat.said() == ["all done"])
+    room.show(Card(card_id="job", text="all done", done=True))
+    await asyncio.sleep(0.3)
+    (shown,) = room.alice.chat.messages.values()
+    assert shown.edits == 1
+    assert room.control.cards["alice", "job"] == str(shown.message_id)
+
+
+async def test_a_card_of_before_a_restart_keeps_its_message(room: Room) -> None:
+    await room.deliver(room.message("step 1"))
+    message = str((await room.alice.hears()).message_id)
+    room.show(Card(card_id="job", text="step 2", message_id=message))
+    await room.alice.until(lambda chat: chat.said() == ["step 2"])
+
+
+async def test_a_card_is_shown_in_the_end_through_limits_and_failures(room: Room) -> None:
+    faults = (Flood(1), Refuse(502, "Bad Gateway"))
+    room.telegram.script("editMessageText", *faults, token=TOKEN)
+    room.show(Card(card_id="job", text="begins"))
+    await room.alice.until(lambda chat: chat.said() == ["begins"])
+    room.show(Card(card_id="job", text="ends", done=True))
+    await room.alice.until(lambda chat: chat.said() == ["ends"])
+
+
+async def test_each_user_sees_the_commands_they_may_type(room: Room) -> None:
+    commands = room.telegram.bot(TOKEN).commands
+    async with asyncio.timeout(60):
+        while len(commands) < 2:
+            await asyncio.sleep(0.02)
+    assert [c["command"] for c in commands["chat:7"]] == ["status", "update_all"]
+    assert [c["command"] for c in commands["chat:8"]] == ["status"]
+    await room.alice.says("/update_all now")
+    await room.until_accepted(1)
+    assert room.control.accepted[0].text == "/update-all now"
+
+
+async def test_many_words_at_once_stay_below_telegrams_limits(room: Room) -> None:
+    traffic = room.telegram.limit_rate(TOKEN)
+    for number in range(18):
+        await room.deliver(room.message(f"{number}"))
+    assert room.alice.chat.said() == [str(number) for number in range(18)]
+    assert traffic.refused == 0
