@@ -237,6 +237,7 @@ class Control:
             clock=SystemClock(),
             redactor=self._redactor,
             gateway=self._gateway,
+            trust=self._tcp.trust,
             open_doors=self._agent_sockets.opened,
             survey=foundry.surveyor.survey,
             behind=pending.changes,

@@ -11,14 +11,13 @@ import structlog
 
 from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
-from choir_common.clients.outbox_files import HttpOutboxFiles
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
-from choir_common.http.transport import make_client
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
 from choir_gateway.channels.console.spool import Caps, Spool
+from choir_gateway.control_files import ControlFiles
 from choir_gateway.doors import Trust, bus_endpoints, console_app
 from choir_gateway.roster import Roster
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
@@ -37,16 +36,14 @@ async def run(
     sockets = [_bind(settings, secrets)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus)
-    # control asks for the token over TCP alone
-    shown = {"Authorization": f"Bearer {secrets.operator_token}"} if secrets.operator_token else {}
-    files_client = make_client(settings.control, headers=shown)
-    files = HttpOutboxFiles(files_client)
+    files = ControlFiles(settings.control, secrets.operator_token)
     hub = ConsoleHub(control, _spool(settings), files)
     roster = Roster(control, files, hub, secrets.secrets)
     # behind the Unix socket file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
-    app = console_app(bus, roster, hub, token, Trust(secrets.operator_token, redactor.learn))
-    async with files_client, asyncio.TaskGroup() as tasks:
+    trust = Trust(secrets.operator_token, redactor.learn, files.trust)
+    app = console_app(bus, roster, hub, token, trust)
+    async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))
         await stop.wait()

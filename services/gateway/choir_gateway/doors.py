@@ -34,6 +34,8 @@ class Trust:
     operator_token: str | None = field(repr=False)
     learn: Callable[[Iterable[str]], None]
     """The redactor's: told before anybody uses a token."""
+    trust_control: Callable[[str], None]
+    """Told by which certificates control is known."""
 
 
 def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
@@ -61,15 +63,13 @@ def console_app(
         large_bodies=large_bodies(hub.spool.caps.file_bytes),
     )
     app.include_router(console_routes(roster, hub), dependencies=[Depends(_admit(token))])
-    app.include_router(
-        _token_routes(roster, trust.learn), dependencies=[Depends(_admit_control(trust))]
-    )
+    app.include_router(_token_routes(roster, trust), dependencies=[Depends(_admit_control(trust))])
     app.include_router(file_routes(roster), dependencies=[Depends(_admit_control(trust))])
     app.include_router(webhook_routes(roster))
     return app
 
 
-def _token_routes(roster: Roster, learn: Callable[[Iterable[str]], None]) -> APIRouter:
+def _token_routes(roster: Roster, trust: Trust) -> APIRouter:
     router = APIRouter(prefix="/v1/channels", tags=["channels"])
 
     @router.put("/tokens", status_code=204)
@@ -81,7 +81,8 @@ def _token_routes(roster: Roster, learn: Callable[[Iterable[str]], None]) -> API
             # the framework's own words would quote what it was given
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
             raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
-        learn(parcel.tokens.values())
+        trust.learn(parcel.tokens.values())
+        trust.trust_control(parcel.control_ca)
         roster.take_tokens(parcel)
 
     return router

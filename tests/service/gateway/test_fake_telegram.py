@@ -4,9 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from telegram import Bot, BotCommand, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 
+from choir_common.http.listen import bind_tcp, serve
 from choir_common.testing.telegram import (
     DropAfter,
     DropBefore,
@@ -14,6 +19,7 @@ from choir_common.testing.telegram import (
     Flood,
     run_fake_telegram,
 )
+from choir_common.testing.telegram.webhook import SECRET_HEADER
 
 TOKEN = "111:secret"
 
@@ -139,6 +145,62 @@ async def test_files_travel_both_ways(fake: FakeTelegram, bot: Bot) -> None:
     assert update.message is not None and update.message.caption == "look"
     file = await bot.get_file(update.message.photo[-1].file_id)
     assert bytes(await file.download_as_bytearray()) == content
+
+
+async def test_a_webhook_is_brought_updates_in_order_until_it_takes_them(
+    fake: FakeTelegram, bot: Bot
+) -> None:
+    seen: list[tuple[str | None, int]] = []
+
+    async def take(request: Request) -> Response:
+        body = await request.json()
+        seen.append((request.headers.get(SECRET_HEADER), body["update_id"]))
+        return Response(status_code=503 if len(seen) == 1 else 200)
+
+    app = Starlette(routes=[Route("/hook", take, methods=["POST"])])
+    listener, closed = bind_tcp("127.0.0.1", 0, "test"), asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(app, [listener], closed))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        await bot.set_webhook(address, secret_token="s3cret")
+        with pytest.raises(Conflict):
+            await bot.get_updates()
+        user = fake.user(7, TOKEN)
+        first, second = await user.says("one"), await user.says("two")
+        await user.until_confirmed(second, timeout=60)
+        closed.set()
+    assert seen == [("s3cret", first), ("s3cret", first), ("s3cret", second)]
+    await bot.delete_webhook()
+    assert await bot.get_updates() == ()
+
+
+async def test_what_telegram_refuses_of_menus_queries_and_messages_is_refused(
+    fake: FakeTelegram, bot: Bot
+) -> None:
+    user = fake.user(7, TOKEN)
+    with pytest.raises(BadRequest, match="(?i)BOT_COMMAND_INVALID"):
+        await bot.set_my_commands([BotCommand("update-all", "x")])
+    with pytest.raises(BadRequest, match="(?i)query is too old"):
+        await bot.answer_callback_query("never", "x")
+    with pytest.raises(BadRequest, match="(?i)replied not found"):
+        await bot.send_message(7, "x", reply_parameters=ReplyParameters(99))
+    said = await bot.send_message(7, "same")
+    with pytest.raises(BadRequest, match="(?i)not modified"):
+        await bot.edit_message_text("same", 7, said.message_id)
+    assert await bot.delete_message(7, said.message_id)
+    assert user.chat.deleted == [said.message_id]
+    with pytest.raises(BadRequest, match="(?i)delete not found"):
+        await bot.delete_message(7, said.message_id)
+    with pytest.raises(BadRequest, match="(?i)too big"):
+        await bot.get_file(fake.bot(TOKEN).keep_file("big", b"x" * (20 * 1024 * 1024 + 1)))
+
+
+async def test_who_speaks_too_fast_is_told_how_long_to_wait(fake: FakeTelegram, bot: Bot) -> None:
+    traffic, _ = fake.limit_rate(TOKEN), fake.user(7, TOKEN)
+    with pytest.raises(RetryAfter) as caught:
+        for number in range(traffic.per_chat + 1):
+            await bot.send_message(7, f"{number}")
+    assert traffic.refused == 1 and caught.value.retry_after
 
 
 async def test_bots_are_kept_apart_by_token(fake: FakeTelegram, bot: Bot) -> None:

@@ -6,10 +6,17 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from choir_common.errors import Unavailable
+from choir_common.http.listen import bind_tcp, serve
 from choir_common.http.transport import make_client
 from choir_common.testing.telegram import FakeTelegram
+from choir_common.wire.activity import Card
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import DmBinding, GatewayBinding, WebhookBinding
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.conftest import MAIN_TOKEN
@@ -23,7 +30,7 @@ HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
 @contextlib.asynccontextmanager
 async def hooked(
-    nats: EmbeddedNats, control: ControlStandIn, telegram: FakeTelegram
+    nats: EmbeddedNats, control: ControlStandIn, telegram: FakeTelegram, control_at: str = ""
 ) -> AsyncIterator[ServiceProcess]:
     """Run a gateway on TCP whose one bot has a webhook."""
     port = free_port()
@@ -33,7 +40,7 @@ async def hooked(
     )
     alice = DmBinding(name="alice", gateway="hooked", user_id="7", admin=True)
     control.table = channel_table(bot, alice)
-    env = {"CHOIR_GATEWAY_HTTP": f"127.0.0.1:{port}"}
+    env = {"CHOIR_GATEWAY_HTTP": f"127.0.0.1:{port}", "CHOIR_CONTROL_ENDPOINT": control_at}
     async with make_process("choir_gateway", nats.url, env) as process:
         secrets = {"token": MAIN_TOKEN, "hook": SECRET}
         process.secrets = {"operator_token": OPERATOR, "secrets": secrets}
@@ -51,6 +58,22 @@ async def gateway(
 ) -> AsyncIterator[ServiceProcess]:
     async with hooked(nats, control, telegram) as process:
         yield process
+
+
+@contextlib.asynccontextmanager
+async def control_door(content: bytes) -> AsyncIterator[str]:
+    """Serve a file as control does, to whoever shows the operator's token; give the address."""
+
+    async def give(request: Request) -> Response:
+        known = request.headers.get("authorization") == f"Bearer {OPERATOR}"
+        return Response(content) if known else Response(status_code=401)
+
+    app = Starlette(routes=[Route("/v1/outbox/{outbox_id}/files/{ref}", give)])
+    listener, closed = bind_tcp("127.0.0.1", 0, "test"), asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(app, [listener], closed))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        closed.set()
 
 
 async def post(gateway: ServiceProcess, secret: str | None, body: str, bot: str = "hooked") -> int:
@@ -121,3 +144,21 @@ async def test_control_gets_a_users_file_through_the_gateways_own_door(
     assert (await get_file(gateway, attachment.ref, "guessed")).status_code == 401
     telegram.bot(MAIN_TOKEN).forget_files()
     assert (await get_file(gateway, attachment.ref)).status_code == 404
+
+
+async def test_an_agents_file_is_fetched_from_controls_door_and_a_card_is_shown(
+    nats: EmbeddedNats, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    content = bytes(range(256)) * 1000
+    alice = telegram.user(7, MAIN_TOKEN)
+    async with control_door(content) as address, hooked(nats, control, telegram, address):
+        file = Attachment(name="a.png", kind="photo", size=len(content), ref="0")
+        message = control.keep("alice", "look").model_copy(update={"attachments": (file,)})
+        assert (await control.deliver(message)).status == "delivered"
+        heard = await alice.hears()
+        assert (heard.file_kind, heard.file_bytes, heard.text) == ("photo", content, "look")
+        await control.show("alice", Card(card_id="job", text="half done"))
+        assert (await alice.hears(60)).text == "half done"
+        async with asyncio.timeout(60):
+            while not control.cards:
+                await asyncio.sleep(0.02)

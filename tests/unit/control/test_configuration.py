@@ -50,6 +50,14 @@ def test_a_sound_configuration_has_no_faults() -> None:
         ({"gateways": {}}, "dms.d.gateway"),
         ({"gateways": {"g": {"type": "telegram"}}}, "gateways.g.secret"),
         (
+            {
+                "gateways": {
+                    "g": {"type": "console", "webhook": {"url": "https://x/", "secret": "h"}}
+                }
+            },
+            "gateways.g.webhook",
+        ),
+        (
             {"dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "1"}}},
             "dms.e",
         ),

@@ -219,9 +219,8 @@ class GatewayConfig(Wire):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return the names of all the secrets this channel works with."""
-        return tuple(
-            name for name in (self.secret, self.webhook and self.webhook.secret) if name is not None
-        )
+        hook = self.webhook.secret if self.webhook else None
+        return tuple(name for name in (self.secret, hook) if name is not None)
 
 
 class DmConfig(Wire):

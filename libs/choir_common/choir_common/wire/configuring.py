@@ -153,3 +153,5 @@ class BotTokens(Wire):
 
     version: int
     tokens: dict[str, str] = Field(repr=False)
+    control_ca: str = ""
+    """The certificates (PEM) by which the gateway knows control over HTTPS, where it fetches files."""

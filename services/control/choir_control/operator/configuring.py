@@ -38,6 +38,7 @@ class Ends:
     clock: Clock
     redactor: Redactor
     gateway: httpx2.AsyncClient
+    trust: Callable[[], str]
     open_doors: Open
     survey: Callable[[Config], Awaitable[Survey]]
     behind: Callable[[Config, Survey], Awaitable[tuple[RepoChange, ...]]]
@@ -56,6 +57,7 @@ class Configuring:
     ) -> None:
         """`supplied` are secrets the deployment adds to those of the file."""
         self._configuration = ends.configuration
+        self._trust = ends.trust
         named = {name: value for name, value in secrets.items() if name not in OWN}
         self.vault = Vault({**named, **supplied}, ends.redactor.learn)
         self.courier = BotTokenCourier(ends.gateway, self._parcel)
@@ -104,4 +106,5 @@ class Configuring:
         """Return what the gateway may know now: the tokens of its bots, and their webhooks' secrets."""
         snapshot = self._configuration.current
         bots = {name for g in snapshot.config.gateways.values() for name in g.secrets}
-        return BotTokens(version=snapshot.version, tokens=self.vault.pick(bots))
+        tokens = self.vault.pick(bots)
+        return BotTokens(version=snapshot.version, tokens=tokens, control_ca=self._trust())

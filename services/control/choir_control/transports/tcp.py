@@ -54,5 +54,8 @@ class TcpDoor:
         """Return how an agent reaches control over HTTP; None: through its own Unix socket."""
         if self._settings.control_plane == "uds":
             return None
-        trust = self._tls.trust if self._tls else ""
-        return HttpWay(self._settings.control_endpoint or self.address, trust)
+        return HttpWay(self._settings.control_endpoint or self.address, self.trust())
+
+    def trust(self) -> str:
+        """Return the certificates (PEM) by which clients know this door; none where it speaks plainly."""
+        return self._tls.trust if self._tls else ""
