@@ -26,6 +26,11 @@ def is_gone(error: Exception) -> bool:
     return any(sign in str(error) for sign in _GONE)
 
 
+def is_download(error: Exception) -> bool:
+    """Tell whether what was opened was a file, so that the page before it is still there."""
+    return "Download is starting" in str(error) or "ERR_ABORTED" in str(error)
+
+
 def translate(error: Error, what: str) -> ChoirError:
     """Give the Choir error behind what failed; `what` is an address, or an action in words."""
     if isinstance(error, PlaywrightTimeout):

@@ -14,7 +14,7 @@ from playwright.async_api import BrowserContext, Error
 
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
-from choir_browser.pages.faults import CRASHED, translate
+from choir_browser.pages.faults import CRASHED, is_download, translate
 from choir_browser.pages.fetching import Fetched, Fetching
 from choir_browser.pages.pictures import take_picture
 from choir_browser.pages.script import Answer
@@ -107,9 +107,10 @@ class ChromiumRoom:
                 f"{what} did not get done within {timeout_s:g} s; its tab was closed."
             ) from error
         except Error as error:
-            told = translate(error, what)
-            sound = isinstance(told, _HARMLESS)
-            raise told from error
+            # a page that could not be loaded becomes an error page a moment later, and would cut off
+            # the next load; only a download leaves its tab where it was
+            sound = is_download(error)
+            raise translate(error, what) from error
         except ChoirError as error:
             sound = isinstance(error, _HARMLESS)
             raise
