@@ -104,6 +104,9 @@ READ = {
         f"postgres.{name}": f"{CONTROL}/configuration/check.py postgres"
         for name in ("host", "port", "database", "secret")
     },
+    "limits.received_mb": f"{CONTROL}/inbox/fetch.py",
+    "limits.sent_mb": f"{CONTROL}/workspaces/outgoing.py",
+    "limits.received_keep_hours": f"{CONTROL}/inbox/fetch.py",
     "budgets.max_steps_per_turn": f"{AGENT}/lanes/next_move.py",
     "budgets.max_tool_calls_per_turn": f"{AGENT}/lanes/next_move.py",
     "budgets.max_core_jobs": f"{AGENT}/budgets/limits.py",

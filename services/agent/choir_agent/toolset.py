@@ -6,7 +6,7 @@ from pathlib import Path
 
 from choir_agent.control.client import Control
 from choir_agent.credentials.git import GitAccess
-from choir_agent.log.session_log import SessionLog
+from choir_agent.log.session_log import Entry, SessionLog
 from choir_agent.log.state import SessionState
 from choir_agent.skills.registry import Skills, load_skills
 from choir_agent.tools.builtin import core_spawn, skill_start, skill_transition
@@ -24,6 +24,7 @@ from choir_agent.tools.builtin.fs_write import FsWrite
 from choir_agent.tools.builtin.memory_compact import MemoryCompact
 from choir_agent.tools.builtin.memory_query import MemoryQuery
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsert
+from choir_agent.tools.builtin.message_send import MessageSend
 from choir_agent.tools.builtin.notion_query import NotionQuery
 from choir_agent.tools.builtin.propose_config_change import ProposeConfigChange
 from choir_agent.tools.builtin.propose_repo_change import ProposeRepoChange
@@ -75,7 +76,7 @@ def make_toolset(
         MemoryQuery(control, lambda: session_log.entries),
         ProposeTool(control, known),
         ProposeSkill(control, known),
-        *_of_the_world(control, workspace, children),
+        *_of_the_world(control, workspace, children, lambda: session_log.entries),
         *_on_jobs(state),
     ]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
@@ -86,7 +87,12 @@ def make_toolset(
     return Toolset(Registry(tools), skills)
 
 
-def _of_the_world(control: Control, workspace: Workspace, children: Children) -> list[Tool]:
+def _of_the_world(
+    control: Control,
+    workspace: Workspace,
+    children: Children,
+    sent: Callable[[], Sequence[Entry]],
+) -> list[Tool]:
     web = WebClient()
     return [
         FsRead(workspace),
@@ -99,6 +105,7 @@ def _of_the_world(control: Control, workspace: Workspace, children: Children) ->
         WebSearch(web),
         NotionQuery(web),
         TtsSpeak(workspace, web),
+        MessageSend(workspace, sent),
         EmailSend(workspace),
         EmailReceive(workspace),
         EmailCheck(),

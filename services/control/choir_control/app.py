@@ -16,7 +16,6 @@ from fastapi import APIRouter
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
-from choir_common.clients.gateway import BusGateway
 from choir_common.clients.memory import BusMemory
 from choir_common.clients.memory_collections import BusCollectionMemory
 from choir_common.clients.memory_operator import BusOperatorMemory
@@ -33,9 +32,9 @@ from choir_common.wire.messages import Nothing
 from choir_control import VERSION
 from choir_control.approvals import expire
 from choir_control.approvals.decide import Desk
-from choir_control.approvals.store import ApprovalStore
 from choir_control.archiving.archivist import Archivist
 from choir_control.archiving.store import ArchiveStore
+from choir_control.bus_doors.conversations import Conversations, Ways
 from choir_control.bus_doors.endpoints import bus_endpoints
 from choir_control.commands.choices import Choices
 from choir_control.commands.errands import Errands
@@ -45,7 +44,6 @@ from choir_control.configuration.current import Configuration, Snapshot
 from choir_control.configuration.opening import read_at_start
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.doors import AgentDoor, AgentSockets, make_agent_app, make_host_app
-from choir_control.eventlog.append import Appender
 from choir_control.eventlog.recovery_store import RecoveryStore
 from choir_control.eventlog.store import EventStore
 from choir_control.evolution import workshop
@@ -57,7 +55,6 @@ from choir_control.hosttools.memory import MemoryTools
 from choir_control.images.foundry import Foundry
 from choir_control.images.pending import PendingImages
 from choir_control.inbox.accept import Inbox
-from choir_control.inbox.store import InboxStore
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.metrics.gauge_store import GaugeStore
@@ -73,6 +70,7 @@ from choir_control.operator.configuring import Configuring, Ends
 from choir_control.operator.descent import descends_from_us
 from choir_control.operator.memory import MemoryRoom, memory_routes
 from choir_control.operator.operations import operation_routes, rollout_routes
+from choir_control.operator.outbox import outbox_routes
 from choir_control.operator.sessions import session_routes
 from choir_control.operator.system import (
     command_routes,
@@ -80,8 +78,6 @@ from choir_control.operator.system import (
     status_routes,
 )
 from choir_control.operator.workspaces import workspace_routes
-from choir_control.outbox.deliver import Outbox
-from choir_control.outbox.store import OutboxStore
 from choir_control.readiness import Parts
 from choir_control.repos.keys import Keys
 from choir_control.rollout.begin import Rollout
@@ -106,9 +102,7 @@ from choir_control.transports.tcp import TcpDoor
 log = structlog.get_logger("choir.control")
 
 SERVICE = "choir-control"
-# channels that know a repeated message by its id
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
-IDEMPOTENT_CHANNELS = ("console",)
 
 
 class Control:
@@ -149,16 +143,18 @@ class Control:
         bell, signals = Bell(), SignalStore(self.database)
         self._tcp = TcpDoor(self._settings)
         self._guard = LeaseGuard(LeaseStore(self.database))
-        self._followers = Followers(signals, bell, self._guard.is_current)
-        self._outbox_store = OutboxStore(self.database)
-        self._outbox = Outbox(self._outbox_store, BusGateway(self._bus), self._is_idempotent)
-        self._inbox_store = InboxStore(self.database)
+        ways = Ways(
+            self._settings.home, self.database, self.configuration, self._bus, self._gateway
+        )
+        talks = self._talks = Conversations(ways)
+        self._outbox = talks.outbox
+        self._followers = Followers(signals, bell, self._guard.is_current, talks.fetching.bring)
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
         self._pruner = prune.Pruner(signals)
         self._events = EventStore(self.database)
         self._metrics = Metrics(SERVICE)
         self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
-        self._approvals = ApprovalStore(self.database)
+        self._approvals = talks.approvals
         self._desk = Desk(
             self._approvals, order.of, bell.ring, self._outbox.rescan, self._carry_out
         )
@@ -178,7 +174,7 @@ class Control:
         self._roster = Roster(
             self.configuration,
             self._household.store,
-            self._inbox_store,
+            self._talks.inbox_store,
             self._board,
             self._runtime,
             self._household.vitals,
@@ -186,9 +182,9 @@ class Control:
         )
         self._rollout = self._make_rollout()
         self._workshop = self._make_workshop(order, bell)
-        obedience = Obedience(self._inbox_store, self._hands(), bell.ring, order.of)
+        obedience = Obedience(talks.inbox_store, self._hands(), bell.ring, order.of)
         self._inbox = Inbox(
-            self._inbox_store, self.configuration, obedience.obey, bell.ring, order.of
+            talks.inbox_store, self.configuration, obedience.obey, bell.ring, order.of
         )
 
     def _make_archivist(self) -> Archivist:
@@ -300,7 +296,7 @@ class Control:
             events=self._events,
             approvals=self._approvals,
             desk=self._desk,
-            outbox=self._outbox_store,
+            outbox=self._talks.outbox_store,
             rollout=self._rollout,
             operations=self._operations,
             workspaces=sessions.workspaces,
@@ -346,7 +342,7 @@ class Control:
             configuration=self.configuration,
             vault=self._configuring.vault,
             news=self._configuring.news,
-            appender=Appender(self._events, self._outbox.offer, self._outbox.rescan, self._meter),
+            appender=self._talks.appender(self._events, self._meter),
             approvals=self._workshop.intake,
             board=self._board,
             stopper=sessions.stopper,
@@ -387,6 +383,7 @@ class Control:
                     self._redactor,
                 )
             ),
+            outbox_routes(self._talks.outgoing),
             *self._configuring.routes(),
         )
 
@@ -399,10 +396,6 @@ class Control:
 
     def _approval_patience(self) -> timedelta:
         return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
-
-    def _is_idempotent(self, gateway: str) -> bool:
-        found = self.configuration.current.config.gateways.get(gateway)
-        return found is not None and found.type in IDEMPOTENT_CHANNELS
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
         """Start in the order of spec 6.2, serve until `stop` is set, close in reverse.
@@ -466,12 +459,14 @@ class Control:
         """Do what nobody asks for at a door: deliver, mend, listen to the bus."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run(), name="outbox")
+            tasks.create_task(self._talks.activity.run(), name="activity")
             tasks.create_task(self._followers.poll(), name="signal poll")
             tasks.create_task(self._household.mender.run(), name="mender")
             for interval_s, what, work in (
                 (prune.EVERY_S, "pruning of signals", self._pruner.sweep),
                 (expire.EVERY_S, "expiry of approvals", self._expiry.reject_overdue),
                 (prune.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
+                (prune.EVERY_S, "tidying of files", self._talks.tidy),
             ):
                 tasks.create_task(every(interval_s, what, work), name=what)
             tasks.create_task(self._workshop.evolution.run(), name="what was approved")
@@ -486,9 +481,9 @@ class Control:
 
     async def _listen_to_bus(self) -> None:
         """Answer the gateway as soon as NATS is there; until then agents work, and words wait."""
-        endpoints = bus_endpoints(
-            self._inbox, self._outbox_store, self.configuration, self._configuring.courier.heard
-        )
+        buttons = self._talks.buttons(self._desk, self._meter.note_press_refused)
+        heard = self._configuring.courier.heard
+        endpoints = bus_endpoints(self._inbox, self._talks, self.configuration, heard, buttons)
         async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
             log.info("bus connected")
             self.archivist.wake()

@@ -42,7 +42,7 @@ async def ask(
 
 def make_desk(world: World) -> tuple[ApprovalStore, Desk]:
     """Make another process's view of the same table."""
-    lock, store = asyncio.Lock(), ApprovalStore(world.database)
+    lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
     return store, Desk(store, lambda _: lock, lambda _: None)
 
 

@@ -109,7 +109,7 @@ async def test_a_request_that_nobody_answered_is_told_to_have_timed_out(
     world: World, agent: AgentHand
 ) -> None:
     await ask(agent, kind="call", payload={"tool": "x.y", "input": {"a": 1}})
-    lock, store = asyncio.Lock(), ApprovalStore(world.database)
+    lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
     desk = Desk(store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm))
     assert await Expiry(store, desk, lambda: timedelta(0), SystemClock()).reject_overdue() == 1
     text = await hears(world, "Approval timed out: the use of x.y")

@@ -19,7 +19,14 @@ from choir_common.clients.control import BusControlInbox
 from choir_common.errors import ChoirError
 from choir_common.http.transport import make_client
 from choir_common.postgres.pool import Database
-from choir_common.wire.messages import Accepted, InboundMessage, OutboundMessage, Receipt
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.messages import (
+    Accepted,
+    InboundMessage,
+    OutboundMessage,
+    QuotedMessage,
+    Receipt,
+)
 from choir_control.app import Control
 from choir_control.runtimes.port import AgentRuntime, LaunchSpec
 from choir_control.settings import ControlSecrets, ControlSettings
@@ -77,14 +84,17 @@ class GatewayStandIn:
                 raise self.fail_with.pop(0)
         finally:
             self.in_flight[message.dm] -= 1
-        return Receipt(outbox_id=message.outbox_id, status="delivered")
+        return Receipt(
+            outbox_id=message.outbox_id, status="delivered", message_id=f"m{message.outbox_id}"
+        )
 
     def endpoint(self) -> Endpoint:
         return Endpoint(subjects.deliver_message(), OutboundMessage, self.deliver)
 
     @property
     def texts(self) -> list[str]:
-        return [message.text for message in self.delivered]
+        """What was said anew; edits of what had been said are not among it."""
+        return [message.text for message in self.delivered if message.edits is None]
 
 
 @dataclass
@@ -160,14 +170,12 @@ class World:
         async with make_client(self.endpoint, timeout_s=60) as client:
             return await client.put(path, **more)
 
-    async def say(self, text: str, update_id: str, dm: str = "console") -> Accepted:
+    async def say(
+        self, text: str, update_id: str, dm: str = "console", reply_to: str | None = None
+    ) -> Accepted:
         """Send a user's message as the gateway would."""
-        gateway = "console" if dm == "console" else "bot"
-        return await BusControlInbox(self.bus).accept(
-            InboundMessage(
-                gateway=gateway, dm=dm, update_id=update_id, text=text, sent_at=datetime.now(UTC)
-            )
-        )
+        message = a_message(text, update_id, dm, reply_to=reply_to)
+        return await BusControlInbox(self.bus).accept(message)
 
     async def agent(self, starts: int = 1) -> AgentHand:
         """Return the agent of the newest start, once there have been `starts`."""
@@ -187,7 +195,7 @@ class World:
         """Wait for `count` deliveries and return their texts."""
 
         async def there() -> bool:
-            return len(self.gateway.delivered) >= count
+            return len(self.gateway.texts) >= count
 
         await until(there)
         return self.gateway.texts
@@ -206,6 +214,33 @@ class World:
     async def verify(self, session_id: str) -> dict[str, Any]:
         found: dict[str, Any] = (await self.get(f"/v1/sessions/{session_id}/verify")).json()
         return found
+
+
+def a_message(
+    text: str,
+    update_id: str,
+    dm: str = "console",
+    *,
+    attachments: tuple[Attachment, ...] = (),
+    message_id: str | None = None,
+    edits: str | None = None,
+    reply_to: str | None = None,
+    quoted: str = "",
+) -> InboundMessage:
+    """Make what a gateway makes of a user's message."""
+    return InboundMessage(
+        gateway="console" if dm == "console" else "bot",
+        dm=dm,
+        update_id=update_id,
+        text=text,
+        sent_at=datetime.now(UTC),
+        attachments=attachments,
+        message_id=message_id,
+        edits=edits,
+        reply_to=QuotedMessage(message_id=reply_to or "1", text=quoted)
+        if reply_to or quoted
+        else None,
+    )
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:

@@ -72,7 +72,7 @@ class Scene:
 
     @property
     def approvals(self) -> ApprovalStore:
-        return ApprovalStore(self.database)
+        return ApprovalStore(self.database, lambda _: "operator")
 
     def desk(self) -> Desk:
         lock = asyncio.Lock()

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from choir_common.eventlog.chain import Head, head_of, link
 from choir_common.postgres.pool import Database
+from choir_common.wire.config import FileLimits
 from choir_common.wire.events import Event, ToolCallRequested
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest, ResourceBindings
@@ -14,6 +16,9 @@ from choir_control.eventlog.intake import SLICE, Batch, read_heartbeat
 from choir_control.eventlog.pace import BURST, EVENTS_PER_S, SESSIONS, Pace
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
+from choir_control.workspaces.outgoing import Outgoing
+from choir_control.workspaces.outgoing_store import OutgoingStore
+from choir_control.workspaces.spool import Spool
 
 BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
 
@@ -37,6 +42,10 @@ def heartbeat(session_id: str, count: int) -> HeartbeatRequest:
     )
 
 
+NOTHING = Database("", None, size=1, application="test")
+NO_FILES = Outgoing(Spool(Path("/nowhere")), OutgoingStore(NOTHING), lambda _: None, FileLimits)
+
+
 class SlowStore(EventStore):
     """A store where long batches wait for a gate; it knows in which order batches came."""
 
@@ -57,7 +66,7 @@ class SlowStore(EventStore):
 
 async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them() -> None:
     store = SlowStore()
-    appender = Appender(store, lambda _: None, lambda _: None)
+    appender = Appender(store, lambda _: None, lambda _: None, NO_FILES, lambda _, __: None)
 
     def send(session_id: str, count: int) -> "asyncio.Task[int]":
         lease = Lease(session_id, "main", 1, b"", BOUND)

@@ -312,6 +312,17 @@ class Budgets(Wire):
     """Forbidden tools or transitions in one state of a skill before its error transition (spec 10.2)."""
 
 
+class FileLimits(Wire):
+    """How much may travel between users and agents beside words."""
+
+    received_mb: int = Field(default=20, ge=1, le=2_000)
+    """The largest file of a user's, in MB; Telegram hands bots no larger ones than 20."""
+    sent_mb: int = Field(default=50, ge=1, le=2_000)
+    """The largest file to a user, in MB; Telegram takes no larger ones than 50 from bots."""
+    received_keep_hours: int = Field(default=24, ge=1)
+    """How long a user's file stays in `.choirtmp/recv/` after the agent has answered."""
+
+
 class Config(Wire):
     """The whole of config.json."""
 
@@ -349,6 +360,8 @@ class Config(Wire):
     """Kept for the record and warned of: where Postgres is, the deployment says (`CHOIR_POSTGRES_DSN`)."""
     budgets: Budgets = Budgets()
     """Hard stops on what agents may use."""
+    limits: FileLimits = FileLimits()
+    """Bounds on files that travel between users and agents."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)
     """The longest pause between an agent's signs of life; a quiet one costs a request."""
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
@@ -397,6 +410,7 @@ class AgentSettings(Wire):
     notion: NotionConfig | None = None
     email: EmailConfig | None = None
     search: SearchConfig | None = None
+    limits: FileLimits = FileLimits()
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need (spec 14.2)."""

@@ -34,8 +34,10 @@ class InboundMessage(Wire):
     """Or a file's caption; empty only beside attachments."""
     sent_at: Moment
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
+    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    """The channel's own id of it: a later edit names it, and keeps it."""
     edits: str | None = Field(default=None, min_length=1, max_length=64)
-    """The channel's id of the user's earlier message that this one corrects."""
+    """The `message_id` of the user's earlier message that this one corrects."""
     reply_to: QuotedMessage | None = None
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ import orjson
 from choir_agent.log.committed import Committed
 from choir_agent.memory.delta import SHORT_HASH
 from choir_agent.memory.search import QUERY_TOOL
-from choir_agent.prompt.render import shown
+from choir_agent.prompt.render import shown, words_of
 from choir_common.wire.events import (
     InjectedInstruction,
     ModelOutput,
@@ -56,8 +56,8 @@ def _is_recalled(event: Committed) -> bool:
 
 def _told(event: Committed, lane: str) -> dict[str, str]:
     match event.payload:
-        case UserMsg(text=text):
-            return {"user": text}
+        case UserMsg() as said:
+            return {"user": words_of(said)}
         case ModelOutput() as output:
             calls = "; ".join(f"{call.tool} {call.arguments}" for call in output.tool_calls)
             return {"assistant": output.text, **({"calls": calls} if calls else {})}

@@ -147,6 +147,10 @@ class EdgeLane:
             inbox_id=message.inbox_id,
             dm=message.dm,
             text=message.text,
+            attachments=message.attachments,
+            edits=message.edits,
+            corrects=message.corrects,
+            reply_to=message.reply_to,
         )
         self._arbiter.commit(LANE, payload)
         self._brought_by = message.traceparent

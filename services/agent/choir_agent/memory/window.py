@@ -219,7 +219,11 @@ def _repeats(turn: Turn, reply: Reply) -> bool:
 def size_of(event: Committed) -> int:
     """Return the bytes an event takes in a prompt, about."""
     match event.payload:
-        case UserMsg(text=text) | InjectedInstruction(text=text) | Reply(text=text):
+        case UserMsg() as said:
+            # each file is a line of its name, its kind and its path
+            files = sum(PER_MESSAGE + len(f.name) + len(f.path) for f in said.attachments)
+            words = len(f"{said.text}{said.reply_to}{said.corrects}".encode()) + files
+        case InjectedInstruction(text=text) | Reply(text=text):
             words = len(text.encode())
         case ReportBegun(brief=text):
             words = len(text.encode())

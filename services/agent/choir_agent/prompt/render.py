@@ -12,6 +12,7 @@ import orjson
 
 from choir_agent.log.committed import Committed
 from choir_agent.log.state import EDGE
+from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
@@ -45,8 +46,8 @@ def system_message(text: str) -> bytes:
 def head_messages(head: Committed) -> list[bytes]:
     """Render what a turn begins with: the user's words, a report to make, a briefing, an instruction."""
     match head.payload:
-        case UserMsg(text=text):
-            content = text
+        case UserMsg() as said:
+            content = words_of(said)
         case ReportBegun(brief=brief):
             content = REPORT + quoted(brief)
         case CoreStarted() as started:
@@ -56,6 +57,29 @@ def head_messages(head: Committed) -> list[bytes]:
         case _:
             return []
     return [orjson.dumps({"role": "user", "content": content})]
+
+
+def words_of(said: UserMsg) -> str:
+    """Return a user's message as the model reads it: the words as they are, Choir's own remarks marked."""
+    parts: list[str] = []
+    if said.edits is not None:
+        was = f" It said:\n{quoted(said.corrects)}" if said.corrects else ""
+        parts.append(f"[Choir] The user corrected an earlier message.{was}")
+    if said.reply_to:
+        parts.append(f"[Choir] The user replies to this message:\n{quoted(said.reply_to)}")
+    if said.text:
+        parts.append(said.text)
+    parts += [_file(file) for file in said.attachments]
+    return "\n\n".join(parts)
+
+
+def _file(file: ReceivedFile) -> str:
+    # the name is the sender's own: as JSON it stays in its line
+    name = orjson.dumps(file.name).decode()
+    what = f"[Choir] The user sent a file, {name} ({file.kind}, {file.mime}, {file.size} bytes)"
+    if not file.path:
+        return f"{what}, but you do not have it: {file.problem or 'it could not be had'}."
+    return f"{what}: it is in {file.path}"
 
 
 def step_messages(events: Sequence[Committed], lane: str, model_name: ModelName) -> list[bytes]:

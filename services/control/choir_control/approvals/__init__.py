@@ -2,5 +2,5 @@
 
 Never decides by itself, except that time runs out, which is a no; never carries out what was approved:
 `evolution` does.
-Ladder: expire > decide > store > words.
+Ladder: expire, press > decide > store > words, nonce.
 """

@@ -12,7 +12,7 @@ import structlog
 
 from choir_common.approvals.shown import gist_of
 from choir_common.errors import Conflict, NotFound
-from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+from choir_control.approvals.store import Approval, ApprovalStore, Hand, Verdict
 from choir_control.approvals.words import decided_text
 
 log = structlog.get_logger("choir.approvals")
@@ -47,9 +47,14 @@ class Desk:
         return found
 
     async def decide(
-        self, approval_id: str, verdict: Verdict, by: str, digest: str | None = None
+        self,
+        approval_id: str,
+        verdict: Verdict,
+        by: str,
+        digest: str | None = None,
+        hand: Hand | None = None,
     ) -> Approval:
-        """Decide; `digest`, if given, is of what the decider was shown.
+        """Decide; `digest`, if given, is of what the decider was shown, `hand` whose button it was.
 
         Raises NotFound, or Conflict when it has been decided or was shown differently.
         """
@@ -61,7 +66,7 @@ class Desk:
         gist = gist_of(asked.request_type, asked.payload)
         words = decided_text(gist, approval_id, verdict, by, asked.request_type)
         async with self._order(asked.dm):
-            won = await self._store.decide(approval_id, verdict, by, words)
+            won = await self._store.decide(approval_id, verdict, by, words, hand)
         now = await self.find(approval_id)
         if not won:
             when = now.resolved_at.isoformat(timespec="seconds") if now.resolved_at else "before"

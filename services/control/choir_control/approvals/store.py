@@ -4,6 +4,7 @@ A decision is one statement: whoever changes the row from `pending` has decided,
 stored with it or not at all, as is the order to carry it out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, cast
@@ -19,6 +20,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
+from choir_control.approvals.nonce import Nonce
 from choir_control.approvals.words import TIMEOUT, asked_text
 from choir_control.leases.store import Lease
 
@@ -35,12 +37,20 @@ _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payl
     created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail"""
 _FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
     LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
+# The hand is checked in the statement that decides: DM, user, nonce, digest and state, or nothing happens.
 _DECIDE = """
 WITH decided AS (
-    UPDATE choir_control.pending_approvals
+    UPDATE choir_control.pending_approvals AS a
     SET status = $2, resolved_at = clock_timestamp(), decided_by = $3
-    WHERE approval_id = $1 AND status = 'pending'
-    RETURNING approval_id, session_id, request_type, digest
+    WHERE approval_id = $1 AND status = 'pending' AND ($6::bytea IS NULL OR EXISTS (
+        SELECT FROM choir_control.approval_nonces AS n
+        WHERE n.nonce_sha256 = $6 AND n.approval_id = a.approval_id AND n.dm = $7 AND n.user_id = $8
+          AND n.digest = a.digest AND n.used_at IS NULL))
+    RETURNING approval_id, session_id, request_type, digest, notice_id
+), used AS (
+    UPDATE choir_control.approval_nonces AS n
+    SET used_at = clock_timestamp(), callback_id = CASE WHEN n.nonce_sha256 = $6 THEN $9 END
+    FROM decided WHERE n.approval_id = decided.approval_id AND n.used_at IS NULL
 ), ordered AS (
     INSERT INTO choir_control.approval_effects (approval_id, digest)
     SELECT approval_id, digest FROM decided WHERE $2 = 'approved' AND request_type <> 'call'
@@ -51,14 +61,43 @@ WITH decided AS (
 ), said AS (
     SELECT choir_control.say(dm, gateway, $5) AS dm
     FROM decided JOIN choir_control.sessions USING (session_id) WHERE $3 <> 'dm ' || dm
+), edited AS (
+    SELECT choir_control.say_with(dm, gateway, $5, NULL, notice_id) AS outbox_id
+    FROM decided JOIN choir_control.sessions USING (session_id) WHERE notice_id IS NOT NULL
 )
-SELECT session_id, (SELECT dm FROM said) FROM decided
+SELECT session_id, (SELECT dm FROM said), (SELECT outbox_id FROM edited) FROM decided
+"""
+_NOTICE = """
+WITH said AS (
+    SELECT choir_control.say_with(dm, gateway, $2, $3::json, NULL) AS outbox_id
+    FROM choir_control.sessions WHERE session_id = $1
+)
+UPDATE choir_control.pending_approvals SET notice_id = (SELECT outbox_id FROM said)
+WHERE approval_id = $4
 """
 # How far the machine's clock jumps does not count, nor does time in which nobody could have answered.
 _WAIT = """
 UPDATE choir_control.pending_approvals SET waited = waited + $1 WHERE status = 'pending'
 RETURNING approval_id, waited >= $2 AS overdue
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Whose finger pressed a button: all that has to fit for it to count."""
+
+    nonce_sha256: bytes
+    dm: str
+    user_id: str
+    callback_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a hand's button belongs to; `answer` is what this same press has decided before."""
+
+    approval_id: str
+    answer: Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +137,10 @@ class Approval:
 class ApprovalStore:
     """The table `pending_approvals`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, user_of: Callable[[str], str | None]) -> None:
+        """`user_of` tells who speaks in a DM: the only one whose buttons count there."""
         self._database = database
+        self._user_of = user_of
 
     async def standing(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
         """Return where a request stands that was made before, none for a new one.
@@ -194,21 +235,72 @@ class ApprovalStore:
             digest,
             basis,
         )
-        await held.execute(
-            "SELECT choir_control.say(dm, gateway, $2) FROM choir_control.sessions WHERE session_id = $1",
-            lease.session_id,
-            words,
-        )
+        await self._say(held, lease, approval_id, words, digest)
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
-    async def decide(self, approval_id: str, verdict: Verdict, by: str, words: str) -> bool:
-        """Decide, queue the session's signal, and tell the conversation unless the decision came from there.
+    async def _say(
+        self, held: Connection, lease: Lease, approval_id: str, words: str, digest: str
+    ) -> None:
+        """Ask in the conversation, with buttons for its user alone."""
+        nonce, user = Nonce.fresh(), self._user_of(lease.bindings.dm)
+        shown = [button.model_dump() for button in nonce.buttons()] if user else []
+        pressed = orjson.dumps(shown).decode() if shown else None
+        await held.execute(_NOTICE, lease.session_id, words, pressed, approval_id)
+        if user:
+            await held.execute(
+                "INSERT INTO choir_control.approval_nonces "
+                "(nonce_sha256, approval_id, dm, user_id, digest) VALUES ($1, $2, $3, $4, $5)",
+                nonce.sha256,
+                approval_id,
+                lease.bindings.dm,
+                user,
+                digest,
+            )
+
+    async def pressed(self, hand: Hand) -> Known | None:
+        """Return what a hand's button belongs to; none if that is nobody's, another's, or used."""
+        row = await self._database.fetchrow(
+            """
+            SELECT approval_id, a.status, n.used_at FROM choir_control.approval_nonces AS n
+            JOIN choir_control.pending_approvals AS a USING (approval_id)
+            WHERE n.nonce_sha256 = $1 AND n.dm = $2 AND n.user_id = $3 AND n.digest = a.digest
+              AND (n.used_at IS NULL OR n.callback_id = $4)
+            """,
+            hand.nonce_sha256,
+            hand.dm,
+            hand.user_id,
+            hand.callback_id,
+        )
+        if row is None:
+            return None
+        return Known(row["approval_id"], row["status"] if row["used_at"] else None)
+
+    async def asked_in(self, dm: str, message_id: str) -> Approval | None:
+        """Return the request that a message of a conversation asks for."""
+        row = await self._database.fetchrow(
+            f"SELECT {_COLUMNS}, a.basis {_FROM} JOIN choir_control.outbox AS o ON o.outbox_id = a.notice_id "
+            "WHERE o.dm = $1 AND o.message_id = $2 ORDER BY a.created_at DESC LIMIT 1",
+            dm,
+            message_id,
+        )
+        return None if row is None else _approval(row)
+
+    async def decide(
+        self, approval_id: str, verdict: Verdict, by: str, words: str, hand: Hand | None = None
+    ) -> bool:
+        """Decide, queue the session's signal, edit what asked, and tell the conversation unless it decided.
 
         Returns whether it was this that decided.
         """
         body = ApprovalResolvedSignal(approval_id=approval_id, status=verdict)
         found = await self._database.fetchrow(
-            _DECIDE, approval_id, verdict, by, body.model_dump_json(), words
+            _DECIDE,
+            approval_id,
+            verdict,
+            by,
+            body.model_dump_json(),
+            words,
+            *((hand.nonce_sha256, hand.dm, hand.user_id, hand.callback_id) if hand else [None] * 4),
         )
         return found is not None
 

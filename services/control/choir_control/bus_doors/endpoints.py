@@ -5,6 +5,7 @@ from collections.abc import Callable
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import BadInput
+from choir_common.wire.activity import KeptCard
 from choir_common.wire.messages import (
     ChannelCommand,
     ChannelsRequest,
@@ -12,21 +13,25 @@ from choir_common.wire.messages import (
     History,
     HistoryRequest,
     InboundMessage,
+    Nothing,
+    Press,
 )
+from choir_control.approvals.press import Buttons
+from choir_control.bus_doors.conversations import Conversations
 from choir_control.commands.row import Scope
 from choir_control.commands.table import rows_for
 from choir_control.configuration.current import Configuration
 from choir_control.inbox.accept import Inbox
-from choir_control.outbox.store import OutboxStore
 
 MAX_ID = 2**62
 
 
 def bus_endpoints(
     inbox: Inbox,
-    outbox: OutboxStore,
+    talks: Conversations,
     configuration: Configuration,
     heard: Callable[[int], None],
+    buttons: Buttons,
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints; `heard` is told which version of its tokens the gateway has."""
 
@@ -35,14 +40,20 @@ def bus_endpoints(
     async def history(request: HistoryRequest) -> History:
         if request.after > MAX_ID or "\x00" in request.dm:
             raise BadInput("There is no such outbox id or DM.")
-        return await outbox.history(request.dm, request.after, request.limit)
+        return await talks.outbox_store.history(request.dm, request.after, request.limit)
 
     async def channels(request: ChannelsRequest) -> ChannelTable:
         heard(request.tokens_version)
         return configuration.current.channels().model_copy(update={"commands": commands})
 
+    async def keep_card(card: KeptCard) -> Nothing:
+        await talks.activity.keep(card)
+        return Nothing()
+
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
+        Endpoint(subjects.press_button(), Press, buttons.press),
+        Endpoint(subjects.keep_card(), KeptCard, keep_card),
         Endpoint(subjects.read_history(), HistoryRequest, history),
         Endpoint(subjects.read_channels(), ChannelsRequest, channels),
     )

@@ -45,7 +45,10 @@ async def reject(hands: Hands, call: Call) -> str:
 
 async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
     named = call.values.get("id")
-    if named is not None:
+    replied = await _replied(hands, call) if named is None else None
+    if replied is not None:
+        shown = Shown(replied.approval_id, replied.digest)
+    elif named is not None:
         shown = await _named(hands, call, named)
     else:
         pending = await _pending(hands, call)
@@ -61,6 +64,14 @@ async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
     executing = verdict == "approved" and decided.request_type != "call"
     then = " Executing; this conversation is told how it ends." if executing else ""
     return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id}).{then}"
+
+
+async def _replied(hands: Hands, call: Call) -> Approval | None:
+    """Return the request whose own message the command replies to (spec 19.6)."""
+    if call.reply_to is None:
+        return None
+    found = await hands.approvals.asked_in(call.dm, call.reply_to)
+    return found if found is not None and _may(call, found) else None
 
 
 async def _named(hands: Hands, call: Call, named: str) -> Shown:

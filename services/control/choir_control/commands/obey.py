@@ -81,6 +81,7 @@ class Obedience:
             session_id=holder.session_id if holder else None,
             values=given.values,
             settings=given.settings,
+            reply_to=message.reply_to.message_id if message.reply_to else None,
         )
         match row.does:
             case Tell(signal):

@@ -61,6 +61,8 @@ class Call:
     """The live session of the conversation."""
     values: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    reply_to: str | None = None
+    """The channel's id of the message that it replies to."""
 
 
 Handler = Callable[[Hands, Call], Awaitable[str]]

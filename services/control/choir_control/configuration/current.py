@@ -100,6 +100,7 @@ class Snapshot:
             notion=_named(config.notion_integrations, bound.notion),
             email=_named(config.email_accounts, bound.email),
             search=_named(config.search, bound.search),
+            limits=config.limits,
         )
 
     def _voice(self, name: str | None) -> VoiceBinding | None:

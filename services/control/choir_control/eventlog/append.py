@@ -6,18 +6,20 @@ Called by the rpc door's HEARTBEAT; the outbox rows made go to `offer`, which wa
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from choir_common.errors import Conflict, Fenced
 from choir_common.eventlog.chain import Head
-from choir_common.wire.events import GENESIS
+from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest
 from choir_control.eventlog.group import GroupedAppends
-from choir_control.eventlog.intake import Batch, read_heartbeat, rest_of
+from choir_control.eventlog.intake import Batch, Words, read_heartbeat, rest_of
 from choir_control.eventlog.pace import Pace
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
 from choir_control.metrics.meter import Meter
+from choir_control.workspaces.outgoing import Outgoing
 
 # a second heartbeat of the same agent may land between our two looks, hardly more than once
 ATTEMPTS = 4
@@ -26,13 +28,21 @@ MUCH = 50
 
 Offer = Callable[[Sequence[OutboundMessage]], None]
 Rescan = Callable[[str], None]
+Heard = Callable[[Lease, Sequence[Event]], None]
+"""Told of every batch that became durable, an empty one too."""
 
 
 class Appender:
     """The durable log's one way in for agents."""
 
     def __init__(
-        self, store: EventStore, offer: Offer, rescan: Rescan, meter: Meter | None = None
+        self,
+        store: EventStore,
+        offer: Offer,
+        rescan: Rescan,
+        outgoing: Outgoing,
+        heard: Heard,
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
         self._group = GroupedAppends(store)
@@ -40,6 +50,8 @@ class Appender:
         self._much = asyncio.Semaphore(1)
         self._offer = offer
         self._rescan = rescan
+        self._outgoing = outgoing
+        self._heard = heard
         self._meter = meter
 
     async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
@@ -82,10 +94,12 @@ class Appender:
         raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")
 
     async def _store_batch(self, lease: Lease, batch: Batch) -> bool:
+        batch = await self._copied(lease, batch)
         said = await self._store_events(lease, batch)
         if said is None:
             return False
         self._pace.told(lease.session_id, len(batch.events))
+        self._heard(lease, batch.events)
         if self._meter is not None:
             self._meter.note_events(batch.events)
         if said:
@@ -99,6 +113,21 @@ class Appender:
         if batch.tells_only_of_work:
             return () if await self._group.append(lease, batch) else None
         return await self._store.append(lease, batch)
+
+    async def _copied(self, lease: Lease, batch: Batch) -> Batch:
+        """Return the batch with copies of the files it sends."""
+        if not any(words.files for words in batch.words):
+            return batch
+        words = [await self._with_copies(lease, said) for said in batch.words]
+        return replace(batch, words=tuple(words))
+
+    async def _with_copies(self, lease: Lease, said: Words) -> Words:
+        if not said.files:
+            return said
+        workspace = lease.bindings.workspace
+        kept = await self._outgoing.keep(said.event_hash, workspace, said.files)
+        text = "\n".join(part for part in (said.text, *kept.problems) if part)
+        return replace(said, text=text, kept=kept.files)
 
     async def _check_same(self, lease: Lease, batch: Batch, head: Head) -> None:
         stored = await self._store.hash_at(lease.session_id, head.rev) if head.rev else GENESIS

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, canonical, first_break, head_of
+from choir_common.wire.attachments import SentFile
 from choir_common.wire.events import (
     ApprovalDecided,
     Cancelled,
@@ -28,6 +29,7 @@ from choir_common.wire.events import (
     payload_of,
 )
 from choir_common.wire.rpc import HeartbeatRequest
+from choir_control.workspaces.spooled import SpooledFile
 
 MAX_REV = 2**53
 MAX_SIGNAL = 2**62
@@ -46,6 +48,11 @@ class Words:
     text: str
     answers: str | None
     at: datetime
+    event_hash: str = ""
+    files: tuple[SentFile, ...] = ()
+    """As the agent names them."""
+    kept: tuple[SpooledFile, ...] = ()
+    """Copies of them, made before the words are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +224,9 @@ def _words(event: Event, reply: Reply, dm: str) -> Words:
     if at is None or at.tzinfo is None:
         raise BadInput(f"Event {event.rev}: {event.at!r} is not an ISO 8601 time with a zone.")
     # Postgres' text cannot hold NUL; the log keeps it, and no channel shows it
-    return Words(event.rev, reply.kind, reply.text.replace("\x00", ""), _id(reply.answers), at)
+    text = reply.text.replace("\x00", "")
+    files = tuple(file for file in reply.attachments if "\x00" not in file.path + file.name)
+    return Words(event.rev, reply.kind, text, _id(reply.answers), at, event.hash, files)
 
 
 def _mark(

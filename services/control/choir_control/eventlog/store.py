@@ -14,6 +14,7 @@ from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_control.eventlog.intake import Batch
 from choir_control.leases.store import Lease
+from choir_control.workspaces.spooled import attachments_of, write_files
 
 # Inbox rows are updated once per statement, hence one CTE for taking up and answering.
 _APPEND = """
@@ -51,10 +52,10 @@ WITH head AS (
       AND (s.seq = ANY($24::bigint[]) OR s.body ->> 'approval_id' = ANY($25::text[]))
 ), said AS (
     INSERT INTO choir_control.outbox
-        (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
+        (dm, gateway, agent_id, session_id, rev, kind, text, answers, at, files)
     SELECT head.dm, head.gateway, head.agent_id, head.session_id, r.*
-    FROM head, unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::timestamptz[])
-        AS r(rev, kind, text, answers, at)
+    FROM head, unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::timestamptz[], $26::json[])
+        AS r(rev, kind, text, answers, at, files)
     ORDER BY r.rev
     RETURNING outbox_id, rev
 )
@@ -121,6 +122,7 @@ class EventStore:
                 text=said[row["rev"]].text,
                 answers=said[row["rev"]].answers,
                 at=said[row["rev"]].at,
+                attachments=attachments_of(said[row["rev"]].kept),
             )
             for row in rows
             if row["outbox_id"] is not None
@@ -230,7 +232,7 @@ def _events(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
 
 
 def _effects(batch: Batch) -> tuple[object, ...]:
-    """Return $16 to $25: the inbox rows, the words and the signals these events are about."""
+    """Return $16 to $26: the inbox rows, the words and the signals these events are about."""
     marks, words = batch.marks, batch.words
     return (
         [m.inbox_id for m in marks],
@@ -243,4 +245,5 @@ def _effects(batch: Batch) -> tuple[object, ...]:
         [w.at for w in words],
         list(batch.obeyed.signals),
         list(batch.obeyed.approvals),
+        [write_files(w.kept) for w in words],
     )

@@ -85,10 +85,26 @@ def _clean(message: InboundMessage) -> InboundMessage:
     """Return the message without NUL, which Postgres' text cannot hold."""
     if "\x00" in message.update_id:
         raise BadInput("An update_id may not hold a NUL character.")
-    text = message.text.replace("\x00", "")
-    if not text:
+    written = message.model_dump_json()
+    if "\\u0000" not in written:
+        return message
+    # a backslash that was written by the user is doubled in JSON: only a real NUL goes
+    clean = InboundMessage.model_validate(_without_nul(message.model_dump()))
+    if not clean.text and not clean.attachments:
         raise BadInput("The message is empty.")
-    return message if text == message.text else message.model_copy(update={"text": text})
+    return clean
+
+
+def _without_nul(value: object) -> object:
+    match value:
+        case str():
+            return value.replace("\x00", "")
+        case dict():
+            return {key: _without_nul(inner) for key, inner in value.items()}
+        case tuple() | list():
+            return tuple(_without_nul(inner) for inner in value)
+        case _:
+            return value
 
 
 def _obeyed(snapshot: Snapshot, dm: str, obeyed: Obeyed) -> Accepted:

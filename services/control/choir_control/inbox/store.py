@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 from choir_common.postgres.pool import Database
 from choir_common.tracing import traceparent
-from choir_common.wire.messages import InboundMessage
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.messages import MAX_QUOTE, InboundMessage
 from choir_common.wire.signals import SignalBody, UserMessageSignal
+
+_ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
 _ACCEPT = """
 WITH added AS (
-    INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at)
-    VALUES ($1, $2, $3, $4, $5, $6)
+    INSERT INTO choir_control.inbox
+        (inbox_id, gateway, update_id, dm, text, sent_at, attachments, message_id, edits, reply_to)
+    VALUES ($1, $2, $3, $4, $5, $6, $8::json, $9, $10, $11)
     ON CONFLICT (gateway, update_id) DO NOTHING
     RETURNING inbox_id, dm
 ), offered AS (
@@ -91,9 +97,38 @@ class InboxStore:
     async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
         """Store a message once; none if a twin was being stored at this very moment: ask again."""
         signal = UserMessageSignal(
-            inbox_id=inbox_id, dm=message.dm, text=message.text, traceparent=traceparent()
+            inbox_id=inbox_id,
+            dm=message.dm,
+            text=message.text,
+            edits=message.edits,
+            corrects=await self._said_before(message),
+            reply_to=message.reply_to.text if message.reply_to else "",
+            traceparent=traceparent(),
         )
-        return await self._store(_ACCEPT, inbox_id, message, signal.model_dump_json())
+        return await self._store(
+            _ACCEPT,
+            inbox_id,
+            message,
+            signal.model_dump_json(),
+            _ATTACHMENTS.dump_json(message.attachments).decode() if message.attachments else None,
+            message.message_id or message.edits,
+            message.edits,
+            message.reply_to.message_id if message.reply_to else None,
+        )
+
+    async def _said_before(self, message: InboundMessage) -> str:
+        """Return what the message said that this one corrects, as it was corrected last."""
+        if message.edits is None:
+            return ""
+        found = await self._database.fetchval(
+            "SELECT text FROM choir_control.inbox WHERE dm = $1 AND message_id = $2 "
+            "AND NOT (gateway = $3 AND update_id = $4) ORDER BY seq DESC LIMIT 1",
+            message.dm,
+            message.edits,
+            message.gateway,
+            message.update_id,
+        )
+        return str(found or "")[:MAX_QUOTE]
 
     async def obey(self, inbox_id: str, message: InboundMessage, body: SignalBody) -> Stored | None:
         """Store a command once and tell the session that holds the DM; none as for `accept`."""
@@ -104,7 +139,7 @@ class InboxStore:
         return await self._store(_CLOSE, inbox_id, message)
 
     async def _store(
-        self, sql: str, inbox_id: str, message: InboundMessage, *more: str
+        self, sql: str, inbox_id: str, message: InboundMessage, *more: str | None
     ) -> Stored | None:
         row = await self._database.fetchrow(
             sql,

@@ -45,6 +45,9 @@ class Meter:
         )
         self._tokens = metrics.counter("choir_model_tokens", "Tokens used.", "kind")
         self._replies = metrics.counter("choir_replies", "Words for users.", "kind")
+        self._presses = metrics.counter(
+            "choir_presses_refused", "Buttons that were pressed without effect."
+        )
         self._sessions = metrics.gauge("choir_sessions", "Sessions that live.", "status")
         self._outbox = metrics.gauge("choir_outbox_depth", "Messages not delivered yet.")
         self._inbox = metrics.gauge("choir_inbox_waiting", "Messages nobody has answered yet.")
@@ -60,6 +63,10 @@ class Meter:
         """Count an acknowledged heartbeat."""
         self._heartbeats.inc()
         self._append_s.observe(seconds)
+
+    def note_press_refused(self) -> None:
+        """Count a button that was forged, used, late, or another's."""
+        self._presses.inc()
 
     def note_events(self, events: Sequence[Event]) -> None:
         """Count events that have just become durable."""

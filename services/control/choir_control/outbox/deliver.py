@@ -7,6 +7,7 @@ the attempt, so that a repetition after a crash is labelled as one.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import structlog
 
@@ -41,11 +42,21 @@ UNKNOWN_DM_ATTEMPTS = 20
 IsIdempotent = Callable[[str], bool]
 
 
+class Sent(Protocol):
+    """What is done once a message with files is delivered; `keep_copy` where users fetch them later."""
+
+    async def __call__(self, outbox_id: int, *, keep_copy: bool) -> None: ...
+
+
 class Outbox:
     """Undelivered words, by DM."""
 
-    def __init__(self, store: OutboxStore, gateway: Gateway, is_idempotent: IsIdempotent) -> None:
+    def __init__(
+        self, store: OutboxStore, gateway: Gateway, is_idempotent: IsIdempotent, sent: Sent
+    ) -> None:
+        """`sent` clears away the files of a message that was delivered."""
         self._store = store
+        self._sent = sent
         self._gateway = gateway
         self._is_idempotent = is_idempotent
         self._lanes: dict[str, Lane] = {}
@@ -131,6 +142,7 @@ class Outbox:
     ) -> float | None:
         structlog.contextvars.bind_contextvars(session=message.session_id, agent=message.agent_id)
         idempotent = self._is_idempotent(message.gateway)
+        message = await self._find_edited(message)
         if not idempotent:
             await self._store.sending(message.outbox_id, message.maybe_repeated)
         try:
@@ -153,16 +165,27 @@ class Outbox:
         return None
 
     async def _close(self, lane: Lane, receipt: Receipt) -> None:
-        await self._store.finish(receipt.outbox_id, receipt.status, receipt.detail)
+        await self._store.finish(receipt)
         if receipt.status != "delivered":
             log.warning("undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
+        done = lane.first
         lane.finish_first()
+        if done is not None and done.attachments:
+            await self._sent(done.outbox_id, keep_copy=self._is_idempotent(done.gateway))
 
     async def _attempt(self, message: OutboundMessage, idempotent: bool) -> Receipt:
         parent = await self._trace_of(message)
         async with asyncio.timeout(IDEMPOTENT_DEADLINE_S if idempotent else DEADLINE_S):
             with continuing(parent):
                 return await self._gateway.deliver(message)
+
+    async def _find_edited(self, message: OutboundMessage) -> OutboundMessage:
+        """Name the message that is edited: it was perhaps delivered only after this one was read."""
+        edits = message.edits
+        if edits is None or edits.message_id is not None:
+            return message
+        found = await self._store.message_id(edits.outbox_id)
+        return message.model_copy(update={"edits": edits.model_copy(update={"message_id": found})})
 
     async def _trace_of(self, message: OutboundMessage) -> str | None:
         """Return the span of the message that this one answers; only a collector is worth the question."""

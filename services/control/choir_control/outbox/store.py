@@ -2,12 +2,19 @@
 
 from datetime import timedelta
 
-from choir_common.postgres.pool import Database, Record
-from choir_common.wire.messages import History, OutboundMessage
+from pydantic import TypeAdapter
 
-_COLUMNS = (
-    "outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated"
-)
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.attachments import Button
+from choir_common.wire.messages import EditOf, History, OutboundMessage, Receipt
+from choir_control.workspaces.spooled import attachments_of, read_files
+
+_COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated,
+    files, buttons, edits, (SELECT first.message_id FROM choir_control.outbox AS first
+                            WHERE first.outbox_id = told.edits) AS first_message_id"""
+_FROM = "FROM choir_control.outbox AS told"
+
+_BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
 
 
 class OutboxStore:
@@ -27,9 +34,9 @@ class OutboxStore:
         """Return a DM's undelivered messages, oldest first; one left in `sending` may be repeated."""
         rows = await self._database.fetch(
             f"""
-            SELECT {_COLUMNS}, status FROM choir_control.outbox
+            SELECT {_COLUMNS}, status {_FROM}
             WHERE dm = $1 AND status IN ('waiting', 'sending') ORDER BY outbox_id LIMIT $2
-            """,  # noqa: S608 our own column names
+            """,
             dm,
             limit,
         )
@@ -60,25 +67,34 @@ class OutboxStore:
             detail,
         )
 
-    async def finish(self, outbox_id: int, status: str, detail: str) -> None:
-        """Close a row: `delivered` or `undeliverable`."""
+    async def finish(self, receipt: Receipt) -> None:
+        """Close a row, and keep the channel's own id of what was said."""
         await self._database.execute(
             """
-            UPDATE choir_control.outbox SET status = $2, detail = $3, finished_at = now()
+            UPDATE choir_control.outbox
+            SET status = $2, detail = $3, message_id = $4, finished_at = now()
             WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
             """,
-            outbox_id,
-            status,
-            detail,
+            receipt.outbox_id,
+            receipt.status,
+            receipt.detail,
+            receipt.message_id,
         )
+
+    async def message_id(self, outbox_id: int) -> str | None:
+        """Return the channel's own id of a message that was delivered."""
+        found = await self._database.fetchval(
+            "SELECT message_id FROM choir_control.outbox WHERE outbox_id = $1", outbox_id
+        )
+        return None if found is None else str(found)
 
     async def history(self, dm: str, after: int, limit: int) -> History:
         """Return a DM's messages after an id, oldest first, delivered or not."""
         rows = await self._database.fetch(
             f"""
-            SELECT {_COLUMNS} FROM choir_control.outbox
+            SELECT {_COLUMNS} {_FROM}
             WHERE dm = $1 AND outbox_id > $2 ORDER BY outbox_id LIMIT $3
-            """,  # noqa: S608 our own column names
+            """,
             dm,
             after,
             limit,
@@ -125,4 +141,9 @@ def _message(row: Record, maybe_repeated: bool) -> OutboundMessage:
         answers=row["answers"],
         at=row["at"],
         maybe_repeated=maybe_repeated,
+        attachments=attachments_of(read_files(row["files"])),
+        buttons=_BUTTONS.validate_json(row["buttons"] or "[]"),
+        edits=EditOf(outbox_id=row["edits"], message_id=row["first_message_id"])
+        if row["edits"]
+        else None,
     )

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import structlog
 
-from choir_common.errors import RateLimited, Unavailable
+from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
 from choir_control.leases.store import Lease
 from choir_control.signals.bell import Bell
@@ -24,13 +24,18 @@ POLL_S = 1.0
 # one is used; a reconnect may overlap with the one it replaces
 STREAMS_PER_SESSION = 4
 
+Bring = Callable[[Lease, str], Awaitable[str]]
+"""Fetch the files of a message; return its signal with where they lie."""
 StillCurrent = Callable[[Lease], Awaitable[bool]]
 
 
 class Followers:
     """Streams of signals."""
 
-    def __init__(self, store: SignalStore, bell: Bell, still_current: StillCurrent) -> None:
+    def __init__(
+        self, store: SignalStore, bell: Bell, still_current: StillCurrent, bring: Bring
+    ) -> None:
+        self._bring = bring
         self._store = store
         self._bell = bell
         self._still_current = still_current
@@ -77,8 +82,16 @@ class Followers:
                 if page is None:
                     return
                 for signal in page:
+                    body: str | None = signal.body
+                    if signal.to_fetch is not None:
+                        bringing = asyncio.create_task(self._fetched(lease, signal.to_fetch))
+                        async for piece in _while_waiting(bringing):
+                            yield piece
+                        body = await bringing
+                    if body is None:
+                        break  # what follows keeps its place behind it
                     cursor = signal.seq
-                    yield render(ServerSentEvent(str(signal.seq), signal.kind, signal.body))
+                    yield render(ServerSentEvent(str(signal.seq), signal.kind, body))
                 now = asyncio.get_running_loop().time()
                 if page:
                     quiet_since = now
@@ -89,6 +102,15 @@ class Followers:
                 if not rung.is_set():
                     quiet_since += KEEPALIVE_S
                     yield KEEPALIVE
+
+    async def _fetched(self, lease: Lease, inbox_id: str) -> str | None:
+        """Return a message's signal with its files; none when that has to be tried again."""
+        try:
+            return await self._bring(lease, inbox_id)
+        except ChoirError as error:
+            log.warning("files wait", session=lease.session_id, error=error.message)
+            await asyncio.sleep(POLL_S)
+            return None
 
     async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
         """Return the next page, none when the epoch is over; a database that is away means no news."""
@@ -117,3 +139,15 @@ class Followers:
             except Exception:  # the outermost loop: the next look may fare better
                 log.exception("signal poll failed")
             await asyncio.sleep(POLL_S)
+
+
+async def _while_waiting(work: asyncio.Task[str | None]) -> AsyncIterator[bytes]:
+    """Keep a stream alive until the work is done; it goes with the stream."""
+    try:
+        while not work.done():
+            await asyncio.wait({work}, timeout=KEEPALIVE_S)
+            if not work.done():
+                yield KEEPALIVE
+    finally:
+        # nothing happens to one that is done
+        work.cancel()

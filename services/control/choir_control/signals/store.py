@@ -14,6 +14,8 @@ class StoredSignal:
     seq: int
     kind: str
     body: str
+    to_fetch: str | None = None
+    """The message whose files must be fetched before the agent hears of it."""
 
 
 class SignalStore:
@@ -85,11 +87,15 @@ class SignalStore:
         """Return what is not done, for this session or its DM, in order."""
         rows = await self._database.fetch(
             """
-            SELECT seq, body ->> 'kind' AS kind, body FROM (
-                (SELECT seq, body FROM choir_control.signals
+            SELECT seq, body ->> 'kind' AS kind, body, (
+                SELECT inbox_id FROM choir_control.inbox AS i
+                WHERE i.inbox_id = both_queues.inbox_id AND i.attachments IS NOT NULL
+                  AND i.fetched_at IS NULL
+            ) AS to_fetch FROM (
+                (SELECT seq, body, inbox_id FROM choir_control.signals
                  WHERE done_at IS NULL AND dm = $2 AND seq > $3 ORDER BY seq LIMIT $4)
                 UNION ALL
-                (SELECT seq, body FROM choir_control.signals
+                (SELECT seq, body, inbox_id FROM choir_control.signals
                  WHERE done_at IS NULL AND session_id = $1 AND seq > $3 ORDER BY seq LIMIT $4)
             ) AS both_queues ORDER BY seq LIMIT $4
             """,
@@ -98,7 +104,7 @@ class SignalStore:
             after,
             limit,
         )
-        return [StoredSignal(row["seq"], row["kind"], row["body"]) for row in rows]
+        return [StoredSignal(row["seq"], row["kind"], row["body"], row["to_fetch"]) for row in rows]
 
     async def newest(self) -> int:
         """Return the number of the newest signal there is."""

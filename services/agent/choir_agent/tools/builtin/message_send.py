@@ -1,0 +1,140 @@
+"""`choir.message.send`: words and files for the user while the work goes on (spec 8.7, 19.5).
+
+Called by the arbiter under `choirtmp` S. The message is the Reply that this gives back: control copies its
+files as it stores that event, so nothing done later changes what is sent.
+"""
+
+import mimetypes
+import os
+from collections.abc import Callable, Sequence
+
+from choir_agent.log.session_log import Entry
+from choir_agent.tools import staging
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.attachments import ANY_MIME, MAX_FILES, AttachmentKind, SentFile
+from choir_common.wire.config import FileLimits
+from choir_common.wire.events import Reply
+from choir_common.wire.json import JsonObject
+
+MAX_TEXT = 20_000
+MIB = 1024 * 1024
+KINDS: tuple[AttachmentKind, ...] = ("document", "photo", "voice", "audio", "video")
+PHOTOS = ("image/jpeg", "image/png", "image/webp")
+VOICES = ("audio/ogg", "audio/opus")
+VIDEOS = ("video/mp4",)
+
+MANIFEST = ToolManifest(
+    LlmView(
+        name="choir.message.send",
+        description=(
+            "Send the user a message at once, with files if you like: pictures, speech, videos, any "
+            f"document. Files must lie in {staging.SEND}/; they are gone from there once they are "
+            "delivered. Your answer at the end of the turn is sent by itself: use this for files, and "
+            "for words that cannot wait."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "maxLength": MAX_TEXT},
+                "files": {
+                    "type": "array",
+                    "maxItems": MAX_FILES,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "path": {"type": "string", "minLength": 1},
+                            "kind": {
+                                "type": "string",
+                                "enum": [*KINDS],
+                                "description": "how it is shown; leave out to go by the name",
+                            },
+                        },
+                        "required": ["path"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "additionalProperties": False,
+        },
+    ),
+    RuntimeView(
+        timeout_ms=10_000,
+        # like an answer: what leaves is the event it gives back, once for each call
+        side_effect="none",
+        idempotent=True,
+        locks=(LockTemplate(staging.LOCK, "S"),),
+    ),
+)
+
+
+class MessageSend:
+    """Sends a message."""
+
+    manifest = MANIFEST
+
+    def __init__(self, workspace: Workspace, log: Callable[[], Sequence[Entry]]) -> None:
+        self._workspace = workspace
+        self._log = log
+
+    async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
+        """Send; raises ToolFailed for a file that cannot be sent."""
+        text = str(arguments.get("text") or "")
+        limits = context.settings.limits if context.settings else FileLimits()
+        given = arguments.get("files")
+        asked = (
+            [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+        )
+        if not text.strip() and not asked:
+            raise ToolFailed("bad_input", "A message needs text or a file.")
+        output: JsonObject = {"summary": f"sent with {len(asked)} files", "files": len(asked)}
+        if self._was_sent(context.call_id):
+            return ToolOutput(output)
+        files = tuple(self._file(item, limits.sent_mb) for item in asked)
+        reply = Reply(
+            # of no turn: it closes nothing, and the words to come are not these
+            turn_id=None,
+            dm=context.dm,
+            text=text,
+            kind="notice",
+            attachments=files,
+            call_id=context.call_id,
+        )
+        return ToolOutput(output, (reply,))
+
+    def _was_sent(self, call_id: str) -> bool:
+        """Tell whether this call has sent before a crash cut it off."""
+        named = (entry.event() for entry in self._log() if call_id.encode() in entry.wire)
+        return any(e.type == "reply" and e.payload.get("call_id") == call_id for e in named)
+
+    def _file(self, item: JsonObject, most_mb: int) -> SentFile:
+        path = self._workspace.canonical(str(item["path"]))
+        if not path.startswith(f"{staging.SEND}/"):
+            raise ToolFailed(
+                "bad_path", f"{path} is not in {staging.SEND}/. Copy it there, then send it."
+            )
+        opened = self._workspace.open_file(path)
+        try:
+            size = os.fstat(opened).st_size
+        finally:
+            os.close(opened)
+        if size == 0:
+            raise ToolFailed("empty_file", f"{path} is empty.")
+        if size > most_mb * MIB:
+            raise ToolFailed("too_large", f"{path} has more than {most_mb} MB, which is the most.")
+        mime = mimetypes.guess_type(path)[0] or ANY_MIME
+        return SentFile(path=path, name=path.rsplit("/", 1)[-1], kind=_kind(item, mime), mime=mime)
+
+
+def _kind(item: JsonObject, mime: str) -> AttachmentKind:
+    for kind in KINDS:
+        if item.get("kind") == kind:
+            return kind
+    if mime in PHOTOS:
+        return "photo"
+    if mime in VOICES:
+        return "voice"
+    if mime in VIDEOS:
+        return "video"
+    return "audio" if mime.startswith("audio/") else "document"

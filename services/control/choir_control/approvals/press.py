@@ -1,0 +1,64 @@
+"""Decide by a button (spec 19.6): its own user only, once, and on what was shown.
+
+Called by `bus_doors` with whatever a channel heard; `decide` comes next. What does not fit has no effect, is
+counted, and is answered with the same words whatever is wrong with it.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from choir_common.errors import Conflict
+from choir_common.wire.messages import Press, Pressed
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.nonce import read_data
+from choir_control.approvals.store import ApprovalStore, Hand, Verdict
+
+log = structlog.get_logger("choir.approvals")
+
+NEUTRAL = Pressed(answer="This is not open any more.")
+ANSWERS: dict[Verdict, Pressed] = {
+    "approved": Pressed(answer="Approved."),
+    "rejected": Pressed(answer="Rejected."),
+}
+
+DmOf = Callable[[str, str], str | None]
+"""The DM of a user on a gateway."""
+
+
+class Buttons:
+    """The way in for presses."""
+
+    def __init__(
+        self, store: ApprovalStore, desk: Desk, dm_of: DmOf, refused: Callable[[], None]
+    ) -> None:
+        """`refused` counts what had no effect."""
+        self._store = store
+        self._desk = desk
+        self._dm_of = dm_of
+        self._refused = refused
+
+    async def press(self, press: Press) -> Pressed:
+        """Decide, durably; the message is edited through the outbox. A repeated press is told the same."""
+        dm = self._dm_of(press.gateway, press.user_id)
+        read = read_data(press.data)
+        # in a DM the chat is the user's own: a button that was carried elsewhere is none
+        if read is None or dm is None or press.chat_id != press.user_id:
+            return self._refuse(press, "malformed or a stranger's")
+        nonce, verdict = read
+        hand = Hand(nonce.sha256, dm, press.user_id, press.callback_id)
+        known = await self._store.pressed(hand)
+        if known is None:
+            return self._refuse(press, "unknown or another's")
+        if known.answer is not None:
+            return ANSWERS[known.answer]
+        try:
+            await self._desk.decide(known.approval_id, verdict, f"dm {dm}", hand=hand)
+        except Conflict:
+            return self._refuse(press, "too late")
+        return ANSWERS[verdict]
+
+    def _refuse(self, press: Press, why: str) -> Pressed:
+        self._refused()
+        log.warning("a button had no effect", gateway=press.gateway, why=why)
+        return NEUTRAL

@@ -1,0 +1,127 @@
+"""Build the rooms through which users and agents talk. Made by `app`, which opens and runs them.
+
+`conversations` knows the configuration for them: which DM is whose, where a workspace lies, how large a file
+may be.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
+from choir_common.clients.gateway import BusGateway
+from choir_common.clients.gateway_files import HttpGatewayFiles
+from choir_common.clock import SystemClock
+from choir_common.postgres.pool import Database
+from choir_common.wire.activity import DmActivity
+from choir_common.wire.config import Config, FileLimits
+from choir_control.activity.store import CardStore
+from choir_control.activity.tell import Activity
+from choir_control.approvals.decide import Desk
+from choir_control.approvals.press import Buttons
+from choir_control.approvals.store import ApprovalStore
+from choir_control.configuration.current import Configuration
+from choir_control.eventlog.append import Appender
+from choir_control.eventlog.store import EventStore
+from choir_control.inbox.fetch import Fetching, Places
+from choir_control.inbox.received_store import ReceivedStore
+from choir_control.inbox.store import InboxStore
+from choir_control.metrics.meter import Meter
+from choir_control.outbox.deliver import Outbox
+from choir_control.outbox.store import OutboxStore
+from choir_control.workspaces.outgoing import Outgoing
+from choir_control.workspaces.outgoing_store import OutgoingStore
+from choir_control.workspaces.spool import Spool
+
+# channels that know a repeated message by its id; their users fetch files when they like
+IDEMPOTENT_CHANNELS = ("console",)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What conversations stand on."""
+
+    home: Path
+    database: Database
+    configuration: Configuration
+    bus: Bus
+    gateway: httpx2.AsyncClient
+
+
+class Conversations:
+    """Inbox, outbox, files, buttons and cards."""
+
+    def __init__(self, ways: Ways) -> None:
+        self._ways = ways
+        database = ways.database
+        self.outgoing = Outgoing(
+            Spool(ways.home / "spool" / "outbox"),
+            OutgoingStore(database),
+            self._workspace_of,
+            self._limits,
+        )
+        self.outbox_store = OutboxStore(database)
+        self.outbox = Outbox(
+            self.outbox_store, BusGateway(ways.bus), self._is_idempotent, self.outgoing.sent
+        )
+        self.inbox_store = InboxStore(database)
+        self.fetching = Fetching(
+            ReceivedStore(database),
+            HttpGatewayFiles(ways.gateway),
+            Places(self._workspace_of, self._limits),
+        )
+        self.approvals = ApprovalStore(database, self._user_of)
+        self.activity = Activity(
+            CardStore(database), self._publish, self._gateway_of, SystemClock()
+        )
+
+    def appender(self, events: EventStore, meter: Meter) -> Appender:
+        """Return the log's way in, which makes words and files of what agents say."""
+        outbox = self.outbox
+        return Appender(
+            events, outbox.offer, outbox.rescan, self.outgoing, self.activity.heard, meter
+        )
+
+    def buttons(self, desk: Desk, refused: Callable[[], None]) -> Buttons:
+        """Return the way in for presses; `refused` counts those without effect."""
+        return Buttons(self.approvals, desk, self._dm_of, refused)
+
+    async def tidy(self) -> None:
+        """Clear away what nobody needs any more."""
+        await self.fetching.tidy()
+        await self.outgoing.tidy()
+        await self.activity.prune()
+
+    async def _publish(self, activity: DmActivity) -> None:
+        await self._ways.bus.publish(subjects.dm_activity(), activity)
+
+    @property
+    def _config(self) -> Config:
+        return self._ways.configuration.current.config
+
+    def _workspace_of(self, name: str) -> Path | None:
+        found = self._config.workspaces.get(name)
+        return Path(found.path).expanduser() if found else None
+
+    def _limits(self) -> FileLimits:
+        return self._config.limits
+
+    def _gateway_of(self, dm: str) -> str | None:
+        return self._ways.configuration.current.gateway_of(dm)
+
+    def _user_of(self, dm: str) -> str | None:
+        found = self._config.dms.get(dm)
+        return found.user_id if found else None
+
+    def _dm_of(self, gateway: str, user_id: str) -> str | None:
+        for name, dm in self._config.dms.items():
+            if (dm.gateway, dm.user_id) == (gateway, user_id):
+                return name
+        return None
+
+    def _is_idempotent(self, gateway: str) -> bool:
+        found = self._config.gateways.get(gateway)
+        return found is not None and found.type in IDEMPOTENT_CHANNELS

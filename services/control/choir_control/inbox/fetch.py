@@ -1,0 +1,141 @@
+"""Fetch what a user sent into the workspace, before the agent hears of it (spec 19.5).
+
+Called by `signals.follow` with a message whose files are not there yet. Files come from the gateway's door;
+one that cannot be had is said in the message, and never waited for for ever.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from choir_common.clients.gateway_files import GatewayFiles
+from choir_common.errors import ChoirError, RateLimited, TooLarge, Unavailable
+from choir_common.wire.attachments import Attachment, ReceivedFile
+from choir_common.wire.config import FileLimits
+from choir_control.inbox.names import safe_name
+from choir_control.inbox.received_store import ReceivedStore, Waiting
+from choir_control.leases.store import Lease
+from choir_control.workspaces.staging import RECEIVE, Incoming, remove
+
+log = structlog.get_logger("choir.inbox")
+
+ATTEMPTS = 3
+PAUSE_S = 0.5
+LONGEST_PAUSE_S = 5.0
+# for all files of one message: the user waits, and so does what was said after it
+WITHIN_S = 120.0
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where files go, and how much of them."""
+
+    workspace_of: Callable[[str], Path | None]
+    limits: Callable[[], FileLimits]
+
+
+class Fetching:
+    """Brings the files of messages."""
+
+    def __init__(self, store: ReceivedStore, files: GatewayFiles, places: Places) -> None:
+        self._store = store
+        self._files = files
+        self._places = places
+        # two streams of a session may overlap: a file is fetched once
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def bring(self, lease: Lease, inbox_id: str) -> str:
+        """Return the signal of a message, as JSON text, with its files in the session's workspace.
+
+        Raises Unavailable when the database cannot be asked.
+        """
+        async with self._turns[lease.dm]:
+            waiting = await self._store.waiting(inbox_id)
+            if waiting is None:
+                return await self._store.signal(inbox_id)
+            received = await self._fetch_all(lease.bindings.workspace, waiting)
+            return await self._store.keep(inbox_id, lease.bindings.workspace, received)
+
+    async def tidy(self) -> int:
+        """Remove files of messages that were answered long enough ago; return how many."""
+        old = await self._store.answered(self._places.limits().received_keep_hours)
+        for inbox_id, workspace, path in old:
+            root = self._places.workspace_of(workspace)
+            if root is not None:
+                await asyncio.to_thread(remove, root, path)
+            await self._store.forget(inbox_id, path)
+        return len(old)
+
+    async def _fetch_all(self, workspace: str, waiting: Waiting) -> list[ReceivedFile]:
+        deadline = asyncio.get_running_loop().time() + WITHIN_S
+        received: list[ReceivedFile] = []
+        for number, attachment in enumerate(waiting.attachments, start=1):
+            name = safe_name(attachment.name, waiting.inbox_id, number)
+            root = self._places.workspace_of(workspace)
+            try:
+                if root is None:
+                    raise Unavailable(f"the workspace {workspace!r} is no longer in config.json")
+                async with asyncio.timeout_at(deadline):
+                    size = await self._fetch(waiting.gateway, attachment, root, name)
+                received.append(_got(attachment, f"{RECEIVE}/{name}", size))
+            except TimeoutError:
+                received.append(_lost(attachment, "it took too long to fetch"))
+            except ChoirError as error:
+                received.append(_lost(attachment, error.message))
+            except OSError as error:
+                received.append(_lost(attachment, f"it cannot be stored: {error.strerror}"))
+        for file in received:
+            if file.problem:
+                log.warning("a file could not be had", inbox_id=waiting.inbox_id, why=file.problem)
+        return received
+
+    async def _fetch(self, gateway: str, attachment: Attachment, root: Path, name: str) -> int:
+        most = self._places.limits().received_mb * MIB
+        if attachment.size is not None and attachment.size > most:
+            raise TooLarge(_too_large(most))
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._stream(gateway, attachment.ref, root, name, most)
+            except (Unavailable, RateLimited) as error:
+                if attempt == ATTEMPTS:
+                    raise
+                await asyncio.sleep(min(error.retry_after_s or PAUSE_S * attempt, LONGEST_PAUSE_S))
+        raise AssertionError("unreachable")
+
+    async def _stream(self, gateway: str, ref: str, root: Path, name: str, most: int) -> int:
+        file = await asyncio.to_thread(Incoming, root, name)
+        try:
+            async with self._files.open(gateway, ref) as pieces:
+                async for piece in pieces:
+                    if file.size + len(piece) > most:
+                        raise TooLarge(_too_large(most))
+                    await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(file.finish)
+        finally:
+            file.close()
+        return file.size
+
+
+def _too_large(most: int) -> str:
+    return f"it has more than {most // MIB} MB (limits.received_mb)"
+
+
+def _got(attachment: Attachment, path: str, size: int) -> ReceivedFile:
+    return ReceivedFile(
+        name=attachment.name, kind=attachment.kind, mime=attachment.mime, size=size, path=path
+    )
+
+
+def _lost(attachment: Attachment, why: str) -> ReceivedFile:
+    return ReceivedFile(
+        name=attachment.name,
+        kind=attachment.kind,
+        mime=attachment.mime,
+        size=attachment.size or 0,
+        problem=why.rstrip(".")[:300],
+    )

@@ -1,0 +1,79 @@
+"""Copy what agents send as their words become durable, and clear away what was sent (spec 19.5).
+
+Called by `eventlog.append` (keep), `outbox.deliver` (sent) and `app` (tidy); the door for the
+gateway reads here.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import NotFound
+from choir_common.wire.attachments import SentFile
+from choir_common.wire.config import FileLimits
+from choir_control.workspaces.outgoing_store import OutgoingStore
+from choir_control.workspaces.spool import Kept, Spool
+from choir_control.workspaces.staging import remove
+
+log = structlog.get_logger("choir.outbox")
+
+MIB = 1024 * 1024
+HOUR_S = 3_600.0
+
+
+class Outgoing:
+    """Files on their way to users."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        store: OutgoingStore,
+        workspace_of: Callable[[str], Path | None],
+        limits: Callable[[], FileLimits],
+    ) -> None:
+        self._spool = spool
+        self._store = store
+        self._workspace_of = workspace_of
+        self._limits = limits
+
+    async def keep(self, event_hash: str, workspace: str, files: Sequence[SentFile]) -> Kept:
+        """Copy the files of a reply; what cannot be copied is told in words."""
+        root = self._workspace_of(workspace)
+        if root is None:
+            lost = tuple(f"{file.name} could not be sent: its workspace is gone." for file in files)
+            return Kept((), lost)
+        most = self._limits().sent_mb * MIB
+        return await asyncio.to_thread(self._spool.keep, event_hash, root, files, most)
+
+    async def find(self, outbox_id: int, number: int) -> Path:
+        """Return where a file of a message lies. Raises NotFound."""
+        sent = await self._store.of(outbox_id)
+        files = sent.files if sent else ()
+        path = self._spool.path_of(files[number]) if number < len(files) else None
+        if path is None or not await asyncio.to_thread(path.is_file):
+            raise NotFound(f"The message {outbox_id} has no file {number}, or no longer.")
+        return path
+
+    async def sent(self, outbox_id: int, *, keep_copy: bool) -> None:
+        """Clear away what was delivered: the agent's file, and the copy unless users fetch it yet."""
+        sent = await self._store.of(outbox_id)
+        if sent is None or not sent.files:
+            return
+        root = self._workspace_of(sent.workspace)
+        for file in sent.files:
+            if root is not None:
+                await asyncio.to_thread(remove, root, file.path)
+            if not keep_copy:
+                await asyncio.to_thread(self._spool.drop, file.event_hash)
+
+    async def tidy(self) -> int:
+        """Remove copies that are old and belong to nothing that waits; return of how many events."""
+        age_s = self._limits().received_keep_hours * HOUR_S
+        old = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
+        gone = set(old) - await self._store.open_hashes() if old else set()
+        for event_hash in gone:
+            await asyncio.to_thread(self._spool.drop, event_hash)
+        return len(gone)

@@ -1,0 +1,88 @@
+"""Keep what an agent sends from the moment it says so until it is delivered (spec 19.5).
+
+Called by `outgoing`.
+A copy is made, so that nothing the agent does later changes what is sent. Copies lie below the hash of
+the event that names them: an append that is repeated finds its own, one that failed leaves another's alone.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.wire.attachments import SentFile
+from choir_control.workspaces.spooled import SpooledFile
+from choir_control.workspaces.staging import open_sent
+
+_OWN = 0o600
+PIECE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The copies that were made, and what is to be said of the files that could not be."""
+
+    files: tuple[SpooledFile, ...]
+    problems: tuple[str, ...]
+
+
+class Spool:
+    """The directory of files on their way out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def keep(
+        self, event_hash: str, workspace: Path, files: Sequence[SentFile], most_bytes: int
+    ) -> Kept:
+        """Copy files out of a workspace; blocks. One that cannot be sent is told of, the others go."""
+        kept: list[SpooledFile] = []
+        problems: list[str] = []
+        for number, file in enumerate(files):
+            place = f"{event_hash}/{number}"
+            try:
+                size = self._copy(place, workspace, file.path, most_bytes)
+            except OSError as error:
+                problems.append(f"{file.name} could not be sent: {error.strerror or error}.")
+                continue
+            kept.append(SpooledFile(**file.model_dump(), size=size, place=place))
+        return Kept(tuple(kept), tuple(problems))
+
+    def path_of(self, file: SpooledFile) -> Path:
+        """Return where a copy lies."""
+        return self._root / file.place
+
+    def drop(self, event_hash: str) -> None:
+        """Remove an event's copies; blocks."""
+        shutil.rmtree(self._root / event_hash, ignore_errors=True)
+
+    def hashes(self, older_than_s: float, now: float) -> list[str]:
+        """Return the events that have copies which are that old; blocks."""
+        found: list[str] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if now - entry.stat(follow_symlinks=False).st_mtime > older_than_s:
+                        found.append(entry.name)
+        return found
+
+    def _copy(self, place: str, workspace: Path, path: str, most_bytes: int) -> int:
+        target = self._root / place
+        with contextlib.suppress(FileNotFoundError):
+            return target.stat().st_size
+        source, size = open_sent(workspace, path)
+        with open(source, "rb", buffering=0) as reading:  # noqa: PTH123 - a descriptor
+            if size > most_bytes:
+                raise OSError(0, f"it has more than {most_bytes // PIECE} MB (limits.sent_mb)")
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = target.with_suffix(".part")
+            written = 0
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWN), "wb") as writing:  # noqa: PTH123
+                # it may grow while it is read: what was measured is what is sent
+                while written < size and (piece := reading.read(min(PIECE, size - written))):
+                    writing.write(piece)
+                    written += len(piece)
+            draft.rename(target)
+        return written

@@ -1,0 +1,180 @@
+"""Files of users reach the workspace before the agent hears of them; those of agents leave by the spool."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import Response, StreamingResponse
+
+from choir_common.clients.control import BusControlInbox
+from choir_common.clients.outbox_files import HttpOutboxFiles
+from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.http.listen import bind_unix, serve
+from choir_common.http.problems import problem_response
+from choir_common.http.transport import make_client
+from choir_common.wire.attachments import Attachment, SentFile
+from choir_common.wire.events import Reply
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import OPERATOR_TOKEN, World, a_message, until
+
+
+@dataclass
+class GatewayDoor:
+    """The gateway's door for files."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    failures: list[ChoirError] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/v1/files/{gateway}", response_model=None)
+        async def read(gateway: str, ref: str) -> Response:
+            self.asked.append(ref)
+            if self.failures:
+                return problem_response(self.failures.pop(0))
+            if ref not in self.files:
+                return problem_response(NotFound("Telegram does not have it any more."))
+            return StreamingResponse(_pieces(self.files[ref]))
+
+        return app
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 50_000):
+        yield content[start : start + 50_000]
+
+
+@pytest.fixture
+async def door(world: World) -> AsyncIterator[GatewayDoor]:
+    made, stop = GatewayDoor(), asyncio.Event()
+    listener = bind_unix(Path(world.home / "socks" / "gateway.sock"))
+    server = asyncio.create_task(serve(made.app(), [listener], stop))
+    yield made
+    stop.set()
+    await server
+
+
+def a_file(ref: str, name: str = "cat.jpg", size: int | None = None) -> Attachment:
+    return Attachment(name=name, kind="photo", mime="image/jpeg", size=size, ref=ref)
+
+
+def workspace(world: World) -> Path:
+    return world.home / "workspaces/main"
+
+
+async def test_a_users_file_is_in_the_workspace_when_the_agent_hears_of_it(
+    world: World, agent: AgentHand, door: GatewayDoor
+) -> None:
+    door.files["f1"] = b"\xff\xd8" + b"x" * 200_000
+    door.failures = [Unavailable("a moment")]
+    message = a_message("", "1", attachments=(a_file("f1", "../../etc/my cat.jpg"),))
+    await BusControlInbox(world.bus).accept(message)
+    heard = await agent.next_message()
+    [file] = heard.attachments
+    assert file.path.startswith(".choirtmp/recv/") and file.path.endswith("-1-my_cat.jpg")
+    assert (workspace(world) / file.path).read_bytes() == door.files["f1"]
+    assert (file.kind, file.size, file.problem) == ("photo", 200_002, "")
+    # offered again, it is not fetched again
+    assert (await agent.next_message()).attachments == (file,)
+    assert door.asked == ["f1", "f1"]
+
+
+async def test_a_file_that_cannot_be_had_is_said_and_holds_nothing_up(
+    world: World, agent: AgentHand, door: GatewayDoor
+) -> None:
+    door.files["there"] = b"here"
+    files = (a_file("gone"), a_file("big", size=30_000_000), a_file("there", "a.txt"))
+    await BusControlInbox(world.bus).accept(a_message("look", "1", attachments=files))
+    heard = await agent.next_message()
+    gone, big, there = heard.attachments
+    assert gone.path == "" and "does not have it any more" in gone.problem
+    assert big.path == "" and "20 MB" in big.problem
+    assert (workspace(world) / there.path).read_bytes() == b"here"
+
+
+async def test_no_file_follows_a_link_that_the_agent_has_laid(
+    world: World, agent: AgentHand, door: GatewayDoor
+) -> None:
+    outside = world.home / "outside"
+    outside.mkdir()
+    (workspace(world) / ".choirtmp").mkdir(parents=True, exist_ok=True)
+    (workspace(world) / ".choirtmp/recv").symlink_to(outside)
+    door.files["f1"] = b"content"
+    await BusControlInbox(world.bus).accept(a_message("", "1", attachments=(a_file("f1"),)))
+    [file] = (await agent.next_message()).attachments
+    assert file.path == "" and "cannot be stored" in file.problem
+    assert list(outside.iterdir()) == []
+
+
+async def test_an_edit_says_what_it_corrects_and_a_reply_what_it_quotes(
+    world: World, agent: AgentHand
+) -> None:
+    control = BusControlInbox(world.bus)
+    await control.accept(a_message("at four", "1", message_id="77"))
+    await control.accept(a_message("at five", "2", edits="77"))
+    await control.accept(a_message("at six", "3", edits="77", quoted="When?"))
+    async with agent.signals() as stream:
+        heard = [(await anext(stream)).body for _ in range(3)]
+    assert [m.edits for m in heard] == [None, "77", "77"]  # type: ignore[union-attr]
+    assert [m.corrects for m in heard] == ["", "at four", "at five"]  # type: ignore[union-attr]
+    assert heard[2].reply_to == "When?"  # type: ignore[union-attr]
+
+
+def sends(world: World, agent: AgentHand, content: bytes, name: str = "report.pdf") -> SentFile:
+    """Lay a file into `send/` and say in the agent's log that it is sent."""
+    path = workspace(world) / ".choirtmp/send" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    file = SentFile(path=f".choirtmp/send/{name}", name=name, kind="document")
+    reply = Reply(turn_id=None, dm="console", text="Here.", kind="notice", attachments=(file,))
+    agent.add(reply)
+    return file
+
+
+async def test_what_is_sent_is_what_it_was_when_it_was_said(world: World, agent: AgentHand) -> None:
+    world.gateway.fail_with = [Unavailable("not yet")]
+    file = sends(world, agent, b"first" * 50_000)
+    await agent.flush()
+    (workspace(world) / file.path).write_bytes(b"second")
+    await world.delivered(1)
+    message = world.gateway.delivered[0]
+    [attachment] = message.attachments
+    assert (attachment.name, attachment.size, attachment.ref) == ("report.pdf", 250_000, "0")
+    headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
+    async with make_client(world.endpoint, headers=headers) as client:
+        door = HttpOutboxFiles(client)
+        async with door.open(message.outbox_id, attachment.ref) as pieces:
+            assert b"".join([piece async for piece in pieces]) == b"first" * 50_000
+        with pytest.raises(NotFound):
+            async with door.open(message.outbox_id, "1"):
+                pass
+
+    async def cleared() -> bool:
+        return not (workspace(world) / file.path).exists()
+
+    await until(cleared)
+    spooled = [path for path in (world.home / "spool").rglob("*") if path.is_file()]
+    assert [path.stat().st_mode & 0o777 for path in spooled] == [0o600]
+
+
+async def test_a_file_that_cannot_be_sent_is_said_and_leads_nowhere(
+    world: World, agent: AgentHand
+) -> None:
+    secret = world.home / "secrets.json"
+    secret.write_text("top secret")
+    send = workspace(world) / ".choirtmp/send"
+    send.mkdir(parents=True, exist_ok=True)
+    (send / "link").symlink_to(secret)
+    paths = (".choirtmp/send/link", ".choirtmp/send/../../../secrets.json", "notes.txt")
+    files = tuple(SentFile(path=path, name=path[-9:], kind="document") for path in paths)
+    agent.add(Reply(turn_id=None, dm="console", text="", kind="notice", attachments=files))
+    await agent.flush()
+    [text] = await world.delivered(1)
+    assert text.count("could not be sent") == 3
+    assert world.gateway.delivered[0].attachments == ()
+    assert not list((world.home / "spool").rglob("*")) and secret.read_text() == "top secret"
