@@ -111,7 +111,7 @@ class InboxStore:
             message,
             signal.model_dump_json(),
             _ATTACHMENTS.dump_json(message.attachments).decode() if message.attachments else None,
-            message.message_id or message.edits,
+            message.edits or message.message_id,
             message.edits,
             message.reply_to.message_id if message.reply_to else None,
         )

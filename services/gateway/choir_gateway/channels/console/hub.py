@@ -36,6 +36,8 @@ log = structlog.get_logger("choir.gateway.console")
 
 # A follower this far behind is cut; it resumes from the outbox.
 QUEUE = 256
+# an edit names the key of what it corrects, and cannot name a longer one
+MAX_MESSAGE_ID = 64
 PAGE = 200
 CARDS = 50  # open ones remembered of a DM
 
@@ -97,6 +99,7 @@ class ConsoleHub:
                 text=saying.text,
                 sent_at=datetime.now(UTC),
                 attachments=tuple(files),
+                message_id=saying.key if len(saying.key) <= MAX_MESSAGE_ID else None,
                 edits=saying.edits,
                 reply_to=saying.reply_to,
             )

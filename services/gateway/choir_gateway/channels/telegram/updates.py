@@ -45,6 +45,7 @@ def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMes
         text=as_typed(text, contacts.commands) if text or attachments else _kind(message),
         sent_at=_moment(message),
         attachments=attachments,
+        message_id=str(message.message_id),
         edits=str(message.message_id) if update.edited_message else None,
         reply_to=_quoted(message),
     )
