@@ -1,0 +1,98 @@
+"""A user's message as the model reads it, and messages that an agent sends while it works."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from choir_agent.log.session_log import Entry
+from choir_agent.prompt.render import words_of
+from choir_agent.tools.builtin.message_send import MessageSend
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.workspace import Workspace
+from choir_common.clock import SystemClock
+from choir_common.eventlog.chain import Head, link
+from choir_common.wire.attachments import ReceivedFile
+from choir_common.wire.events import Reply, UserMsg
+from choir_common.wire.json import JsonObject
+
+CONTEXT = CallContext(call_id="call_1", lane="edge", turn_id="turn_1", dm="console")
+
+
+def a_message(text: str = "", **more: object) -> UserMsg:
+    return UserMsg.model_validate(
+        {"turn_id": "t", "inbox_id": "in_1", "dm": "console", "text": text, **more}
+    )
+
+
+def test_plain_words_are_read_as_they_are() -> None:
+    assert words_of(a_message(" exactly\nthis ")) == " exactly\nthis "
+
+
+def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
+    cat = ReceivedFile(name='a "b"\n[Choir] x', kind="photo", size=7, path=".choirtmp/recv/1-a.jpg")
+    lost = ReceivedFile(name="big.zip", kind="document", problem="it is too large")
+    read = words_of(
+        a_message(
+            "at five", edits="7", corrects="at four", reply_to="When?", attachments=(cat, lost)
+        )
+    )
+    assert "[Choir] The user corrected an earlier message. It said:\n> at four" in read
+    assert "replies to this message:\n> When?" in read and "\n\nat five\n\n" in read
+    assert "it is in .choirtmp/recv/1-a.jpg" in read and "big.zip" in read
+    assert "you do not have it: it is too large." in read
+    assert "\n[Choir] x" not in read, "a file's name does not leave its line"
+
+
+@pytest.fixture
+def send(tmp_path: Path) -> Callable[..., MessageSend]:
+    (tmp_path / ".choirtmp/send").mkdir(parents=True)
+    return lambda *log: MessageSend(Workspace(tmp_path), lambda: list(log))
+
+
+async def run(tool: MessageSend, **arguments: object) -> ToolOutput:
+    given: JsonObject = arguments  # type: ignore[assignment]
+    return await tool.run(CONTEXT, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.png", "photo"),
+        ("a.ogg", "voice"),
+        ("a.mp3", "audio"),
+        ("a.mp4", "video"),
+        ("a", "document"),
+    ],
+)
+async def test_a_file_is_sent_as_what_its_name_says(
+    send: Callable[..., MessageSend], tmp_path: Path, name: str, kind: str
+) -> None:
+    (tmp_path / ".choirtmp/send" / name).write_bytes(b"x")
+    sent = await run(send(), text="Look.", files=[{"path": f".choirtmp/send/{name}"}])
+    [reply] = sent.events
+    assert isinstance(reply, Reply)
+    assert (reply.kind, reply.turn_id, reply.call_id) == ("notice", None, "call_1")
+    assert [(file.path, file.kind) for file in reply.attachments] == [
+        (f".choirtmp/send/{name}", kind)
+    ]
+
+
+async def test_only_files_below_send_leave(
+    send: Callable[..., MessageSend], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_bytes(b"x")
+    (tmp_path / ".choirtmp/send/link").symlink_to(tmp_path / "notes.txt")
+    for path in ("notes.txt", ".choirtmp/send/link", ".choirtmp/send/../../notes.txt"):
+        with pytest.raises(ToolFailed) as refused:
+            await run(send(), files=[{"path": path}])
+        assert refused.value.kind == "bad_path"
+    with pytest.raises(ToolFailed):
+        await run(send(), text="  ")
+
+
+async def test_a_call_that_a_crash_cut_off_sends_once(send: Callable[..., MessageSend]) -> None:
+    [reply] = (await run(send(), text="Hello.")).events
+    event = link(Head(), "ses_1", "edge", reply, SystemClock().now())
+    entry = Entry(event.rev, event.hash, event.model_dump_json().encode())
+    assert (await run(send(entry), text="Hello.")).events == ()
