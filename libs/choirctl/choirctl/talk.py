@@ -158,6 +158,8 @@ class _Talk:
                 if agent is None:
                     return
                 self._past = await read_past(self._api, agent.agent_id, self._dm, most)
+                for name, head in self._past.read_to:
+                    self._watch.seen.setdefault(name, head)
                 for event in self._past.said:
                     self._console.print(past_line(event, agent.agent_id, whole=whole))
 
@@ -257,7 +259,8 @@ class _Talk:
         if not self._past.holds(message.session_id, message.rev):
             self._show(message)
         for line in await save_files(self._api, self._dm, message, self._files):
-            self._console.print(f"[bold green]{escape(line)}[/]")
+            # whole on its line: a path is copied
+            self._console.print(f"[bold green]{escape(line)}[/]", soft_wrap=True)
 
     def _show(self, message: OutboundMessage) -> None:
         self._console.print(heard(message))

@@ -22,6 +22,8 @@ class Watch:
         self._dm = dm
         self._tell = tell
         self.lanes = Lanes()
+        self.seen: dict[str, int] = {}
+        """Up to which revision of a session's log a person has been told; what follows is news."""
 
     async def run(self) -> None:
         """Follow one session after the other until cancelled; what cannot be seen is not shown."""
@@ -45,10 +47,14 @@ class Watch:
         """Fold a session's events until it is over; return its id."""
         session = await self._api.session(str(agent.session_id))
         self.lanes.begin(agent.agent_id, agent.lanes, time.monotonic())
-        news = self._api.follow_events(session.session_id, max(0, session.head_rev - BEFORE))
+        name = session.session_id
+        seen = self.seen.setdefault(name, session.head_rev)
+        news = self._api.follow_events(name, max(0, seen - BEFORE))
         async with contextlib.aclosing(news):
             async for event in news:
                 line = self.lanes.take(event, time.monotonic())
-                if line and event.rev > session.head_rev:
-                    await self._tell(line)
-        return session.session_id
+                if event.rev > self.seen[name]:
+                    self.seen[name] = event.rev
+                    if line:
+                        await self._tell(line)
+        return name

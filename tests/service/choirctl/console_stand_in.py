@@ -6,7 +6,7 @@ Stands where control would: on the socket of a temporary home.
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,11 @@ from choir_common.http import sse
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response
 from choir_common.http.sse_read import ServerSentEvent
-from choir_common.wire.events import ReplyKind
-from choir_common.wire.messages import Accepted, History, OutboundMessage
-from choir_common.wire.operator import CommandView, Page
+from choir_common.wire.attachments import Attachment, Button
+from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
+from choir_common.wire.messages import Accepted, EditOf, History, OutboundMessage, Pressed
+from choir_common.wire.operator import AgentView, CommandView, EventPage, Page, SessionView
+from choir_common.wire.rpc import ResourceBindings
 from choirctl.place import Place
 
 
@@ -38,6 +40,20 @@ class Console:
     posts: int = 0
     streams: list[str | None] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    log: list[Event] = field(default_factory=list)
+    """The session of the agent that holds the DM; without an event there is no agent."""
+    put: dict[str, bytes] = field(default_factory=dict)
+    """Files put for a message, by their names."""
+    answers_with: dict[str, bytes] = field(default_factory=dict)
+    """Files that go with each answer, by their names."""
+    sent: dict[str, bytes] = field(default_factory=dict)
+    """Files of messages to the user, by `<outbox id>/<ref>`."""
+    named: list[list[str]] = field(default_factory=list)
+    """The refs in each message that was accepted."""
+    presses: list[tuple[str, str]] = field(default_factory=list)
+    """The data and the message of each press."""
+    going_on: list[tuple[str, str]] = field(default_factory=list)
+    """Kind and data of what is shown, told to each stream as it opens."""
 
     async def accept(self, text: str, key: str) -> Accepted | None:
         """Store a message once per key and answer it; None when the acknowledgement gets lost."""
@@ -55,7 +71,7 @@ class Console:
         duplicate = key in self.keys
         inbox_id = self.keys.setdefault(key, f"in_{len(self.keys)}")
         if not duplicate:
-            await self.say(f"you said {text}", inbox_id)
+            await self.say(f"you said {text}", inbox_id, files=self.answers_with)
         if self.posts <= self.lose_acknowledgements:
             return None
         return Accepted(
@@ -63,7 +79,14 @@ class Console:
         )
 
     async def say(
-        self, text: str, answers: str | None = None, kind: ReplyKind | None = None
+        self,
+        text: str,
+        answers: str | None = None,
+        kind: ReplyKind | None = None,
+        *,
+        files: Mapping[str, bytes | None] | None = None,
+        buttons: Sequence[str] = (),
+        edits: int | None = None,
     ) -> None:
         """Put something into the outbox."""
         async with self.changed:
@@ -78,23 +101,62 @@ class Console:
                 text=text,
                 answers=answers,
                 at=datetime.now(UTC),
+                attachments=tuple(
+                    Attachment(name=name, kind="document", ref=str(number))
+                    for number, name in enumerate(files or {})
+                ),
+                buttons=tuple(Button(label=each, data=each) for each in buttons),
+                edits=None if edits is None else EditOf(outbox_id=edits),
             )
+            for number, content in enumerate((files or {}).values()):
+                if content is not None:
+                    self.sent[f"{message.outbox_id}/{number}"] = content
             self.said.append(message)
             self.changed.notify_all()
+
+    async def happens(self, payload: EventPayload, lane: str = "edge") -> None:
+        """Add an event to the session's log."""
+        async with self.changed:
+            event = Event(
+                session_id="ses_1",
+                rev=len(self.log) + 1,
+                lane=lane,
+                type=payload.type,
+                payload=render_payload(payload),
+                at="2026-11-21T05:00:00.000000Z",
+                hash_prev=GENESIS,
+                hash="h",
+            )
+            self.log.append(event)
+            self.changed.notify_all()
+
+    async def events(self, after: int) -> AsyncIterator[bytes]:
+        """Send the log as it grows."""
+        yield sse.KEEPALIVE
+        while True:
+            async with self.changed:
+                while after >= len(self.log):
+                    await self.changed.wait()
+            event = self.log[after]
+            after += 1
+            yield sse.render(ServerSentEvent(str(event.rev), "event", event.model_dump_json()))
 
     async def stream(self, after: str | None) -> AsyncIterator[bytes]:
         """Send what is after `after`, one already sent again, until the cut."""
         self.streams.append(after)
         at = len(self.said) if after is None else max(0, int(after) - 1)
         yield sse.KEEPALIVE
+        for kind, shown in self.going_on:
+            yield sse.render(ServerSentEvent("", kind, shown))
         for _ in range(self.cut_after):
             async with self.changed:
                 while at >= len(self.said):
                     await self.changed.wait()
             message = self.said[at]
             at += 1
+            kind = "message" if message.edits is None else "edit"
             yield sse.render(
-                ServerSentEvent(str(message.outbox_id), "message", message.model_dump_json())
+                ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json())
             )
 
 
@@ -105,6 +167,7 @@ def make_app(console: Console) -> FastAPI:
     @app.post("/v1/dms/{dm}/messages")
     async def post(dm: str, request: Request) -> Response:
         body = await request.json()
+        console.named.append(body.get("files", []))
         accepted = await console.accept(body["text"], body["idempotency_key"])
         if accepted is None:
             return Response("{", 503)
@@ -120,7 +183,10 @@ def make_app(console: Console) -> FastAPI:
     async def messages(dm: str) -> Response:
         if dm != "console":
             return problem_response(NotFound(f"There is no DM {dm}."))
-        return Response(History(messages=(), last=len(console.said)).model_dump_json())
+        # the first question is only how far the DM is
+        return Response(
+            History(messages=tuple(console.said), last=len(console.said)).model_dump_json()
+        )
 
     @app.get("/v1/dms/{dm}/events")
     async def events(dm: str, request: Request) -> Response:
@@ -129,7 +195,83 @@ def make_app(console: Console) -> FastAPI:
         after = request.headers.get("Last-Event-ID")
         return StreamingResponse(console.stream(after), media_type="text/event-stream")
 
+    _add_files(app, console)
+    _add_agent(app, console)
     return app
+
+
+def _add_files(app: FastAPI, console: Console) -> None:
+    @app.put("/v1/dms/{dm}/files")
+    async def put(dm: str, name: str, request: Request) -> Response:
+        console.put[name] = await request.body()
+        taken = Attachment(name=name, kind="document", ref=f"{dm}/{len(console.put)}")
+        return Response(taken.model_dump_json(), 201)
+
+    @app.get("/v1/dms/{dm}/messages/{number}/files/{ref}")
+    async def get(dm: str, number: int, ref: str) -> Response:
+        content = console.sent.get(f"{number}/{ref}")
+        if content is None:
+            return problem_response(NotFound("That file is gone."))
+        return Response(content)
+
+    @app.post("/v1/dms/{dm}/press")
+    async def press(dm: str, request: Request) -> Response:
+        body = await request.json()
+        console.presses.append((body["data"], body["message_id"]))
+        return Response(Pressed(answer="Approved: it is done.").model_dump_json())
+
+
+def _add_agent(app: FastAPI, console: Console) -> None:
+    @app.get("/v1/agents")
+    async def agents() -> Response:
+        held = [an_agent()] if console.log else []
+        return Response(Page[AgentView](items=held).model_dump_json())
+
+    @app.get("/v1/sessions")
+    async def sessions() -> Response:
+        return Response(Page[SessionView](items=[a_session(console)]).model_dump_json())
+
+    @app.get("/v1/sessions/{session}")
+    async def session(session: str) -> Response:
+        return Response(a_session(console).model_dump_json())
+
+    @app.get("/v1/sessions/{session}/events")
+    async def events(session: str, after: int, limit: int) -> Response:
+        items = tuple(console.log[after : after + limit])
+        return Response(EventPage(items=items, next=None).model_dump_json())
+
+    @app.get("/v1/sessions/{session}/events/stream")
+    async def stream(session: str, request: Request) -> Response:
+        after = int(request.headers.get("Last-Event-ID", "0"))
+        return StreamingResponse(console.events(after), media_type="text/event-stream")
+
+
+def an_agent() -> AgentView:
+    return AgentView(
+        agent_id="main",
+        state="running",
+        session_id="ses_1",
+        epoch=1,
+        bindings=ResourceBindings(workspace="main", llm="default", dm="console"),
+        model="m",
+        pid=None,
+        started_at=None,
+        last_heartbeat_at=None,
+    )
+
+
+def a_session(console: Console) -> SessionView:
+    return SessionView(
+        session_id="ses_1",
+        agent_id="main",
+        status="active",
+        epoch=1,
+        head_rev=len(console.log),
+        head_hash="h",
+        continues=None,
+        started_at=datetime.now(UTC),
+        ended_at=None,
+    )
 
 
 @contextlib.asynccontextmanager

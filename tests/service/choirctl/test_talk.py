@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import pty
+import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import termios
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +32,12 @@ class Terminal:
 
     async def shows(self, *texts: str, within_s: float = WITHIN_S) -> None:
         """Wait until each of `texts` has appeared, in whatever order."""
-        async with asyncio.timeout(within_s):
-            while any(text not in self.shown for text in texts):
-                self.shown += await asyncio.to_thread(self._read)
+        try:
+            async with asyncio.timeout(within_s):
+                while any(text not in self.shown for text in texts):
+                    self.shown += await asyncio.to_thread(self._read)
+        except TimeoutError:
+            raise AssertionError(f"not shown: {texts} in {self.shown!r}") from None
 
     def types(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
@@ -49,12 +55,16 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(home: Path, *args: str) -> Iterator[Terminal]:
-    """Start choirctl in a terminal of its own."""
+def terminal(
+    home: Path, *args: str, env: Mapping[str, str] | None = None, columns: int = 80
+) -> Iterator[Terminal]:
+    """Start choirctl in a terminal of its own: a dumb one, unless `env` says otherwise."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    dumb = {"TERM": "dumb", "NO_COLOR": "1"}
     process = subprocess.Popen(
         [CHOIRCTL, *args],
-        env={**os.environ, "CHOIR_HOME": str(home), "TERM": "dumb", "NO_COLOR": "1"},
+        env={**os.environ, "CHOIR_HOME": str(home), **(dumb if env is None else env)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
