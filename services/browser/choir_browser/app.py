@@ -16,9 +16,14 @@ from choir_browser.contexts import lazily
 from choir_browser.contexts.keeper import EngineKeeper
 from choir_browser.contexts.rooms import Rooms
 from choir_browser.doors import VERSION, browser_app, bus_endpoints
+from choir_browser.guard.allowance import Rates
 from choir_browser.guard.allowlist import parse_allowlist
 from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
+from choir_browser.limits.endings import Endings
+from choir_browser.limits.rule import Bounds
+from choir_browser.limits.turns import Turns
+from choir_browser.limits.watch import Watch
 from choir_browser.pages.port import Launch
 from choir_browser.settings import BrowserSecrets, BrowserSettings
 from choir_common.bus.client import Bus, Endpoint
@@ -36,15 +41,25 @@ async def open_rooms(
 ) -> AsyncIterator[tuple[Rooms, EngineKeeper]]:
     """Open the guard and the rooms behind it; Chromium itself starts later."""
     shelf = Shelf(clock, settings.browser_max_file_mb * 1_000_000)
-    async with EgressProxy(dialler) as proxy:
+    rates = Rates(settings.browser_agent_traffic_mb * 1_000_000)
+    bounds = Bounds(
+        agent_memory=settings.browser_agent_memory_mb * 1_000_000,
+        memory=settings.browser_memory_mb * 1_000_000,
+        work_s=settings.browser_page_work_s,
+    )
+    async with EgressProxy(dialler, rates, clock) as proxy:
         launch = Launch(
             settings.chromium, settings.sandbox, proxy.url, settings.browser_max_tabs, shelf
         )
         keeper = EngineKeeper(lazily.start_chromium, launch, clock)
-        rooms = Rooms(keeper, proxy, dialler, shelf, settings.browser_max_pages)
+        turns, endings = Turns(settings.browser_max_pages), Endings(clock)
+        rooms = Rooms(keeper, proxy, dialler, shelf, turns, endings)
+        watching = asyncio.create_task(Watch(bounds, rooms.owners, endings, clock).run())
         try:
             yield rooms, keeper
         finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             await keeper.end()
             shelf.close()
 

@@ -27,6 +27,15 @@ class BrowserSettings(ServiceSettings):
     """Tabs one agent may have open; each keeps its page's memory, some 50 to 150 MB."""
     browser_max_file_mb: int = Field(default=50, ge=1, le=200)
     """Size of one downloaded file or picture, in MB; a Telegram bot may send no larger one."""
+    browser_agent_traffic_mb: int = Field(default=256, ge=1)
+    """MB that the pages of one agent may move within a minute, both ways; heavy pages take 20."""
+    browser_agent_memory_mb: int = Field(default=1_000, ge=100)
+    """MB of memory for all pages of one agent, of which the fattest is ended; most take 100 each."""
+    browser_memory_mb: int = Field(default=4_000, ge=500)
+    """MB for all of Chromium; above it the fattest page of any agent is ended."""
+    browser_page_work_s: float = Field(default=60.0, ge=1)
+    """Processor seconds that a page may work without a rest before it is ended; long before that,
+    all others go first."""
     browser_socket: Path | None = None
     """Unix socket of the HTTP routes; the default is `socks/browser.sock` below the home."""
     browser_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")

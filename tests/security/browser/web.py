@@ -1,7 +1,9 @@
 """A small web for the browser's tests: a site that may be visited, and traps that may not."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -16,6 +18,10 @@ class Answer:
     status: str = "200 OK"
     headers: tuple[str, ...] = ("Content-Type: text/html; charset=utf-8",)
     delay_s: float = 0.0
+    repeat: int = 1
+    """How often the body is sent, one after the other."""
+    pause_s: float = 0.0
+    """Between one body and the next."""
 
 
 def html(body: str, title: str = "A page") -> Answer:
@@ -36,6 +42,8 @@ class Site:
     port: int = 0
     paths: dict[str, Answer] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    sent: int = 0
+    """Bytes of bodies that were taken off our hands."""
     visits: "set[asyncio.Task[None] | None]" = field(default_factory=set)
 
     @property
@@ -59,9 +67,21 @@ class Site:
         answer = self.paths.get(path.partition("?")[0], Answer(b"no such page", "404 Not Found"))
         await asyncio.sleep(answer.delay_s)
         lines = (f"HTTP/1.1 {answer.status}", *answer.headers)
-        fixed = (f"Content-Length: {len(answer.body)}", "Connection: close", "", "")
-        writer.write("\r\n".join((*lines, *fixed)).encode() + answer.body)
-        await writer.drain()
+        writer.write("\r\n".join((*lines, *_fixed(answer, head), "", "")).encode())
+        for _ in range(answer.repeat):
+            writer.write(answer.body)
+            await writer.drain()
+            self.sent += len(answer.body)
+            await asyncio.sleep(answer.pause_s)
+
+
+def _fixed(answer: Answer, head: str) -> tuple[str, ...]:
+    if not answer.status.startswith("101"):
+        return (f"Content-Length: {len(answer.body) * answer.repeat}", "Connection: close")
+    key = next(line for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
+    given = key.partition(":")[2].strip() + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+    accepted = base64.b64encode(hashlib.sha1(given.encode()).digest()).decode()
+    return ("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Accept: {accepted}")
 
 
 @dataclass

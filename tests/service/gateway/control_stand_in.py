@@ -120,9 +120,11 @@ class ControlStandIn:
 
 
 @contextlib.asynccontextmanager
-async def running_control(bus: Bus, table: ChannelTable) -> AsyncIterator[ControlStandIn]:
-    """Answer as control on `bus` until the block ends."""
-    stand_in = ControlStandIn(bus, table)
+async def running_control(
+    bus: Bus, table: ChannelTable, made: ControlStandIn | None = None
+) -> AsyncIterator[ControlStandIn]:
+    """Answer as control on `bus` until the block ends, by the stand-in given or a new one."""
+    stand_in = made or ControlStandIn(bus, table)
     endpoints = (
         Endpoint(subjects.accept_message(), InboundMessage, stand_in.accept),
         Endpoint(subjects.read_history(), HistoryRequest, stand_in.history),

@@ -14,8 +14,11 @@ from choir_browser.blobs.shelf import Shelf
 from choir_browser.contexts.keeper import EngineKeeper
 from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
+from choir_browser.limits.endings import Endings
+from choir_browser.limits.rule import Owners
+from choir_browser.limits.turns import Turns
 from choir_browser.pages.port import Engine, Room
-from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, NotFound
+from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, NotFound, Unavailable
 from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, Download, OpenPage
 
 log = structlog.get_logger("choir.browser.contexts")
@@ -46,13 +49,15 @@ class Rooms:
         proxy: EgressProxy,
         dialler: Dialler,
         shelf: Shelf,
-        max_loads: int,
+        turns: Turns,
+        endings: Endings,
     ) -> None:
         self._keeper = keeper
         self._proxy = proxy
         self._dialler = dialler
         self.shelf = shelf
-        self._turns = asyncio.Semaphore(max_loads)
+        self._turns = turns
+        self._endings = endings
         self._tenancies: dict[str, _Tenancy] = {}
 
     def open(self, agent_id: str) -> None:
@@ -63,6 +68,7 @@ class Rooms:
         """Destroy an agent's place: pages, cookies and its pass through the proxy."""
         tenancy = self._tenancies.pop(agent_id, None)
         self._proxy.withdraw(agent_id)
+        self._turns.forget(agent_id)
         if tenancy is not None and tenancy.room is not None:
             await tenancy.room.close()
 
@@ -79,12 +85,20 @@ class Rooms:
                 url = _address_of(request.action)
                 if url is not None:
                     await self._check(url)
-                async with self._turns:
+                async with self._turns.turn(request.agent_id):
                     return await self._act(request, timeout_s)
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"{request.action.action} did not get done within {timeout_s:g} s."
             ) from error
+
+    async def owners(self) -> Owners:
+        """Tell which processes show whose pages."""
+        return {
+            agent_id: await tenancy.room.renderers()
+            for agent_id, tenancy in list(self._tenancies.items())
+            if tenancy.room is not None
+        }
 
     async def rest(self, idle: timedelta) -> None:
         """End the engine when nobody has used it for `idle`; agents keep their cookies."""
@@ -129,10 +143,13 @@ class Rooms:
             # over TLS the browser only learns that the tunnel failed; the proxy knows why
             refusal = self._proxy.take_refusal(request.agent_id)
             if refusal is not None:
-                raise Forbidden(refusal) from None
+                raise refusal from None
             raise
         except NotFound as error:
             raise NotFound(error.message + _last_seen(tenancy, request)) from error
+        except Unavailable as error:
+            why = self._endings.recent()
+            raise (error if why is None else Unavailable(why)) from error
         finally:
             tenancy.loads -= 1
             self._keeper.touch()

@@ -3,5 +3,5 @@
 Owns the egress proxy, the address rules and the operator's allowlist. Never knows of pages or agents'
 wishes: it sees hosts, ports and bytes.
 
-Ladder: proxy > forwarding > resolve > allowlist | addresses | heads.
+Ladder: proxy > forwarding > allowance | resolve > allowlist | addresses | heads.
 """

@@ -6,6 +6,7 @@ Called by proxy.py once the address is judged and dialled.
 import asyncio
 import contextlib
 
+from choir_browser.guard.allowance import Allowance
 from choir_browser.guard.heads import BadHead, Head, read_head
 
 CHUNK = 65_536
@@ -14,8 +15,10 @@ MAX_BYTES_DOWN = 64_000_000
 SILENCE_S = 60.0
 
 
-async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int) -> None:
-    """Move up to `limit` bytes until the source ends or falls silent, then end the sink."""
+async def copy(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int, allowance: Allowance
+) -> None:
+    """Move up to `limit` bytes until the source ends, falls silent, or nothing more is allowed."""
     with contextlib.suppress(OSError, TimeoutError):
         while limit > 0:
             async with asyncio.timeout(SILENCE_S):
@@ -24,6 +27,8 @@ async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: 
                 break
             limit -= len(data)
             sink.write(data)
+            if not allowance.spend(len(data)):
+                break
             async with asyncio.timeout(SILENCE_S):
                 await sink.drain()
 
@@ -31,10 +36,11 @@ async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: 
 async def both_ways(
     near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    allowance: Allowance,
 ) -> None:
     """Join two connections until either side ends."""
-    up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN))
-    down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN))
+    up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN, allowance))
+    down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN, allowance))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         if up.done():  # a client that ends its side may still wait for the answer
@@ -48,26 +54,30 @@ async def both_ways(
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def send_body(head: Head, near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+async def send_body(
+    head: Head, near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: Allowance
+) -> None:
     """Forward exactly the body that belongs to a request, and not a byte of what follows.
 
     What follows could be meant for another host; it has not been judged.
     """
     length = head.get("content-length")
     if (head.get("transfer-encoding") or "").lower() == "chunked":
-        await _send_chunks(near, far)
+        await _send_chunks(near, far, allowance)
     elif length is not None and length.isdigit():
-        await copy(near, far, int(length))
+        await copy(near, far, int(length), allowance)
 
 
-async def _send_chunks(near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+async def _send_chunks(
+    near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: Allowance
+) -> None:
     while True:
         size_line = await near.readuntil(b"\r\n")
         size = int(size_line.split(b";")[0], 16)
         data = await near.readexactly(size + 2) if size else await _trailer(near)
         far.write(size_line + data)
         await far.drain()
-        if not size:
+        if not size or not allowance.spend(size):
             return
 
 
@@ -80,7 +90,9 @@ async def _trailer(near: asyncio.StreamReader) -> bytes:
             return lines
 
 
-async def relay_answer(far: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+async def relay_answer(
+    far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: Allowance
+) -> None:
     """Forward the answer, telling the browser that the connection ends with it.
 
     Were it kept open, the browser would send its next request, to any host, down the same line.
@@ -94,4 +106,4 @@ async def relay_answer(far: asyncio.StreamReader, near: asyncio.StreamWriter) ->
         if not head.start[1].startswith("1"):  # 1xx are notes before the answer
             break
     await near.drain()
-    await copy(far, near, MAX_BYTES_DOWN)
+    await copy(far, near, MAX_BYTES_DOWN, allowance)

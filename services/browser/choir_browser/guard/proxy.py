@@ -15,10 +15,12 @@ from typing import Self
 
 import structlog
 
+from choir_browser.guard.allowance import Allowance, Rates
 from choir_browser.guard.forwarding import both_ways, relay_answer, send_body
 from choir_browser.guard.heads import MAX_HEAD_BYTES, BadHead, Head, read_head, target_of
 from choir_browser.guard.resolve import Dialler, Streams
-from choir_common.errors import ChoirError, Forbidden
+from choir_common.clock import Clock
+from choir_common.errors import BadInput, ChoirError, Forbidden, RateLimited, Unavailable
 
 log = structlog.get_logger("choir.browser.guard")
 
@@ -38,17 +40,22 @@ class Pass:
 
 @dataclass(slots=True)
 class _Holder:
-    """One pass's owner, and what it was last refused."""
+    """One pass's owner, what it may still use, and what it was last refused."""
 
     password: str
-    refusals: deque[str] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
+    allowance: Allowance
+    dialling: asyncio.Semaphore
+    open: int = 0
+    refusals: deque[ChoirError] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
 
 
 class EgressProxy:
     """Forwards to permitted addresses; answers 403 for the others and says why."""
 
-    def __init__(self, dialler: Dialler) -> None:
+    def __init__(self, dialler: Dialler, rates: Rates, clock: Clock) -> None:
         self._dialler = dialler
+        self._rates = rates
+        self._clock = clock
         self._holders: dict[str, _Holder] = {}
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -75,14 +82,19 @@ class EgressProxy:
 
     def issue(self, agent_id: str) -> Pass:
         """Give an agent its pass; it is the same until withdrawn."""
-        holder = self._holders.setdefault(agent_id, _Holder(secrets.token_urlsafe(24)))
+        holder = self._holders.get(agent_id)
+        if holder is None:
+            allowance = Allowance(self._rates, self._clock)
+            dialling = asyncio.Semaphore(self._rates.dials)
+            holder = _Holder(secrets.token_urlsafe(24), allowance, dialling)
+            self._holders[agent_id] = holder
         return Pass(agent_id, holder.password)
 
     def withdraw(self, agent_id: str) -> None:
         """End an agent's pass."""
         self._holders.pop(agent_id, None)
 
-    def take_refusal(self, agent_id: str) -> str | None:
+    def take_refusal(self, agent_id: str) -> ChoirError | None:
         """Give the last refusal of an agent's connection and forget all of them."""
         holder = self._holders.get(agent_id)
         if holder is None or not holder.refusals:
@@ -120,21 +132,35 @@ class EgressProxy:
         if holder is None:
             await _say(near[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
+        if holder.open >= self._rates.connections:
+            await _refuse(near[1], holder, _TOO_MANY)
+            return
+        holder.open += 1
+        try:
+            await self._carry(head, holder, near)
+        finally:
+            holder.open -= 1
+
+    async def _carry(self, head: Head, holder: _Holder, near: Streams) -> None:
         method, uri, _ = head.start
         target = target_of(method, uri)
+        if holder.allowance.used_up():
+            await _refuse(near[1], holder, holder.allowance.refusal())
+            return
         try:
-            far = await self._dialler.dial(target.host, target.port)
+            async with holder.dialling:
+                far = await self._dialler.dial(target.host, target.port)
         except ChoirError as error:
             if isinstance(error, Forbidden):
                 log.warning("refused", host=target.host, port=target.port)
-                holder.refusals.append(error.message)
-            status = "403 Forbidden" if isinstance(error, Forbidden) else "502 Bad Gateway"
-            await _say(near[1], status, error.message, f"{GUARD_HEADER}: {error.code}")
+            await _refuse(near[1], holder, error)
             return
         try:
-            await _forward(head, target.path, near, far)
+            await _forward(head, target.path, (near, far), holder.allowance)
         finally:
             far[1].close()
+            if holder.allowance.used_up():
+                holder.refusals.append(holder.allowance.refusal())
 
     def _holder_of(self, head: Head) -> _Holder | None:
         kind, _, encoded = (head.get("proxy-authorization") or "").partition(" ")
@@ -151,18 +177,36 @@ class EgressProxy:
 
 
 _CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
+_TOO_MANY = RateLimited("The pages of this agent hold too many connections open; close some tabs.")
 
 
-async def _forward(head: Head, path: str, near: Streams, far: Streams) -> None:
+async def _forward(
+    head: Head, path: str, ends: tuple[Streams, Streams], allowance: Allowance
+) -> None:
     method, _, version = head.start
+    near, far = ends
     if method == "CONNECT":
         near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await both_ways(near, far)
+        await both_ways(near, far, allowance)
         return
     far[1].write(head.render(f"{method} {path} {version}"))
-    await send_body(head, near[0], far[1])
+    await send_body(head, near[0], far[1], allowance)
     await far[1].drain()
-    await relay_answer(far[0], near[1])
+    await relay_answer(far[0], near[1], allowance)
+
+
+async def _refuse(writer: asyncio.StreamWriter, holder: _Holder, error: ChoirError) -> None:
+    """Answer in the server's place, and keep what a tunnel's user would not get to read."""
+    match error:
+        case Forbidden():
+            status = "403 Forbidden"
+        case RateLimited():
+            status = "429 Too Many Requests"
+        case _:
+            status = "502 Bad Gateway"
+    if not isinstance(error, Unavailable | BadInput):
+        holder.refusals.append(error)
+    await _say(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
 
 
 async def _say(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:

@@ -5,10 +5,12 @@ dialled, so a name that changes its answer (DNS rebinding) gains nothing.
 """
 
 import asyncio
+import functools
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from choir_browser.guard.addresses import Address, is_own, is_public
 from choir_browser.guard.allowlist import Allowlist
@@ -16,6 +18,8 @@ from choir_common.errors import BadInput, Forbidden, Unavailable
 
 DIAL_TIMEOUT_S = 10.0
 RESOLVE_TIMEOUT_S = 5.0
+# Look-ups cannot be called off, so many may hang at once; an idle thread costs nothing to speak of.
+LOOKUPS = 32
 # A name with many addresses must not hold a page up while each times out.
 MAX_DIALS = 3
 
@@ -23,19 +27,25 @@ Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def ask_system(host: str, port: int) -> Sequence[Address]:
-    """Resolve through the system, as any program here would.
+class SystemResolver:
+    """Resolves as any program here would, in threads of its own.
 
-    Raises Unavailable when the name has no address.
+    In those that all work of this process shares, a silent name server would hold up every agent.
     """
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError, TimeoutError) as error:
-        raise Unavailable(f"The name {host} could not be resolved.") from error
-    texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
-    return [ipaddress.ip_address(text) for text in texts]
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="resolve")
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        """Raise Unavailable when the name has no address."""
+        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:
+            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+                found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise Unavailable(f"The name {host} could not be resolved.") from error
+        texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
+        return [ipaddress.ip_address(text) for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,7 @@ class Dialler:
     """Opens connections to permitted addresses, and to no others."""
 
     allow: Allowlist
-    resolver: Resolver = ask_system
+    resolver: Resolver = field(default_factory=SystemResolver)
 
     async def permitted(self, host: str, port: int) -> Sequence[Address]:
         """Give the addresses of `host` that may be dialled.

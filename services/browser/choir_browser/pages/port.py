@@ -44,6 +44,10 @@ class Room(Protocol):
         """Tell at which address each lane is."""
         ...
 
+    async def renderers(self) -> frozenset[int]:
+        """Tell which processes show this room's pages; empty when the engine does not say."""
+        ...
+
     async def saved_state(self) -> str:
         """Give cookies and local storage, for a later room of the same agent."""
         ...

@@ -16,6 +16,7 @@ from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
 from choir_browser.pages.faults import CRASHED, is_download, translate
 from choir_browser.pages.fetching import Fetched, Fetching
+from choir_browser.pages.owners import renderers_of
 from choir_browser.pages.pictures import take_picture
 from choir_browser.pages.script import Answer
 from choir_browser.pages.tab import Tab
@@ -83,6 +84,10 @@ class ChromiumRoom:
     def places(self) -> dict[str, str]:
         """Tell at which address each lane is."""
         return self._book.places()
+
+    async def renderers(self) -> frozenset[int]:
+        """Tell which processes show this room's pages."""
+        return await renderers_of(self._context)
 
     async def saved_state(self) -> str:
         """Give cookies and local storage as JSON text."""

@@ -1,0 +1,63 @@
+"""What one agent's pages may use of the way out: bytes by the minute, and connections at a time.
+
+Kept by proxy.py for each pass, spent by forwarding.py chunk by chunk. Pages go on between calls, so the
+measure is time and not the call.
+"""
+
+from dataclasses import dataclass, field
+
+from choir_common.clock import Clock
+from choir_common.errors import RateLimited
+
+PERIOD_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The most that one agent's pages get."""
+
+    bytes_per_minute: int
+    connections: int = 64
+    """Chromium opens 32 to a proxy for pages and as many for sockets; more is somebody's game."""
+    dials: int = 8
+    """Names that are looked up and addresses that are called at the same time: a name server that
+    keeps silent holds each for seconds."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """A bucket that fills up within a minute; what was overdrawn is paid back first."""
+
+    rates: Rates
+    clock: Clock
+    _left: float = field(init=False)
+    _seen: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with a full bucket."""
+        self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
+
+    def used_up(self) -> bool:
+        """Whether nothing is left for now."""
+        self._fill()
+        return self._left <= 0
+
+    def spend(self, count: int) -> bool:
+        """Count bytes that passed; False when no more may follow them."""
+        self._fill()
+        self._left -= count
+        return self._left > 0
+
+    def refusal(self) -> RateLimited:
+        """Say what was used up."""
+        megabytes = self.rates.bytes_per_minute / 1_000_000
+        return RateLimited(
+            f"The pages of this agent have moved {megabytes:g} MB within a minute, which is all they "
+            "may. Close what is not needed and try again in a minute."
+        )
+
+    def _fill(self) -> None:
+        now = self.clock.monotonic()
+        gained = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
+        self._left = min(float(self.rates.bytes_per_minute), self._left + gained)
+        self._seen = now

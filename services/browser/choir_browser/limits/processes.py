@@ -1,0 +1,79 @@
+"""Read Chromium's processes from /proc, slow them down, end them. Linux only, as is the whole worker.
+
+Called by watch.py, in a thread: a dozen small files a look.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LEAST_PRIORITY = 19
+_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One of Chromium's processes at one look."""
+
+    pid: int
+    started: int
+    """In ticks since the machine's start; with `pid` it names one process for ever."""
+    renderer: bool
+    memory: int
+    """Bytes of its own, swapped out or not: no program text, no files."""
+    cpu_s: float
+    """Processor seconds since it started."""
+
+
+def chromium_processes(root: int) -> Sequence[Process]:
+    """List Chromium's processes below the process `root`."""
+    found = []
+    for pid in _descendants(root):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end while it is read
+            command = (PROC / str(pid) / "cmdline").read_bytes()
+            if b"--type=" in command or b"--remote-debugging-pipe" in command:
+                found.append(_process(pid, b"--type=renderer" in command))
+    return found
+
+
+def slow_down(pid: int) -> None:
+    """Let every other process go first, for all threads of this one."""
+    with contextlib.suppress(OSError):
+        for thread in (PROC / str(pid) / "task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), LEAST_PRIORITY)
+
+
+def end(process: Process) -> None:
+    """Kill a process, unless its number belongs to another by now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if _process(process.pid, process.renderer).started == process.started:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for thread in (PROC / str(pid) / "task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in (thread / "children").read_text().split():
+                    yield int(child)
+                    yield from _descendants(int(child))
+
+
+def _process(pid: int, renderer: bool) -> Process:
+    stat = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    status = (PROC / str(pid) / "status").read_text().splitlines()
+    sizes: Mapping[str, int] = {
+        line.split()[0]: int(line.split()[1]) for line in status if line.startswith(_MEMORY)
+    }
+    return Process(
+        pid=pid,
+        started=int(stat[19]),
+        renderer=renderer,
+        memory=sum(sizes.values()) * 1024,
+        cpu_s=(int(stat[11]) + int(stat[12])) / TICKS_PER_S,
+    )

@@ -1,0 +1,104 @@
+"""Look at Chromium's processes all the time; slow down and end those that take too much.
+
+Run by app.py as long as the worker lives; rule.py decides, processes.py does it, endings.py keeps why.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from choir_browser.limits import processes
+from choir_browser.limits.endings import Endings
+from choir_browser.limits.processes import Process
+from choir_browser.limits.rule import (
+    SLOWED_AFTER_S,
+    Bounds,
+    Owners,
+    endings,
+    owners_wanted,
+    piled_up,
+)
+from choir_common.clock import Clock
+
+log = structlog.get_logger("choir.browser.limits")
+
+# Filling 1 GB takes a page a second or so.
+LOOK_EVERY_S = 0.25
+OWNERS_WITHIN_S = 5.0
+# Who owns what takes Chromium a third of a second to say.
+OWNERS_AT_MOST_EVERY_S = 3.0
+
+AskOwners = Callable[[], Awaitable[Owners]]
+
+
+class Watch:
+    """The watch over what is under this process."""
+
+    def __init__(self, bounds: Bounds, ask_owners: AskOwners, noted: Endings, clock: Clock) -> None:
+        self._bounds = bounds
+        self._ask_owners = ask_owners
+        self._endings = noted
+        self._clock = clock
+        self._before: dict[tuple[int, int], Process] = {}
+        self._piles: dict[int, float] = {}
+        self._slowed: set[tuple[int, int]] = set()
+        self._looked_at = clock.monotonic()
+        self._asked_at = float("-inf")
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.look()
+            except Exception:  # outermost loop: a look that fails must not end the watch
+                log.exception("could not look at the browser's processes")
+
+    async def look(self) -> None:
+        """Look once, and act."""
+        found = await asyncio.to_thread(processes.chromium_processes, os.getpid())
+        now = self._clock.monotonic()
+        self._measure(found, now)
+        for process in found:
+            if process.renderer and self._piles.get(process.pid, 0.0) > SLOWED_AFTER_S:
+                await self._slow_down(process)
+        owners = await self._owners(found, now)
+        for ending in endings(found, self._piles, owners, self._bounds):
+            process = ending.process
+            log.warning("page ended", why=ending.why, pid=process.pid, memory=process.memory)
+            self._endings.note(ending.why)
+            await asyncio.to_thread(processes.end, process)
+
+    def _measure(self, found: Sequence[Process], now: float) -> None:
+        """Keep, by process, how much it has worked without a rest."""
+        seconds, self._looked_at = now - self._looked_at, now
+        known, self._before = self._before, {(p.pid, p.started): p for p in found}
+        piles: dict[int, float] = {}
+        for key, process in self._before.items():
+            before = known.get(key)
+            if before is not None:
+                used_s = process.cpu_s - before.cpu_s
+                pile_s = self._piles.get(process.pid, 0.0)
+                piles[process.pid] = piled_up(pile_s, used_s, seconds)
+        self._piles = piles
+
+    async def _slow_down(self, process: Process) -> None:
+        """Give the others way, for good: this page has shown what it is."""
+        key = (process.pid, process.started)
+        if key not in self._slowed:
+            self._slowed = (self._slowed & set(self._before)) | {key}
+            log.info("page slowed down", pid=process.pid)
+            await asyncio.to_thread(processes.slow_down, process.pid)
+
+    async def _owners(self, found: Sequence[Process], now: float) -> Owners:
+        due = now - self._asked_at >= OWNERS_AT_MOST_EVERY_S
+        if not due or not owners_wanted(found, self._bounds):
+            return {}
+        self._asked_at = now
+        try:
+            async with asyncio.timeout(OWNERS_WITHIN_S):
+                return await self._ask_owners()
+        except TimeoutError:
+            return {}

@@ -1,0 +1,64 @@
+"""What the browser's security tests share: a name server that lies, the guard, and a visit to a page."""
+
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from choir_browser.contexts.rooms import Rooms
+from choir_browser.guard.addresses import Address
+from choir_browser.guard.allowance import Rates
+from choir_browser.guard.proxy import EgressProxy
+from choir_browser.guard.resolve import Dialler, SystemResolver
+from choir_common.clock import SystemClock
+from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
+
+MakeRooms = Callable[..., AbstractAsyncContextManager[Rooms]]
+
+FAR_AWAY = "93.184.215.14"
+PLENTY = Rates(256_000_000)
+
+
+class FlippingResolver:
+    """A name server under an attacker's control: each name gives its answers one after the other."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[str]] = {}
+        self.system = SystemResolver()
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        answers = self.names.get(host)
+        if answers is None:
+            return await self.system(host, port)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [ipaddress.ip_address(part) for part in answer.split()]
+
+
+def name_the_trap(resolver: FlippingResolver) -> None:
+    """Give this machine names, one of which changes its mind after the first question."""
+    resolver.names |= {
+        "trap.test": ["127.0.0.1"],
+        "mixed.test": ["10.0.0.1 127.0.0.1 ::1"],
+        "mapped.test": ["::ffff:127.0.0.1"],
+        "rebind.test": [FAR_AWAY, "127.0.0.1"],
+    }
+
+
+@contextlib.asynccontextmanager
+async def make_proxy(dialler: Dialler, rates: Rates = PLENTY) -> AsyncIterator[EgressProxy]:
+    """Open the guard alone."""
+    async with EgressProxy(dialler, rates, SystemClock()) as proxy:
+        yield proxy
+
+
+def open_request(agent_id: str, url: str, timeout_ms: int = 60_000) -> BrowseRequest:
+    """Ask for a page's text."""
+    page = OpenPage(url=url or " ")
+    return BrowseRequest(agent_id=agent_id, call_id="c", action=page, timeout_ms=timeout_ms)
+
+
+async def browse(
+    rooms: Rooms, url: str, agent_id: str = "main", timeout_ms: int = 60_000
+) -> BrowsedPage:
+    """Open a page in an agent's room."""
+    return await rooms.browse(open_request(agent_id, url, timeout_ms))

@@ -1,0 +1,128 @@
+"""What one agent's pages may take: bytes, turns, memory and processor time, by themselves."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from choir_browser.guard.allowance import Allowance, Rates
+from choir_browser.limits.endings import Endings
+from choir_browser.limits.processes import Process
+from choir_browser.limits.rule import Bounds, endings, owners_wanted, piled_up
+from choir_browser.limits.turns import Turns
+
+MB = 1_000_000
+BOUNDS = Bounds(agent_memory=500 * MB, memory=2_000 * MB, work_s=60)
+
+
+class SetClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def page(pid: int, megabytes: int) -> Process:
+    return Process(pid, started=1, renderer=True, memory=megabytes * MB, cpu_s=0)
+
+
+def engine(megabytes: int) -> Process:
+    return Process(1, started=1, renderer=False, memory=megabytes * MB, cpu_s=0)
+
+
+def ended(*found: Process, piles: dict[int, float] | None = None, **own: set[int]) -> list[int]:
+    owners = {agent: frozenset(pids) for agent, pids in own.items()}
+    return [e.process.pid for e in endings(found, piles or {}, owners, BOUNDS)]
+
+
+def test_bytes_are_given_back_with_time_and_what_was_overdrawn_is_paid_first() -> None:
+    clock = SetClock()
+    allowance = Allowance(Rates(60 * MB), clock)
+    assert allowance.spend(59 * MB) and not allowance.used_up()
+    assert not allowance.spend(11 * MB)
+    assert allowance.used_up()
+    clock.seconds += 9
+    assert allowance.used_up()
+    clock.seconds += 2
+    assert not allowance.used_up()
+    clock.seconds += 3_600
+    assert not allowance.spend(60 * MB), "no more than one full minute is kept"
+    assert "60 MB within a minute" in allowance.refusal().message
+
+
+def test_a_page_above_its_agents_memory_is_ended_and_no_other() -> None:
+    assert ended(page(7, 501), page(8, 400), engine(300)) == [7]
+
+
+def test_of_pages_that_are_too_much_together_the_fattest_is_ended() -> None:
+    found = (page(7, 200), page(8, 250), page(9, 100), page(10, 260))
+    assert ended(*found, greedy={7, 8, 9}, modest={10}) == [8]
+    assert ended(*found, one={7, 9}, other={8}, modest={10}) == []
+
+
+def test_an_agent_that_loses_a_page_already_loses_no_second_one() -> None:
+    assert ended(page(7, 501), page(8, 450), greedy={7, 8}) == [7]
+
+
+def test_owners_are_asked_for_only_when_an_agent_could_be_over() -> None:
+    assert not owners_wanted([page(7, 200), page(8, 200), engine(900)], BOUNDS)
+    assert owners_wanted([page(7, 300), page(8, 300)], BOUNDS)
+    assert not owners_wanted([page(7, 900)], BOUNDS), "its size alone says enough"
+
+
+def test_a_browser_that_is_too_large_as_a_whole_loses_its_fattest_process() -> None:
+    assert ended(*(page(pid, 450) for pid in (7, 8, 9)), page(10, 460), engine(300)) == [10]
+    assert ended(page(7, 100), engine(1_950)) == [1]
+    assert ended(page(7, 100), engine(1_800)) == []
+
+
+def test_work_piles_up_above_a_quarter_of_a_processor_and_goes_down_with_rest() -> None:
+    assert piled_up(0, used_s=10, seconds=10) == 7.5
+    assert piled_up(7.5, used_s=0, seconds=10) == 5
+    assert piled_up(1, used_s=0, seconds=10) == 0
+    assert ended(page(7, 1), page(8, 1), piles={7: 61, 8: 59}) == [7]
+
+
+def test_the_reason_of_an_ending_is_told_once_and_soon() -> None:
+    clock = SetClock()
+    told = Endings(clock)
+    told.note("too fat")
+    assert (told.recent(), told.recent()) == ("too fat", None)
+    told.note("too fat")
+    clock.seconds += 60
+    assert told.recent() is None
+
+
+async def test_no_agent_takes_every_turn() -> None:
+    turns, done = Turns(4), asyncio.Event()
+    took: list[str] = []
+
+    async def load(agent_id: str) -> None:
+        async with turns.turn(agent_id):
+            took.append(agent_id)
+            await done.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(load("greedy"))
+        for _ in range(2):
+            group.create_task(load("modest"))
+        async with asyncio.timeout(10):
+            while len(took) < 4:
+                await asyncio.sleep(0)
+        assert sorted(took) == ["greedy", "greedy", "modest", "modest"]
+        done.set()
+    assert len(took) == 12
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_a_worker_with_one_turn_gives_it_to_anybody(at_once: int) -> None:
+    turns = Turns(at_once)
+    async with asyncio.timeout(10), turns.turn("one"):
+        pass
