@@ -1,6 +1,7 @@
 """Pages that mean harm are ended or read, and the next page of anybody is served."""
 
 import asyncio
+import contextlib
 import os
 import time
 
@@ -8,8 +9,8 @@ import pytest
 
 from choir_browser.contexts.rooms import Rooms
 from choir_browser.limits.processes import chromium_processes
-from choir_common.errors import ChoirError, Unavailable
-from tests.security.browser.hostile import HOGS, WORDS, put_on
+from choir_common.errors import ChoirError, DeadlineExceeded, Unavailable
+from tests.security.browser.hostile import HOGS, MILLION, WORDS, put_on
 from tests.security.browser.visiting import MakeRooms, browse
 from tests.security.browser.web import Site, html
 
@@ -35,16 +36,23 @@ async def check(rooms: Rooms, site: Site, name: str, path: str) -> str:
     outcome = await suffer(rooms, site.url + path)
     took = time.perf_counter() - start
     try:
-        for agent_id in ("honest", "victim"):
-            page = await browse(rooms, f"{site.url}/fine", agent_id, 20_000)
-            assert "all is well" in page.text
+        page = await browse(rooms, f"{site.url}/fine", "honest", 30_000)
+        assert "all is well" in page.text
+        served = time.perf_counter() - start - took
+        with contextlib.suppress(DeadlineExceeded):  # its tab may not let go, and is closed then
+            await browse(rooms, f"{site.url}/fine", "victim", PAGE_MS)
+        page = await browse(rooms, f"{site.url}/fine", "victim", 30_000)
+        assert "all is well" in page.text
     except (ChoirError, AssertionError) as error:
         return f"{name}: FAILED afterwards: {error!r}"
-    after = time.perf_counter() - start - took
+    after = time.perf_counter() - start - took - served
     processes = len(chromium_processes(os.getpid()))
     # a deadline is kept, give or take what ending the page takes
     verdict = "" if processes <= MOST_PROCESSES and took < PAGE_MS / 1000 + 15 else "FAILED "
-    return f"{name}: {verdict}{outcome} in {took:.1f} s, then {after:.1f} s; {processes} processes"
+    return (
+        f"{name}: {verdict}{outcome} in {took:.1f} s, others then {served:.1f} s, itself "
+        f"{after:.1f} s; {processes} processes"
+    )
 
 
 def test_there_are_enough_hostile_pages() -> None:
@@ -87,10 +95,11 @@ async def stay(rooms: Rooms, url: str) -> None:
 async def test_pages_fetch_what_an_agent_may_and_no_more(make_rooms: MakeRooms, site: Site) -> None:
     paths = put_on(site)
     async with make_rooms(f"127.0.0.1:{site.port}", agent_traffic_mb=5) as rooms:
-        for _ in range(2):
-            await suffer(rooms, site.url + paths["a gigabyte of text"])
         with pytest.raises(ChoirError, match="5 MB within a minute"):
-            await browse(rooms, f"{site.url}/fine", "victim")
+            async with asyncio.timeout(120):
+                while True:
+                    await suffer(rooms, site.url + paths["a gigabyte of text"])
+                    await browse(rooms, f"{site.url}/fine", "victim")
         assert "all is well" in (await browse(rooms, f"{site.url}/fine", "honest")).text
-    # what is on its way in buffers of four sockets comes on top
-    assert site.sent < 30_000_000
+    # some more a minute, and what was on its way in buffers
+    assert site.sent < 40 * MILLION

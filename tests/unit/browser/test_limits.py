@@ -50,6 +50,8 @@ def test_bytes_are_given_back_with_time_and_what_was_overdrawn_is_paid_first() -
     clock.seconds += 9
     assert allowance.used_up()
     clock.seconds += 2
+    assert allowance.used_up(), "a trickle is not given out"
+    clock.seconds += 15
     assert not allowance.used_up()
     clock.seconds += 3_600
     assert not allowance.spend(60 * MB), "no more than one full minute is kept"

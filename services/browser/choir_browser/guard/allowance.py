@@ -10,6 +10,8 @@ from choir_common.clock import Clock
 from choir_common.errors import RateLimited
 
 PERIOD_S = 60.0
+# What trickles in is no use to a page, and would hide why it breaks off.
+GATHERED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +34,30 @@ class Allowance:
     clock: Clock
     _left: float = field(init=False)
     _seen: float = field(init=False)
+    _dry: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Begin with a full bucket."""
         self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
 
     def used_up(self) -> bool:
-        """Whether nothing is left for now."""
+        """Whether nothing is left for now: once dry, it has to gather before it gives again."""
         self._fill()
-        return self._left <= 0
+        return self._dry
 
     def spend(self, count: int) -> bool:
         """Count bytes that passed; False when no more may follow them."""
         self._fill()
         self._left -= count
-        return self._left > 0
+        self._dry = self._dry or self._left <= 0
+        return not self._dry
 
     def refusal(self) -> RateLimited:
         """Say what was used up."""
         megabytes = self.rates.bytes_per_minute / 1_000_000
         return RateLimited(
             f"The pages of this agent have moved {megabytes:g} MB within a minute, which is all they "
-            "may. Close what is not needed and try again in a minute."
+            "may. Close what is not needed and go on in a minute."
         )
 
     def _fill(self) -> None:
@@ -61,3 +65,5 @@ class Allowance:
         gained = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
         self._left = min(float(self.rates.bytes_per_minute), self._left + gained)
         self._seen = now
+        if self._left >= self.rates.bytes_per_minute * GATHERED:
+            self._dry = False

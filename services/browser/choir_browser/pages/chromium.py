@@ -30,8 +30,9 @@ log = structlog.get_logger("choir.browser.pages")
 
 LAUNCH_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
-# Playwright lets pages open tabs as they please; with this away, only a press can.
-FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking",)
+# Playwright lets pages open tabs as they please, and flood the browser with requests to itself; with
+# these away, only a press opens a tab, and 200 moves in history are all there are in ten seconds.
+FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking", "--disable-ipc-flooding-protection")
 # Scripts of a page must not find a way to the network that is no HTTP.
 _NO_PEERS = "delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;"
 _NO_TRANSPORT = "delete window.WebTransport;"

@@ -14,6 +14,7 @@ from playwright.async_api import BrowserContext, Error
 
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
+from choir_browser.pages.crashing import crash
 from choir_browser.pages.faults import CRASHED, is_download, translate
 from choir_browser.pages.fetching import Fetched, Fetching
 from choir_browser.pages.owners import renderers_of
@@ -121,6 +122,7 @@ class ChromiumRoom:
             raise
         finally:
             if not sound:
+                await crash(tab)
                 await self._book.drop(tab)
                 await self._probe()
 
