@@ -418,6 +418,7 @@ class Control:
             snapshot = await self.configuration.put_in_force(candidate)
             await self._configuring.secrets.note_own()
             stack.push_async_callback(self._runtime.close)
+            await self._operations.put_in_order()
             orphans, stale = await self._household.boot.put_in_order()
             log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
             async with asyncio.TaskGroup() as tasks:

@@ -53,13 +53,14 @@ class Operations:
         self._tasks: asyncio.TaskGroup | None = None
         self._known: OrderedDict[str, _Running] = OrderedDict()
 
-    async def run(self) -> None:
-        """Own the works until cancelled; they are cancelled with it."""
+    async def put_in_order(self) -> None:
+        """Mark what an earlier choird did not bring to its end, before anybody can ask for it."""
         interrupted = await self._store.interrupt_all()
         if interrupted:
-            log.warning("works were cut off by the end of choird", works=len(interrupted))
-        for dm in filter(None, interrupted):
-            self._said(dm)
+            log.warning("works were cut off by the end of choird", works=interrupted)
+
+    async def run(self) -> None:
+        """Own the works until cancelled; they are cancelled with it."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks

@@ -120,11 +120,8 @@ class OperationStore:
         )
         return None if dm is None else str(dm)
 
-    async def interrupt_all(self) -> list[str]:
-        """Mark what an earlier choird did not bring to its end, and tell who began it.
-
-        Returns for each the conversation that was told, or nothing.
-        """
+    async def interrupt_all(self) -> int:
+        """Mark what an earlier choird did not bring to its end, and tell who began it; return how many."""
         rows = await self._database.fetch(
             """
             WITH cut AS (
@@ -133,12 +130,12 @@ class OperationStore:
                     error = 'choird ended in the middle of it; nothing is half done, begin it again'
                 WHERE status = 'running' RETURNING *
             )
-            SELECT operation_id, CASE WHEN dm IS NOT NULL THEN choir_control.say(
-                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END AS dm
+            SELECT CASE WHEN dm IS NOT NULL THEN choir_control.say(
+                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END
             FROM cut
             """
         )
-        return [row["dm"] or "" for row in rows]
+        return len(rows)
 
     async def get(self, operation_id: str) -> OperationView | None:
         """Return one, none for an unknown id."""
