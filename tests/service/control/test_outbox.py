@@ -2,8 +2,10 @@
 
 import asyncio
 
+from choir_common.clients.control import BusControlInbox
 from choir_common.errors import BadInput, OutcomeUnknown, Unavailable
 from choir_common.wire.events import Reply
+from choir_common.wire.messages import PartlySent
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
@@ -83,6 +85,27 @@ async def test_a_telegram_delivery_in_flight_when_control_died_is_labelled(world
 
     await until(repeated)
     await until_finished(world, "delivered")
+
+
+async def test_a_repeated_delivery_says_how_far_the_message_is(world: World) -> None:
+    agent = await telegram_agent(world)
+    world.gateway.delay_s, world.gateway.fail_with = 1, [OutcomeUnknown("cut off")]
+    agent.add(Reply(turn_id=None, dm="second", text="long", kind="notice"))
+    await agent.flush()
+
+    async def sending() -> bool:
+        return await status_of(world, "long") == "sending"
+
+    await until(sending)
+    outbox_id = await world.database.fetchval("SELECT max(outbox_id) FROM choir_control.outbox")
+    inbox = BusControlInbox(world.bus)
+    for parcels in (3, 2):  # what is known does not become less
+        far = PartlySent(outbox_id=outbox_id, parcels=parcels, message_id=f"m{parcels}")
+        await inbox.keep_progress(far)
+    await world.delivered(2)
+    first, second = world.gateway.delivered
+    assert first.partly_sent is None
+    assert second.partly_sent == PartlySent(outbox_id=outbox_id, parcels=3, message_id="m3")
 
 
 async def test_replies_wait_for_the_bus_and_go_out_when_it_is_back(

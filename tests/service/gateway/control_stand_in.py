@@ -22,6 +22,7 @@ from choir_common.wire.messages import (
     InboundMessage,
     Nothing,
     OutboundMessage,
+    PartlySent,
     Press,
     Pressed,
     Receipt,
@@ -42,6 +43,7 @@ class ControlStandIn:
     tokens_version: int = 0
     presses: list[Press] = field(default_factory=list)
     cards: list[KeptCard] = field(default_factory=list)
+    progress: list[PartlySent] = field(default_factory=list)
 
     async def accept(self, message: InboundMessage) -> Accepted:
         if self.refusals:
@@ -76,6 +78,10 @@ class ControlStandIn:
 
     async def keep_card(self, card: KeptCard) -> Nothing:
         self.cards.append(card)
+        return Nothing()
+
+    async def keep_progress(self, progress: PartlySent) -> Nothing:
+        self.progress.append(progress)
         return Nothing()
 
     async def show(self, dm: str, what: Typing | Idle | Card) -> None:
@@ -131,6 +137,7 @@ async def running_control(
         Endpoint(subjects.read_channels(), ChannelsRequest, stand_in.channels),
         Endpoint(subjects.press_button(), Press, stand_in.press),
         Endpoint(subjects.keep_card(), KeptCard, stand_in.keep_card),
+        Endpoint(subjects.keep_progress(), PartlySent, stand_in.keep_progress),
     )
     async with bus.serve("choir-control", "1.0.0", *endpoints):
         yield stand_in

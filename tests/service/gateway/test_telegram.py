@@ -36,6 +36,12 @@ async def until_arrived(control: ControlStandIn, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def until_kept(control: ControlStandIn, parcels: int) -> None:
+    async with asyncio.timeout(60):
+        while not control.progress or control.progress[-1].parcels < parcels:
+            await asyncio.sleep(0.02)
+
+
 async def test_a_message_reaches_control_and_is_confirmed_only_then(
     gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
 ) -> None:
@@ -139,6 +145,25 @@ async def test_only_the_part_in_doubt_is_repeated_and_it_says_so(
     assert heads == ["a" * 24, "b" * 24, "(possibly repeated) bbbb", "c" * 24]
 
 
+async def test_a_long_answer_goes_on_after_a_kill_behind_what_had_arrived(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    message = control.keep("alice", "\n\n".join(letter * 3000 for letter in "abc"))
+    telegram.script("sendMessage", Pass(), Pass(), Flood(40), token=MAIN_TOKEN)
+    cut_off = asyncio.create_task(control.deliver(message))
+    await until_kept(control, 2)
+    await gateway.kill()
+    await asyncio.wait([cut_off])
+    assert isinstance(cut_off.exception(), ChoirError)
+    await gateway.start()
+    far = {"maybe_repeated": True, "partly_sent": control.progress[-1]}
+    receipt = await deliver_until_done(control, message.model_copy(update=far))
+    heads = [said[:24] for said in alice.chat.said()]
+    assert heads == ["a" * 24, "b" * 24, "(possibly repeated) cccc"]
+    assert receipt.message_id == str(max(alice.chat.messages))
+
+
 async def test_text_is_counted_as_telegram_counts_it(
     gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
 ) -> None:
@@ -201,6 +226,33 @@ async def test_a_note_of_control_is_passed_to_the_user_once(
     assert (await alice.hears()).text == control.note
     telegram.repeat(update, MAIN_TOKEN)
     assert await alice.hears_nothing(0.5)
+
+
+async def test_a_note_is_said_whole_and_in_the_end_whatever_telegram_does(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    control.note = "\n".join(f"line {number}" for number in range(900))
+    faults = (Flood(2), Refuse(502, "Bad Gateway"), DropAfter())
+    telegram.script("sendMessage", *faults, token=MAIN_TOKEN)
+    await alice.says("/events 50")
+    lines = control.note.splitlines()
+    await alice.until(lambda chat: any(lines[-1] in said for said in chat.said()), 60)
+    first, again, *others = [t.removeprefix("(possibly repeated) ") for t in alice.chat.said()]
+    assert again == first
+    assert "\n".join([first, *others]).split() == control.note.split()
+
+
+async def test_many_notes_of_a_chat_are_all_said_in_order(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    alice = telegram.user(7, MAIN_TOKEN)
+    for number in range(9):
+        control.note = f"note {number}"
+        await alice.says("/status")
+        await until_arrived(control, number + 1)
+    await alice.until(lambda chat: len(chat.said()) == 9, 60)
+    assert alice.chat.said() == [f"note {number}" for number in range(9)]
 
 
 async def test_a_report_is_delivered_as_an_answer_is(

@@ -16,6 +16,11 @@ def keep_card() -> str:
     return "choir.control.cards.keep"
 
 
+def keep_progress() -> str:
+    """gateway → control: PartlySent → Nothing; a later attempt to deliver names it."""
+    return "choir.control.outbox.progress"
+
+
 def read_history() -> str:
     """gateway → control: HistoryRequest → History."""
     return "choir.control.outbox.history"

@@ -13,6 +13,7 @@ from choir_common.wire.messages import (
     HistoryRequest,
     InboundMessage,
     Nothing,
+    PartlySent,
     Press,
     Pressed,
 )
@@ -32,6 +33,8 @@ class ControlInbox(Protocol):
     async def press(self, press: Press) -> Pressed: ...
 
     async def keep_card(self, card: KeptCard) -> None: ...
+
+    async def keep_progress(self, progress: PartlySent) -> None: ...
 
 
 class BusControlInbox:
@@ -66,3 +69,7 @@ class BusControlInbox:
     async def keep_card(self, card: KeptCard) -> None:
         """Remember the message that shows a card, for the time after a restart."""
         await self._bus.ask(subjects.keep_card(), card, Nothing, TIMEOUT_S)
+
+    async def keep_progress(self, progress: PartlySent) -> None:
+        """Remember how far a message is, for the time after a restart. Safe to repeat."""
+        await self._bus.ask(subjects.keep_progress(), progress, Nothing, TIMEOUT_S)

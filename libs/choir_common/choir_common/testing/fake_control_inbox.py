@@ -12,6 +12,7 @@ from choir_common.wire.messages import (
     HistoryRequest,
     InboundMessage,
     OutboundMessage,
+    PartlySent,
     Press,
     Pressed,
 )
@@ -27,6 +28,7 @@ class FakeControlInbox:
         self.accepted: list[InboundMessage] = []
         self.pressed: list[Press] = []
         self.cards: dict[tuple[str, str], str] = {}
+        self.progress: list[PartlySent] = []
         self.outbox: list[OutboundMessage] = []
         self.nonces: dict[str, str] = {}
         """What a press of this data is answered with, once."""
@@ -67,3 +69,7 @@ class FakeControlInbox:
     async def keep_card(self, card: KeptCard) -> None:
         """Remember the message of a card."""
         self.cards[card.dm, card.card_id] = card.message_id
+
+    async def keep_progress(self, progress: PartlySent) -> None:
+        """Remember how far a message is."""
+        self.progress.append(progress)

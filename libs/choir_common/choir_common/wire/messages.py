@@ -68,6 +68,16 @@ class EditOf(Wire):
     """What `Receipt.message_id` said of it; none when nobody knows: then the words are a new message."""
 
 
+class PartlySent(Wire):
+    """So much of a message has surely arrived: whoever goes on with it begins behind that."""
+
+    outbox_id: int
+    parcels: int = Field(ge=1)
+    """Of the things the channel makes of it, in order; the same message always makes the same."""
+    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    """As in `Receipt`, if it is known yet."""
+
+
 class OutboundMessage(Wire):
     """Words for a user; `outbox_id` grows per system and is the SSE id of the console."""
 
@@ -91,6 +101,8 @@ class OutboundMessage(Wire):
     """One row of buttons below the words."""
     edits: EditOf | None = None
     """Edit that message instead of saying something new; one that shows these words already is done."""
+    partly_sent: PartlySent | None = None
+    """How far an earlier attempt came, as the gateway told (`ControlInbox.keep_progress`)."""
 
 
 class Receipt(Wire):

@@ -14,6 +14,7 @@ from choir_common.wire.messages import (
     HistoryRequest,
     InboundMessage,
     Nothing,
+    PartlySent,
     Press,
 )
 from choir_control.approvals.press import Buttons
@@ -50,10 +51,15 @@ def bus_endpoints(
         await talks.activity.keep(card)
         return Nothing()
 
+    async def keep_progress(progress: PartlySent) -> Nothing:
+        await talks.outbox_store.progress(progress)
+        return Nothing()
+
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
         Endpoint(subjects.press_button(), Press, buttons.press),
         Endpoint(subjects.keep_card(), KeptCard, keep_card),
+        Endpoint(subjects.keep_progress(), PartlySent, keep_progress),
         Endpoint(subjects.read_history(), HistoryRequest, history),
         Endpoint(subjects.read_channels(), ChannelsRequest, channels),
     )

@@ -6,7 +6,13 @@ from pydantic import TypeAdapter
 
 from choir_common.postgres.pool import Database, Record
 from choir_common.wire.attachments import Button
-from choir_common.wire.messages import EditOf, History, OutboundMessage, Receipt
+from choir_common.wire.messages import (
+    EditOf,
+    History,
+    OutboundMessage,
+    PartlySent,
+    Receipt,
+)
 from choir_control.workspaces.spooled import attachments_of, read_files
 
 _COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated,
@@ -42,16 +48,32 @@ class OutboxStore:
         )
         return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
 
-    async def sending(self, outbox_id: int, maybe_repeated: bool) -> None:
-        """Note, before the attempt, that from now on the message may have been said."""
-        await self._database.execute(
+    async def sending(self, outbox_id: int, maybe_repeated: bool) -> PartlySent | None:
+        """Note, before the attempt, that from now on the message may have been said; return how far it is."""
+        row = await self._database.fetchrow(
             """
             UPDATE choir_control.outbox
             SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
             WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+            RETURNING parcels, message_id
             """,
             outbox_id,
             maybe_repeated,
+        )
+        if row is None or not row["parcels"]:
+            return None
+        return PartlySent(outbox_id=outbox_id, parcels=row["parcels"], message_id=row["message_id"])
+
+    async def progress(self, progress: PartlySent) -> None:
+        """Keep how much of a message has surely arrived; it never becomes less."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox SET parcels = $2, message_id = $3
+            WHERE outbox_id = $1 AND status = 'sending' AND parcels < $2
+            """,
+            progress.outbox_id,
+            progress.parcels,
+            progress.message_id,
         )
 
     async def not_sent(self, outbox_id: int, maybe_repeated: bool, detail: str) -> None:

@@ -18,6 +18,7 @@ from choir_gateway.channels.port import Neighbours
 from choir_gateway.channels.telegram.files import download
 from choir_gateway.channels.telegram.intake import Intake
 from choir_gateway.channels.telegram.menu import Menu
+from choir_gateway.channels.telegram.notes import Notes
 from choir_gateway.channels.telegram.pace import Pace
 from choir_gateway.channels.telegram.polling import Polling
 from choir_gateway.channels.telegram.presence import Presence
@@ -46,7 +47,8 @@ class TelegramChannel:
         self._downloads = downloads
         self._contacts = neighbours.contacts
         pace = Pace()
-        self._sending = Sending(bot, neighbours.files, pace)
+        self._sending = Sending(bot, neighbours, pace)
+        self._notes = Notes(self._sending)
         self._presence = Presence(bot, pace, neighbours.control)
         self._menu = Menu(bot, neighbours.contacts)
         intake = Intake(bot, gateway.name, neighbours, self._heard)
@@ -66,6 +68,7 @@ class TelegramChannel:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._incoming.run())
             tasks.create_task(self._presence.run())
+            tasks.create_task(self._notes.run())
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
@@ -101,7 +104,7 @@ class TelegramChannel:
         if dm is None:
             return
         if note is not None:
-            await self._sending.notify(dm.user_id, note)
+            self._notes.add(dm.user_id, note)
         await self._menu.show(dm)
 
 

@@ -46,12 +46,16 @@ def lay_out(message: OutboundMessage) -> Sequence[Parcel]:
 
 def doubtful(parcel: Parcel) -> Parcel:
     """Return a parcel that says that the user may have had it already."""
-    first = Run(REPEATED)
     match parcel:
-        case Words(styled):
-            return replace(parcel, styled=(first, *styled))
+        case Words():
+            return doubtful_words(parcel)
         case File(_, caption):
-            return replace(parcel, caption=(first, *caption))
+            return replace(parcel, caption=(Run(REPEATED), *caption))
+
+
+def doubtful_words(words: Words) -> Words:
+    """Return words that say that the user may have had them already."""
+    return replace(words, styled=(Run(REPEATED), *words.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:

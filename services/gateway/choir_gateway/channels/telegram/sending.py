@@ -1,7 +1,8 @@
 """Send a message in as many parcels as it needs; never drop the tail, never repeat in silence.
 
-Called by channel.py. What of a message was surely sent is remembered, so a delivery
-that is tried again goes on where it stopped, and one that is whole is not sent again.
+Called by channel.py, and by notes.py for what control notes. What of a message was surely sent is
+remembered, and control keeps how many parcels that are: a delivery that is tried again goes on where it
+stopped, also after a restart, and one that is whole is not sent again.
 """
 
 import asyncio
@@ -14,13 +15,22 @@ from typing import assert_never
 import structlog
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
 
-from choir_common.clients.outbox_files import OutboxFiles
-from choir_common.errors import Unavailable
+from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
-from choir_common.wire.messages import OutboundMessage, Receipt
+from choir_common.wire.messages import OutboundMessage, PartlySent, Receipt
+from choir_gateway.channels.port import Neighbours
 from choir_gateway.channels.telegram.calls import Call, RefusedError, make
+from choir_gateway.channels.telegram.chunks import LIMIT, split
 from choir_gateway.channels.telegram.pace import Pace
-from choir_gateway.channels.telegram.parcels import File, Parcel, Words, doubtful, lay_out
+from choir_gateway.channels.telegram.parcels import (
+    REPEATED,
+    File,
+    Parcel,
+    Words,
+    doubtful,
+    doubtful_words,
+    lay_out,
+)
 from choir_gateway.channels.telegram.styled import plain, to_html, unstyled
 from choir_gateway.channels.telegram.upload import fetched, upload
 
@@ -31,6 +41,9 @@ WordsCall = Callable[[str, str | None], Call]
 
 # below the outbox's own deadline for a delivery, so that it hears of a rate limit in words
 PATIENCE_S = 45.0
+# nobody asks for a note again, so it has longer; what waits for it is only the next one
+NOTE_PATIENCE_S = 300.0
+NOTE_AGAIN_S = 1.0
 REMEMBERED = 1000
 # files lie in the gateway's temporary directory while they are sent
 FILES_AT_ONCE = 2
@@ -50,9 +63,10 @@ class _Delivery:
 class Sending:
     """Outgoing words and files of one bot."""
 
-    def __init__(self, bot: Bot, files: OutboxFiles, pace: Pace) -> None:
+    def __init__(self, bot: Bot, neighbours: Neighbours, pace: Pace) -> None:
         self._bot = bot
-        self._files = files
+        self._control = neighbours.control
+        self._files = neighbours.files
         self._pace = pace
         self._deliveries: OrderedDict[tuple[int, datetime], _Delivery] = OrderedDict()
         self._slots = asyncio.Semaphore(FILES_AT_ONCE)
@@ -79,16 +93,36 @@ class Sending:
         )
 
     async def notify(self, user_id: str, text: str) -> None:
-        """Tell a user something about the channel itself, once and without promise."""
+        """Tell a user what control notes, in as many messages as it needs; gives up after some minutes."""
+        deadline = asyncio.get_running_loop().time() + NOTE_PATIENCE_S
         try:
-            deadline = asyncio.get_running_loop().time() + 1
-            await self._say(Words(unstyled(text)), user_id, deadline)
+            for part in split(unstyled(text), LIMIT - len(REPEATED)):
+                await self._insist(Words(part), user_id, deadline)
         except (Unavailable, RefusedError) as error:
-            log.info("note not sent", reason=str(error))
+            log.warning("note not sent", reason=str(error))
+
+    async def _insist(self, words: Words, user_id: str, deadline: float) -> None:
+        """Say words that nobody asks for again; raises Unavailable when `deadline` has come."""
+        saying = words
+        while True:
+            try:
+                await self._say(saying, user_id, deadline)
+            except Unavailable as error:
+                wait_s = error.retry_after_s or NOTE_AGAIN_S
+                if asyncio.get_running_loop().time() + wait_s > deadline:
+                    raise
+                if isinstance(error, OutcomeUnknown):
+                    saying = doubtful_words(words)
+                await asyncio.sleep(wait_s)
+            else:
+                return
 
     async def _go_on(self, delivery: _Delivery, message: OutboundMessage, user_id: str) -> None:
         """Send what of a message has not arrived yet."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        if message.partly_sent is not None and message.partly_sent.parcels > delivery.parcels:
+            delivery.parcels = message.partly_sent.parcels
+            delivery.message_id = message.partly_sent.message_id
         parcels, first = lay_out(message), delivery.parcels
         for number in range(first, len(parcels)):
             in_doubt = message.maybe_repeated and number == first
@@ -96,7 +130,19 @@ class Sending:
             if isinstance(parcels[number], Words) or delivery.message_id is None:
                 delivery.message_id = made
             delivery.parcels = number + 1
+            if number + 1 < len(parcels):
+                await self._note(message, delivery)
         delivery.is_whole = True
+
+    async def _note(self, message: OutboundMessage, delivery: _Delivery) -> None:
+        """Have control keep how far a message is: whoever goes on with it may be another process."""
+        await self._control.keep_progress(
+            PartlySent(
+                outbox_id=message.outbox_id,
+                parcels=delivery.parcels,
+                message_id=delivery.message_id,
+            )
+        )
 
     async def _send(
         self,
