@@ -100,6 +100,15 @@ def test_what_the_agent_has_to_report_is_passed_on_and_orders_nothing() -> None:
     assert report.text == "The core job 'x' is done.\n\n#tools=3"
 
 
+def test_what_corrects_or_replies_is_a_message_like_others_and_orders_nothing_twice() -> None:
+    was = "[Choir] The user corrected an earlier message. It said:\n> #spawn one: #tools=1"
+    corrected = answer(EDGE, message("user", f"{was}\n\n#spawn two: #hang"))
+    assert [call.arguments["job_name"] for call in corrected.calls] == ["two"]
+    talk = (message("user", "hello"), message("assistant", "Hello!"))
+    replied = "[Choir] The user replies to this message:\n> Hello!\n\nGood day to you"
+    assert 'Good day to you"' in (answer(EDGE, *talk, message("user", replied)).text or "")
+
+
 def test_a_note_at_the_end_of_a_prompt_begins_no_new_turn() -> None:
     note = message("system", "You are in the skill tea, step pour.")
     said = answer(EDGE, message("user", "#tools=1 go"), *called("choir_core_list"), note)

@@ -58,7 +58,7 @@ def choose(turn: Turn, score: Score, greeting: str) -> Answer:
             return _follow_rules(turn, score) or Answer(sum_up(turn.user_text))
         case "report":
             return _follow_rules(turn, score) or Answer(turn.user_text.strip()[:REPORT_CHARS])
-    directives = read_directives(turn.user_text)
+    directives = read_directives(turn.own_words)
     ordered = _follow_directives(turn, directives)
     answer = ordered or _follow_score(turn, score) or _improvise(turn, greeting)
     faults = (directives.error, *answer.faults) if directives.error else answer.faults

@@ -3,6 +3,7 @@
 Called by `app` with the raw body; read by `choose`, `directives` and `template`. Pure.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from choir_local.rehearsal.lane import Lane, lane_of
 
 SYSTEM = ("system", "developer")
 OWN_WORDS = "[Choir]"
+_TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
 
 
 class _Lenient(BaseModel):
@@ -99,9 +101,9 @@ class ToolResult:
 class Turn:
     """Where a conversation stands.
 
-    A turn begins with the last user message. One that begins with `[Choir]` is the agent's own: it quotes
-    what is to be reported. A core job, and what is no conversation, is one turn from its first message to
-    its last.
+    A turn begins with the last user message. One that begins with `[Choir]` and says that something is to
+    be reported is the agent's own, and quotes that. A core job, and what is no conversation, is one turn
+    from its first message to its last.
     """
 
     lane: Lane | None
@@ -115,6 +117,14 @@ class Turn:
     last_role: str
     system_text: str
     tools: tuple[OfferedFunction, ...]
+
+    @property
+    def own_words(self) -> str:
+        """Return the words without Choir's remarks (they correct, they reply) and what those quote."""
+        if not self.user_text.startswith(OWN_WORDS):
+            return self.user_text
+        lines = self.user_text.splitlines()
+        return "\n".join(line for line in lines if not line.startswith((OWN_WORDS, ">")))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -131,7 +141,7 @@ def read_turn(request: ChatRequest) -> Turn:
     since = messages[start:]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
     text = "\n".join(told) if whole else "".join(told[:1])
-    report = not whole and text.startswith(OWN_WORDS)
+    report = not whole and _is_report(text)
     return Turn(
         lane="report" if report else lane,
         user_text=_quoted_in(text) if report else text,
@@ -154,7 +164,11 @@ def _newest_start(messages: Sequence[ChatMessage]) -> int:
 
 
 def _is_asked(message: ChatMessage) -> bool:
-    return message.role == "user" and not message.text.startswith(OWN_WORDS)
+    return message.role == "user" and not _is_report(message.text)
+
+
+def _is_report(text: str) -> bool:
+    return _TO_REPORT.match(text) is not None
 
 
 def _quoted_in(text: str) -> str:
