@@ -27,7 +27,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import StatusReport
 from choirctl.spoken import one_line
-from choirctl.views import CORE, state_word
+from choirctl.views import CORE
 
 EDGE = "edge"
 MOST_LINES = 6  # of the screen; a crowd of jobs is for `choirctl status`
@@ -64,9 +64,7 @@ class Lanes:
         """Begin with what the agent's newest heartbeat told."""
         self.agent_id = agent_id
         self.busy = {
-            report.lane: Lane(now, state_word(report.state))
-            for report in reports
-            if report.state != IDLE
+            report.lane: Lane(now, report.state_word) for report in reports if report.state != IDLE
         }
 
     def end(self) -> None:

@@ -16,7 +16,6 @@ from choir_common.wire.workspaces import WorkspaceView
 from choirctl.printing import ago, table
 
 # told by prefix which lane has it, and in capitals
-STATE_PREFIXES = ("EDGE_", "CORE_")
 STATE_COLOURS = {
     **dict.fromkeys(("running", "active", "succeeded"), "green"),
     **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
@@ -77,14 +76,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
 
 def doing(lane: StatusReport) -> str:
     """Say on one line what a lane is at."""
-    return escape(", ".join(part for part in (state_word(lane.state), skill_of(lane)) if part))
-
-
-def state_word(state: str) -> str:
-    """Return a lane's state as people say it: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
-    for prefix in STATE_PREFIXES:
-        state = state.removeprefix(prefix)
-    return state.lower().replace("_", " ")
+    return escape(", ".join(part for part in (lane.state_word, skill_of(lane)) if part))
 
 
 def skill_of(lane: StatusReport) -> str:
@@ -224,7 +216,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
         name = job.lane.removeprefix(CORE)
         rows.add_row(
             escape(name),
-            escape(state_word(job.state)),
+            escape(job.state_word),
             escape(job.skill or "-"),
             escape(job.step or "-"),
             _budget(job) or "-",

@@ -47,7 +47,7 @@ async def test_status_tells_what_an_agent_does_and_has_left(agent: AgentHand, sa
     await agent.call("REPORT_STATUS", report)
     text = await say("/status")
     assert "main is running" in text and "workspace main" in text
-    assert "- job read: CORE_REASONING (left: 9 steps)" in text
+    assert "- job read: reasoning (left: 9 steps)" in text
     assert await say("/status other") == "other is stopped. Model: scripted."
     assert "There is no agent 'nobody'" in await say("/status nobody")
 

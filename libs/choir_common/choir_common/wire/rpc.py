@@ -119,6 +119,9 @@ class ApprovalResponse(Wire):
     status: Literal["pending", "approved", "rejected"]
 
 
+STATE_PREFIXES = ("EDGE_", "CORE_")
+
+
 class StatusReport(Wire):
     """REPORT_STATUS: what a lane is doing now."""
 
@@ -127,6 +130,14 @@ class StatusReport(Wire):
     skill: str | None = None
     step: str | None = None
     budget_remaining: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def state_word(self) -> str:
+        """Return the state as people say it: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
+        for prefix in STATE_PREFIXES:
+            if self.state.startswith(prefix):
+                return self.state.removeprefix(prefix).lower().replace("_", " ")
+        return self.state
 
 
 class TerminateRequest(Wire):

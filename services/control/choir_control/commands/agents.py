@@ -110,7 +110,7 @@ def _queued(view: AgentView) -> str:
 
 def _lane(report: StatusReport) -> str:
     name = report.lane.removeprefix(CORE)
-    doing = " ".join(part for part in (report.state, report.skill, report.step) if part)
+    doing = " ".join(part for part in (report.state_word, report.skill, report.step) if part)
     left = report.budget_remaining.items()
     budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in left)
     kind = "lane" if name == report.lane else "job"
