@@ -12,6 +12,10 @@ from choir_common.errors import BadInput
 
 HISTORY = 20
 LOCAL = {
+    "/edit": (
+        "/edit [words]",
+        "Correct what you said last; alone, change it in the line.",
+    ),
     "/send": ("/send FILE [words]", "Send a file to the agent."),
     "/history": ("/history [COUNT]", "Show what was said last."),
     "/quit": ("/quit", "Leave; the agent goes on."),
@@ -34,6 +38,13 @@ class SendFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Correct:
+    """Other words for what was said last; without any, its own are wanted in the line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShowPast:
     """So much of what was said."""
 
@@ -45,13 +56,15 @@ class Leave:
     """The end of the chat, not of the agent."""
 
 
-Line = Say | SendFile | ShowPast | Leave
+Line = Say | SendFile | Correct | ShowPast | Leave
 
 
 def understand(text: str) -> Line:
     """Return what a line asks for. Raises BadInput when it is half of something."""
     word, _, rest = text.strip().partition(" ")
     match word:
+        case "/edit":
+            return Correct(rest.strip())
         case "/send":
             return _send(rest.strip())
         case "/history":

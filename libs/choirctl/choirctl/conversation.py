@@ -46,6 +46,8 @@ class Say(BaseModel):
     idempotency_key: str
     files: tuple[str, ...] | None = None
     """The refs of files that were put before; none is left out, for a gateway that knows no files."""
+    edits: str | None = None
+    """The key of the earlier message whose words these replace."""
 
 
 class PressButton(BaseModel):
@@ -80,12 +82,20 @@ class Conversation:
         """Tell whether what is said now would be heard at once."""
         return self._heard.is_open
 
-    async def say(self, text: str, files: Sequence[str] = ()) -> Accepted:
+    async def say(
+        self, text: str, files: Sequence[str] = (), *, key: str = "", edits: str | None = None
+    ) -> Accepted:
         """Send a message, again under the same key while the outcome is unknown.
 
-        Raises NotFound for an unknown DM or file, Unavailable when it was not accepted within 30 s.
+        One that `edits` an earlier one's key corrects that. Raises NotFound for an unknown DM or file,
+        Unavailable when it was not accepted within 30 s.
         """
-        body = Say(text=text, idempotency_key=new_id("cli"), files=tuple(files) or None)
+        body = Say(
+            text=text,
+            idempotency_key=key or new_id("cli"),
+            files=tuple(files) or None,
+            edits=edits,
+        )
         return await self._post("messages", body, Accepted)
 
     async def press(self, message: OutboundMessage, data: str) -> Pressed:

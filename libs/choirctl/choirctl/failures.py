@@ -1,5 +1,6 @@
 """Turn what a command raised into one paragraph on standard error and an exit code. Called by `__main__`."""
 
+import os
 import sys
 import textwrap
 import traceback
@@ -7,7 +8,7 @@ import traceback
 from choir_common.errors import ChoirError
 from choirctl.place import environment
 
-WIDTH = 100
+WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED = 1
 
 
@@ -39,4 +40,9 @@ def explain(error: BaseException) -> int:
 
 def _say(message: str) -> None:
     text = " ".join(message.split())
-    sys.stderr.write(textwrap.fill(f"Error: {text}", WIDTH, break_long_words=False) + "\n")
+    try:
+        width = min(WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH)
+    except (OSError, ValueError):  # no terminal
+        width = WIDTH
+    filled = textwrap.fill(f"Error: {text}", width, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{filled}\n")

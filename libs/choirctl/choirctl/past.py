@@ -4,7 +4,7 @@ Called by `talk` when it opens, and for `/history`.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from rich.markup import escape
 
@@ -59,11 +59,11 @@ def _is_said(event: Event, dm: str) -> bool:
 
 
 def past_line(event: Event, agent_id: str, *, whole: bool) -> str:
-    """Return one thing said as it stands on the terminal, cut to some lines unless `whole`."""
+    """Return one thing said, and when by the clock of this machine, cut to some lines unless `whole`."""
     who = "you" if event.type == "user_msg" else agent_id
     lines = safe(str(event.payload.get("text", ""))).strip().split("\n")
     if not whole and len(lines) > SHOWN_LINES:
         lines = [*lines[:SHOWN_LINES], "…"]
-    at = datetime.fromisoformat(event.at).astimezone(UTC)
+    at = datetime.fromisoformat(event.at).astimezone()
     text = "\n  ".join(lines)
     return f"[dim]{at:%m-%d %H:%M} {escape(who)}: {escape(text)}[/]"

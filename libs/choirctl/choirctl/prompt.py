@@ -1,5 +1,6 @@
 """The line a person types in, with what Tab completes and what stands below it. Made by `talk`."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,8 +13,10 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
@@ -98,10 +101,10 @@ class Prompt:
             completer=suggestions,
             bottom_toolbar=self._bar,
             style=PLAIN_BAR,
-            refresh_interval=FRAME_S,
             # a menu would keep lines of the screen free for itself
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
+            key_bindings=_keys(),
         )
         self._session.default_buffer.on_text_changed += self._note
 
@@ -109,11 +112,28 @@ class Prompt:
         """Keep the terminal raw until the block ends."""
         return self._session.app.input.raw_mode()
 
-    async def line(self) -> Typed | None:
-        """Return the next line; None when the user leaves."""
+    async def keep_fresh(self) -> None:
+        """Draw the line anew whenever what stands around it has changed, until cancelled.
+
+        At fixed times it would be drawn while nothing happens: a cursor that flickers, and bytes over a line.
+        """
+        shown: tuple[str, str] | None = None
+        while True:
+            await asyncio.sleep(FRAME_S)
+            app = self._session.app
+            if app.is_running:
+                around = (self._before(), self._lines(app.output.get_size().columns))
+                if around != shown:
+                    shown = around
+                    app.invalidate()
+
+    async def line(self, begun: str = "") -> Typed | None:
+        """Return the next line, in which `begun` stands already; None when the user leaves."""
         self._begun_at = None
         try:
-            text = await self._session.prompt_async(self._before, handle_sigint=False)
+            text = await self._session.prompt_async(
+                self._before, default=begun, handle_sigint=False
+            )
         except (EOFError, KeyboardInterrupt):
             return None
         return Typed(text, time.monotonic() if self._begun_at is None else self._begun_at)
@@ -128,7 +148,21 @@ class Prompt:
         app = get_app()
         width = app.output.get_size().columns
         hint = self._suggestions.hint(app.current_buffer.text)
-        return "\n".join([*([fitted(hint, width)] if hint else []), *self._below(width)])
+        return "\n".join([*([fitted(hint, width)] if hint else []), self._lines(width)])
+
+    def _lines(self, width: int) -> str:
+        return "\n".join(self._below(width))
+
+
+def _keys() -> KeyBindings:
+    """Let Ctrl-C take back a line that is begun; in an empty one it leaves."""
+    keys = KeyBindings()
+
+    @keys.add("c-c", eager=True, filter=Condition(lambda: bool(get_app().current_buffer.text)))
+    def take_back(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+
+    return keys
 
 
 def typed_before(place: Place) -> History:

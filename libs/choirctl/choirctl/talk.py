@@ -7,93 +7,46 @@ lanes and jobs do; Ctrl-C or Ctrl-D leaves.
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markup import escape
 
-from choir_common.errors import ChoirError
-from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.errors import BadInput, ChoirError
+from choir_common.ids import new_id
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
-from choirctl.chat_lines import Leave, Say, SendFile, ShowPast, understand
+from choirctl.chat_lines import LOCAL, Correct, Leave, Line, Say, SendFile, ShowPast, understand
 from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
+from choirctl.going_on import GoingOn, Waiting
 from choirctl.lanes import fitted
 from choirctl.parcels import put_file, save_files
 from choirctl.past import Past, past_line, read_past
 from choirctl.place import Place
-from choirctl.prompt import FRAME_S, Prompt, Suggestions, typed_before
+from choirctl.printing import counted
+from choirctl.prompt import Prompt, Suggestions, typed_before
 from choirctl.questions import Decided, Question, Questions, still_open
-from choirctl.spoken import heard, one_line, safe
+from choirctl.spoken import heard, safe
 from choirctl.views import CORE
 from choirctl.watching import Watch
 
-FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LAST_WORDS_S = 0.2  # how long the patched output may take to print
 UNSENT_MOST = 100  # lines typed ahead of a Choir that does not take them
 AT_FIRST = 6  # of what was said before
 PAST_WITHIN_S = 5.0  # what was said before is not worth a longer wait
-LONGEST_CARD = 300
+HELP = "/help"
 
 
-@dataclass(slots=True)
-class Waiting:
-    """The messages that have no answer yet: since when, by inbox id."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was said last, as a correction needs it."""
 
-    since: dict[str, float] = field(default_factory=dict)
-    closed: set[str] = field(default_factory=set)
-    """Answers that came before the message's own acknowledgement."""
-
-    def begin(self, inbox_id: str) -> None:
-        """A message went out."""
-        if inbox_id not in self.closed:
-            self.since[inbox_id] = time.monotonic()
-
-    def end(self, message: OutboundMessage) -> None:
-        """Something was heard; an answer closes what it answers."""
-        if message.answers is not None and message.kind != "notice":
-            self.closed.add(message.answers)
-            self.since.pop(message.answers, None)
-
-    def spinner(self) -> str:
-        """Return for how long an answer has been waited for."""
-        if not self.since:
-            return ""
-        now = time.monotonic()
-        frame = FRAMES[int(now / FRAME_S) % len(FRAMES)]
-        return f"{frame} thinking, {now - min(self.since.values()):.0f} s"
-
-
-@dataclass(slots=True)
-class GoingOn:
-    """What the channel shows of what goes on: open cards, and until when somebody types."""
-
-    cards: dict[str, Card] = field(default_factory=dict)
-    typing_until: float = 0.0
-
-    def take(self, what: Card | Typing | Idle, now: float, told: Collection[str]) -> str | None:
-        """Take up what goes on; return the words of a card that is done, to be kept on the screen."""
-        match what:
-            case Typing(lasts_s=lasts):
-                self.typing_until = now + lasts
-            case Idle():
-                self.typing_until = 0.0
-            case Card(done=False) as card:
-                self.cards[card.card_id] = card
-            case Card() as card:
-                self.cards.pop(card.card_id, None)
-                return None if card.card_id in told else safe(card.text)
-        return None
-
-    def lines(self, now: float, told: Collection[str]) -> list[str]:
-        """Return a line for each card that is not `told` elsewhere, or that somebody types."""
-        open_ones = [card for card in self.cards.values() if card.card_id not in told]
-        cards = [one_line(card.text, LONGEST_CARD) for card in open_ones]
-        return cards or (["typing"] if now < self.typing_until else [])
+    key: str
+    text: str
 
 
 async def talk_on_terminal(place: Place, dm: str, files: Path) -> None:
@@ -138,12 +91,19 @@ class _Talk:
         self._questions = Questions()
         self._watch = Watch(api, dm, self._tell)
         self._past = Past()
-        self._typed: asyncio.Queue[Say | SendFile | Decided] = asyncio.Queue(UNSENT_MOST)
+        self._typed: asyncio.Queue[Say | SendFile | Correct | Decided] = asyncio.Queue(UNSENT_MOST)
+        self._unsent = 0
+        self._said: Said | None = None
+        self._begun = ""
+        """What stands in the next line already."""
 
     async def go_on(self, prompt: Prompt) -> None:
         """Return when the user has left and all that was typed is sent."""
         async with asyncio.TaskGroup() as tasks:
-            ending = [tasks.create_task(self._print_heard()), tasks.create_task(self._watch.run())]
+            ending = [
+                tasks.create_task(work)
+                for work in (self._print_heard(), self._watch.run(), prompt.keep_fresh())
+            ]
             sending = tasks.create_task(self._send_typed())
             await self._read_lines(prompt)
             await self._typed.join()
@@ -181,7 +141,8 @@ class _Talk:
     def below(self, width: int) -> Sequence[str]:
         """Return what stands below the prompt: the lanes at work, or that nobody hears."""
         if not self._conversation.is_connected:
-            return ["connection lost, trying again"]
+            waiting = f"; {counted(self._unsent, 'line')} to send" if self._unsent else ""
+            return [fitted(f"connection lost, trying again{waiting}", width)]
         now = time.monotonic()
         lanes = self._watch.lanes
         shown = [*lanes.lines(now, width)]
@@ -192,7 +153,8 @@ class _Talk:
 
     async def _read_lines(self, prompt: Prompt) -> None:
         with prompt.kept_raw():
-            while (typed := await prompt.line()) is not None:
+            while (typed := await prompt.line(self._begun)) is not None:
+                self._begun = ""
                 try:
                     line = self._questions.understand(typed.text, typed.begun_at)
                     if not await self._do(line or understand(typed.text)):
@@ -200,7 +162,7 @@ class _Talk:
                 except ChoirError as error:
                     self._complain(error)
 
-    async def _do(self, line: Say | SendFile | ShowPast | Leave | Decided) -> bool:
+    async def _do(self, line: Line | Decided) -> bool:
         """Do what a line asks for; False when it asks for the end."""
         match line:
             case Leave():
@@ -209,9 +171,19 @@ class _Talk:
                 await self.show_past(most, whole=True)
             case Say(text) if not text.strip():
                 pass
-            case Say() | SendFile() | Decided():
+            case Correct("") if self._unsent:
+                raise BadInput("What you said last is still on its way.")
+            case Correct(""):
+                self._begun = f"/edit {self._last().text}"
+            case Say() | SendFile() | Correct() | Decided():
+                self._unsent += 1
                 await self._typed.put(line)
         return True
+
+    def _last(self) -> Said:
+        if self._said is None:
+            raise BadInput("You have said nothing here yet that could be corrected.")
+        return self._said
 
     async def _send_typed(self) -> None:
         while True:
@@ -224,20 +196,29 @@ class _Talk:
                         put = await put_file(self._api, self._dm, path)
                         await self._say(text, put.ref)
                         self._console.print(f"[dim]sent {escape(safe(put.name))}[/]")
+                    case Correct(text):
+                        await self._say(text, edits=self._last().key)
                     case Decided(question, data):
                         await self._decide(question, data)
             except ChoirError as error:
                 # a refusal is shown, and the conversation goes on
                 self._complain(error, "Not sent: ")
             finally:
+                self._unsent -= 1
                 self._typed.task_done()
 
-    async def _say(self, text: str, *files: str) -> None:
-        accepted = await self._conversation.say(text, files)
+    async def _say(self, text: str, *files: str, edits: str | None = None) -> None:
+        key = new_id("cli")
+        accepted = await self._conversation.say(text, files, key=key, edits=edits)
         if accepted.note:
             self._console.print(f"[yellow]{escape(safe(accepted.note))}[/]")
         if accepted.command is None:
+            # a correction of a correction names the first message, too
+            self._said = Said(edits or key, text)
             self._waiting.begin(accepted.inbox_id)
+        elif accepted.command == HELP:
+            own = "\n".join(" - ".join(words) for words in LOCAL.values())
+            self._console.print(f"[yellow]In this chat also:\n{escape(own)}[/]")
 
     async def _decide(self, question: Question, data: str) -> None:
         pressed = await self._conversation.press(question.message, data)

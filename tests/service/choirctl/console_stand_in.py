@@ -50,14 +50,18 @@ class Console:
     """Files of messages to the user, by `<outbox id>/<ref>`."""
     named: list[list[str]] = field(default_factory=list)
     """The refs in each message that was accepted."""
+    corrected: list[str] = field(default_factory=list)
+    """What was said under the key that each correction names."""
     presses: list[tuple[str, str]] = field(default_factory=list)
     """The data and the message of each press."""
     going_on: list[tuple[str, str]] = field(default_factory=list)
     """Kind and data of what is shown, told to each stream as it opens."""
 
-    async def accept(self, text: str, key: str) -> Accepted | None:
+    async def accept(self, text: str, key: str, edits: str | None = None) -> Accepted | None:
         """Store a message once per key and answer it; None when the acknowledgement gets lost."""
         self.posts += 1
+        if edits is not None:
+            self.corrected.append(self.keys[edits])
         if text.startswith("/"):
             note = f"did {text}"
             return Accepted(
@@ -168,14 +172,14 @@ def make_app(console: Console) -> FastAPI:
     async def post(dm: str, request: Request) -> Response:
         body = await request.json()
         console.named.append(body.get("files", []))
-        accepted = await console.accept(body["text"], body["idempotency_key"])
+        accepted = await console.accept(body["text"], body["idempotency_key"], body.get("edits"))
         if accepted is None:
             return Response("{", 503)
         return Response(accepted.model_dump_json(), 202)
 
     @app.get("/v1/commands")
     async def commands() -> Response:
-        names = ("/inject", "/cancel", "/jobs")
+        names = ("/inject", "/cancel", "/jobs", "/help")
         views = [CommandView(name=name, usage=name, summary="") for name in names]
         return Response(Page[CommandView](items=views).model_dump_json())
 

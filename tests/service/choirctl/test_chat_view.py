@@ -13,6 +13,7 @@ from tests.service.choirctl.test_talk import Terminal, terminal
 from tests.support.stack import CHOIRCTL
 
 LEAVE = "\x04"
+A_REAL_ONE = {"TERM": "xterm"}
 A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", task_spec="read all")
 A_USER_MSG = UserMsg(turn_id="t", inbox_id="i", dm="console", text="which files?")
 AN_ANSWER = Reply(turn_id="t", dm="console", text="three **files**", kind="answer")
@@ -83,6 +84,62 @@ async def test_a_request_is_decided_by_y_and_its_edit_closes_it() -> None:
             await screen.shows("you said y")
             await leaves(screen)
     assert console.presses == [("a:new:y", "2")]
+
+
+async def test_what_was_said_last_is_corrected_and_a_correction_too() -> None:
+    console = Console()
+    async with served(console) as place:
+        # a dumb terminal could not show what stands in a line already
+        with terminal(place.home, "chat", env=A_REAL_ONE) as screen:
+            await screen.shows("›")
+            screen.types("/edit\r")
+            await screen.shows("said nothing here yet")
+            screen.types("hello ther\r")
+            await screen.shows("you said hello ther")
+            screen.types("/edit hello there\r")
+            await screen.shows("you said hello there")
+            screen.types("/edit\r")
+            await screen.shows("/edit hello there")
+            screen.types("!\r")
+            await screen.shows("you said hello there!")
+            await leaves(screen)
+    assert console.corrected == ["in_0", "in_0"], "both name the first message"
+
+
+async def test_help_tells_of_what_the_chat_itself_does() -> None:
+    async with served(Console()) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("› ")
+            screen.types("/help\r")
+            await screen.shows("did /help", "In this chat also:", "/send FILE [words] - Send")
+            await leaves(screen)
+
+
+async def test_nothing_is_drawn_while_nothing_happens() -> None:
+    console = Console()
+    async with served(console) as place:
+        with terminal(place.home, "chat", env=A_REAL_ONE) as screen:
+            await screen.shows("›")
+            await screen.falls_silent()
+            await console.happens(A_USER_MSG)
+            await screen.shows("edge: thinking")
+            await console.happens(AN_ANSWER)
+            await screen.falls_silent()
+            await leaves(screen)
+
+
+async def test_ctrl_c_takes_back_a_line_and_leaves_from_an_empty_one() -> None:
+    console = Console()
+    async with served(console) as place:
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("› ")
+            screen.types("half a thought")
+            await screen.shows("half a thought")
+            screen.types("\x03whole\r")
+            await screen.shows("you said whole")
+            screen.types("\x03")
+            assert await screen.ends() == 0
+    assert [message.text for message in console.said] == ["you said whole"]
 
 
 async def test_files_are_sent_and_those_that_come_are_saved(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import select
 import struct
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from tests.support.ports import free_port
 from tests.support.stack import CHOIRCTL
 
 WITHIN_S = 30
+WHERE_IS_THE_CURSOR = "\x1b[6n"
 
 
 @dataclass
@@ -39,6 +41,15 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"not shown: {texts} in {self.shown!r}") from None
 
+    async def falls_silent(self, for_s: float = 1.0) -> None:
+        """Wait until nothing has been written for so long."""
+        async with asyncio.timeout(WITHIN_S):
+            while await asyncio.to_thread(self._is_written, for_s):
+                self.shown += await asyncio.to_thread(self._read)
+
+    def _is_written(self, within_s: float) -> bool:
+        return bool(select.select([self.fd], [], [], within_s)[0])
+
     def types(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
 
@@ -51,7 +62,10 @@ class Terminal:
             return await asyncio.to_thread(self.process.wait)
 
     def _read(self) -> str:
-        return os.read(self.fd, 65536).decode(errors="replace")
+        read = os.read(self.fd, 65536).decode(errors="replace")
+        if WHERE_IS_THE_CURSOR in read:
+            self.types("\x1b[1;1R")
+        return read
 
 
 @contextlib.contextmanager
@@ -134,7 +148,7 @@ async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_stops_everything() -> No
         with terminal(Path(home), "up", "--port", str(free_port())) as screen:
             await screen.shows("Ctrl-C stops all", "› ", within_s=90)
             screen.types("hello\r")
-            await screen.shows("main Hello!")
+            await screen.shows("Hello! I am Choir")
             screen.types("\x03")
             await screen.shows("Choir has stopped.")
             assert await screen.ends() == 0

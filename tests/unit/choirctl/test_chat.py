@@ -29,7 +29,7 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditOf, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
-from choirctl.chat_lines import Leave, Line, Say, SendFile, ShowPast, understand
+from choirctl.chat_lines import Correct, Leave, Line, Say, SendFile, ShowPast, understand
 from choirctl.lanes import MOST_LINES, Lanes
 from choirctl.past import past_line
 from choirctl.prompt import Suggestions
@@ -85,6 +85,8 @@ A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", tas
         ("/send a.txt", SendFile(Path("a.txt"), "")),
         ("/send 'a b.txt' it's  here", SendFile(Path("a b.txt"), "it's  here")),
         ("/send a\\ b.txt # no comment", SendFile(Path("a b.txt"), "# no comment")),
+        ("/edit", Correct("")),
+        ("/edit  no, /stop it ", Correct("no, /stop it")),
         ("/history", ShowPast(20)),
         ("/history 3", ShowPast(3)),
         ("/quit", Leave()),
@@ -199,7 +201,10 @@ def test_choirs_own_words_are_shown_as_they_are() -> None:
 
 def test_what_was_said_before_is_cut_unless_all_of_it_is_wanted() -> None:
     event = an_event(A_USER_MSG.model_copy(update={"text": "1\n2\n3\n4 [b]\x1b"}))
-    assert past_line(event, "main", whole=False) == "[dim]11-21 05:00 you: 1\n  2\n  3\n  …[/]"
+    here = datetime.fromisoformat(event.at).astimezone()
+    assert (
+        past_line(event, "main", whole=False) == f"[dim]{here:%m-%d %H:%M} you: 1\n  2\n  3\n  …[/]"
+    )
     assert past_line(event, "main", whole=True).endswith("4 \\[b][/]")
     assert "main: done" in past_line(an_event(AN_ANSWER), "main", whole=True)
 
