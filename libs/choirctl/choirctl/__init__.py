@@ -8,11 +8,18 @@ Ladder, top first; each rung uses only those below it:
     __main__ | commands    runs a command, turns what was raised into an exit code; one module per group
     arguments              arguments that many commands take, and what completes them
     app | talk             the table of commands; a conversation on a terminal
-    conversation | health  say something in a DM and hear all that comes, once; what `doctor` looks at
-    control_api | failures | first_home | start_screen
+    going_on               what a chat shows while nothing is said
+    conversation | health | operations | memory_api | parcels | past | prompt | watching
+                           say something in a DM and hear all that comes, once; what `doctor` looks at; long
+                           works; memories; files both ways; what was said before; the line that is typed;
+                           the log of whoever holds a DM
+    control_api | failures | first_home | start_screen | lanes
                            `/v1` as typed calls; an exception as a paragraph; the first state directory;
-                           what `up` ends with
-    place | views          which Choir is meant; answers as tables
+                           what `up` ends with; what lanes and jobs do
+    chat_lines | place | questions | spoken | views | memory_views
+                           what a typed line means; which Choir is meant; open requests; words laid out for a
+                           terminal; answers as tables
+    config_insert          new sections in a config.json that a person wrote
     background | config_file | examples | foreground | late | printing | secrets_file | start_progress
                            the embedded stack here or in a process of its own, and what it is doing;
                            the files of a home; data to stdout, words to stderr; what is loaded late
