@@ -211,6 +211,8 @@ async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_
         put(agent_id, "hazel", operation="update", key="k", expected_version=first.version)
     )
     assert (first.version, second.version) == (1, 2)
+    # who found it knows which version that is
+    assert [hit.version for hit in (await memory.query(ask(agent_id, "hazel"))).hits] == [2]
     for stale in (0, 1):
         with pytest.raises(Conflict, match="version 2"):
             await memory.upsert(

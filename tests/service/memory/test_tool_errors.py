@@ -95,6 +95,15 @@ async def test_erasing_its_session_erases_it(room: Room) -> None:
     assert await room.database.fetchval(count) == 1
 
 
+async def test_plain_searches_of_knowledge_do_not_find_it(room: Room) -> None:
+    await live(room, make_session("s1"))
+    note = await room.put("Username for the clone: choir.")
+    named = await room.ask("clone username", kinds=("error",), include=("expired",))
+    assert [hit.kind for hit in named.hits] == ["error"]
+    plain = await room.ask("clone username", include=("expired",))
+    assert [hit.document_id for hit in plain.hits] == [note.document_id]
+
+
 async def test_the_service_answers_and_finds_it_by_kind(make_memory: MakeMemory) -> None:
     memory = make_memory()
     await memory.start()

@@ -48,6 +48,11 @@ def test_a_hit_is_dated_has_an_origin_and_is_quoted_as_data() -> None:
     ]
 
 
+def test_knowledge_shows_the_version_a_change_may_stand_on() -> None:
+    (found,) = told(hit("Likes tea.", key="user.drink", version=3))["found"]
+    assert (found["key"], found["version"]) == ("user.drink", 3)
+
+
 def test_context_stands_around_the_quote() -> None:
     before = Beside(document_id="b", position=1, text="Where?", speaker="Ben", origin="user")
     after = Beside(document_id="a", position=3, text="Good.", origin="agent")

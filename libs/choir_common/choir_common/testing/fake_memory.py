@@ -222,4 +222,5 @@ def _hit(document: _Document, score: float, rank: int) -> MemoryHit:
         created_at=document.created_at,
         updated_at=document.updated_at,
         metadata=document.metadata,
+        version=document.version,
     )

@@ -79,6 +79,7 @@ class MemoryQuery(Wire):
     """...to before here; a date alone is meant with that day."""
     speakers: tuple[Word, ...] = Field(default=(), max_length=20)
     kinds: tuple[Kind, ...] = ()
+    """Default: all, but of knowledge no `error`."""
     tiers: tuple[Tier, ...] = ()
     """Default: what the mode searches."""
     grain: Grain | None = None
@@ -146,6 +147,8 @@ class MemoryHit(Wire):
     happened_at: Moment | None = None
     origin: str = "agent"
     trust: int = 50
+    version: int = 1
+    """What `expected_version` of a write is compared with."""
     before: tuple[Beside, ...] = ()
     after: tuple[Beside, ...] = ()
     """What is a hit itself, or stands beside a better one, is not told again."""

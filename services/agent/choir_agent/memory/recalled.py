@@ -51,6 +51,7 @@ def _told(hit: MemoryHit, lane: str) -> JsonObject:
         "position": hit.position,
         "key": hit.key,
         "id": hit.document_id,
+        "version": None if hit.tier else hit.version,
         "before": _beside(hit.before, lane),
         "quote": hit.text,
         "after": _beside(hit.after, lane),

@@ -38,6 +38,7 @@ def hit_of(shown: Shown, fused: Fused) -> MemoryHit:
         happened_at=stored.happened_at,
         origin=stored.origin,
         trust=stored.trust,
+        version=stored.version,
         before=tuple(_beside(one) for one in shown.before),
         after=tuple(_beside(one) for one in shown.after),
         truncated=shown.text != stored.text,

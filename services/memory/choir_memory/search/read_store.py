@@ -17,12 +17,12 @@ from choir_memory.search.scope_store import Scope
 
 _SESSION_COLUMNS = """
 d.id, NULL AS key, d.text, d.created_at, d.created_at AS updated_at, d.metadata, d.kind, d.tier,
-'active' AS status, d.session_id, d.chunk_index, d.speaker, d.happened_at, d.origin, d.trust
+'active' AS status, d.session_id, d.chunk_index, d.speaker, d.happened_at, d.origin, d.trust, d.version
 """
 _KNOWLEDGE_COLUMNS = """
 d.id, d.key, d.text, d.created_at, d.updated_at, d.metadata, d.kind, NULL AS tier,
 d.status, d.collection AS session_id, d.chunk_index, NULL AS speaker, {happened_at} AS happened_at,
-d.origin, d.trust
+d.origin, d.trust, d.version
 """
 _READ = "SELECT {columns} FROM {documents} d WHERE d.id = ANY($1)"
 _BESIDE = """
@@ -59,6 +59,7 @@ class Stored:
     happened_at: datetime | None
     origin: str
     trust: int
+    version: int
 
     @property
     def place(self) -> Place | None:
@@ -117,4 +118,5 @@ def _stored(row: Record) -> Stored:
         row["happened_at"],
         row["origin"],
         row["trust"],
+        row["version"],
     )

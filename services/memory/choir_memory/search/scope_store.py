@@ -99,6 +99,9 @@ class Scope:
         if self.store == "knowledge":
             shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
             clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
+            if not self.kinds:
+                # what failed with a tool is told when it fails again; it answers no question of the world
+                clauses.append("d.kind <> 'error'")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
         return tuple(clauses)

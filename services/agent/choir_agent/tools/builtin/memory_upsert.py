@@ -19,7 +19,7 @@ MANIFEST = ToolManifest(
             "Change lasting knowledge. operation `insert`: add text; `update`: replace or make the "
             "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
             "stable key for facts that may change, such as user.timezone. With expected_version (an "
-            "earlier answer's `version`) nothing is changed if somebody else wrote in between."
+            "hit's or an earlier answer's `version`) nothing is changed if somebody else wrote in between."
         ),
         parameters={
             "type": "object",
