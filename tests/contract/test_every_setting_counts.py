@@ -127,6 +127,7 @@ READ = {
     "approval_timeout_ms": f"{CONTROL}/app.py",
     "event_window": f"{AGENT}/compaction/compact.py",
     "memory.mid_term_sessions": f"{CONTROL}/archiving/archivist.py",
+    "memory.reminder_tokens": f"{AGENT}/lanes/remind.py",
     "compaction_threshold": f"{AGENT}/compaction/compact.py",
     "summary_timeout_ms": f"{AGENT}/compaction/session_summary.py",
 }

@@ -20,6 +20,7 @@ from choir_common.wire.memory_sessions import (
 from choir_control.archiving.archivist import Archivist
 from choir_control.archiving.store import ArchiveStore
 from choir_control.eventlog.store import EventStore
+from choir_memory.layers.episodes import remember_episode
 from choir_memory.layers.tool_errors import remember_troubles
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import SpaceStore
@@ -72,7 +73,9 @@ class HereMemory:
             return
 
         promotion = Promotion(database, announce)
-        self._archive = Archive(database, spaces, promotion, announce, remember_troubles)
+        self._archive = Archive(
+            database, spaces, promotion, announce, remember_troubles, remember_episode
+        )
         self._recorder = Recorder(database, spaces, announce)
         self._eraser = Eraser(database, spaces)
 

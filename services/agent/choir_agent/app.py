@@ -34,6 +34,7 @@ from choir_agent.lanes.ending import Ending, StopRequest
 from choir_agent.lanes.jobs import SESSION_LANE, CoreJobs
 from choir_agent.lanes.prompts import LanePrompts
 from choir_agent.lanes.receive import Receiver
+from choir_agent.lanes.remind import Reminding
 from choir_agent.lanes.skill_steps import SkillSteps
 from choir_agent.lanes.standing import standing
 from choir_agent.lanes.think import Thinker
@@ -226,6 +227,7 @@ class Agent:
             thinker(EDGE, prompts.edge),
             self._jobs,
             steps,
+            Reminding(parts.control, self._arbiter, parts.memory, self._dynamic.current),
             self._dynamic.current,
             lambda state: self._status.note(EDGE, state),
         )

@@ -30,6 +30,7 @@ from choir_memory.endpoints.agents import AgentDoor
 from choir_memory.endpoints.collections import CollectionDoor
 from choir_memory.endpoints.hints import HintDoor
 from choir_memory.endpoints.operator import OperatorDoor
+from choir_memory.endpoints.reminders import ReminderDoor
 from choir_memory.endpoints.sessions import SessionDoor
 from choir_memory.grains.consolidate import Consolidation
 from choir_memory.grains.digest import Digester
@@ -39,10 +40,12 @@ from choir_memory.growth.upkeep import Habits, Upkeep
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.layers.collections import Collections
+from choir_memory.layers.episodes import remember_episode
 from choir_memory.layers.expiry import Expiry
 from choir_memory.layers.extraction import Extraction
 from choir_memory.layers.model import Model
 from choir_memory.layers.openai_model import OpenAiModel
+from choir_memory.layers.reminders import Reminding
 from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
 from choir_memory.operator.carry import Carry
 from choir_memory.operator.change import Change
@@ -93,6 +96,7 @@ class MemoryService:
         knowledge = Knowledge(database, spaces, self._queue.announce)
         recall = Recall(database, spaces, self._embedders, SystemClock())
         self._agents = AgentDoor(spaces, knowledge, recall, self._queue, self._embedders, audit)
+        self._reminders = ReminderDoor(Reminding(database, spaces, recall, SystemClock()))
         self._operators = OperatorDoor(
             Look(database, spaces, recall, audit),
             Change(database, spaces, knowledge),
@@ -108,7 +112,14 @@ class MemoryService:
         database, spaces, announce = self._database, self._spaces, self._queue.announce
         return SessionDoor(
             Recorder(database, spaces, announce),
-            Archive(database, spaces, Promotion(database, announce), announce, remember_troubles),
+            Archive(
+                database,
+                spaces,
+                Promotion(database, announce),
+                announce,
+                remember_troubles,
+                remember_episode,
+            ),
             Eraser(database, spaces),
         )
 
@@ -145,7 +156,7 @@ class MemoryService:
     def _tables(self) -> tuple[Endpoint, ...]:
         hints = HintDoor(ToolErrors(self._database, self._spaces, SystemClock()))
         brought = CollectionDoor(Collections(self._database, self._spaces, self._queue.announce))
-        doors = (self._agents, self._sessions, self._operators, hints, brought)
+        doors = (self._agents, self._sessions, self._operators, self._reminders, hints, brought)
         return tuple(endpoint for door in doors for endpoint in door.table())
 
     def _make_rounds(

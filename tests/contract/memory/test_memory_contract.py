@@ -9,6 +9,7 @@ from choir_common.clients.memory import Memory
 from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert, ReadReceipt
 from choir_common.wire.memory_hints import HintsWanted, ToolHints
+from choir_common.wire.memory_reminders import RemindersWanted
 
 
 @pytest.fixture
@@ -222,6 +223,16 @@ async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_
         await memory.upsert(put(agent_id, "beech", key="new", expected_version=1))
     gone = await memory.upsert(put(agent_id, operation="delete", key="k", expected_version=2))
     assert (gone.operation, gone.version) == ("deleted", None)
+
+
+async def test_what_is_known_about_a_message_comes_once(memory: Memory, agent_id: str) -> None:
+    made = await memory.upsert(put(agent_id, "The walnut tree fell."))
+    wanted = RemindersWanted(agent_id=agent_id, session_id="s1", text="What about the walnut?")
+    found = await memory.remind(wanted)
+    assert [one.document_id for one in found.reminders] == [made.document_id]
+    assert found.reminders[0].text == "The walnut tree fell." and found.receipts
+    known = wanted.model_copy(update={"known": (str(made.document_id),)})
+    assert (await memory.remind(known)).reminders == ()
 
 
 async def test_a_failure_that_nobody_has_met_is_told_nothing(memory: Memory, agent_id: str) -> None:

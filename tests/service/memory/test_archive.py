@@ -16,6 +16,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.memories import MemoryQuery
 from choir_common.wire.memory_sessions import Archived, EraseSession, RecordUnits
 from choir_memory.documents.links_store import Link, LinkStore
+from choir_memory.layers.episodes import remember_episode
 from choir_memory.layers.tool_errors import remember_troubles
 from choir_memory.schema.store import as_agent
 from choir_memory.sessions.archive import Archive
@@ -86,7 +87,14 @@ def make_desk(room: Room) -> Desk:
     return Desk(
         room,
         database,
-        Archive(database, room.spaces, Promotion(database, announce), announce, remember_troubles),
+        Archive(
+            database,
+            room.spaces,
+            Promotion(database, announce),
+            announce,
+            remember_troubles,
+            remember_episode,
+        ),
         Eraser(database, room.spaces),
         Recorder(database, room.spaces, announce),
     )

@@ -13,6 +13,7 @@ from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.store import as_agent
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, answer, live_turns, propose
+from tests.service.memory.test_search import embed_all
 
 TEA = ("2026-03-01T09:00", "Ana", "I only drink green tea.")
 COFFEE = ("2026-05-01T09:00", "Ana", "I drink coffee now, no more tea.")
@@ -48,7 +49,8 @@ def make(room: Room, *answers: str | Unavailable) -> tuple[Extraction, ScriptedM
 
 async def known(room: Room) -> list[tuple[str, str, int]]:
     rows = await room.database.fetch(
-        "SELECT text, status, seen_count FROM choir_main.knowledge_documents ORDER BY created_at, id"
+        "SELECT text, status, seen_count FROM choir_main.knowledge_documents"
+        " WHERE kind <> 'entity' ORDER BY created_at, id"
     )
     return [(row["text"], row["status"], row["seen_count"]) for row in rows]
 
@@ -57,7 +59,8 @@ async def test_a_fact_is_kept_with_the_words_it_rests_on(room: Room) -> None:
     (turn,) = await say(room, TEA)
     extraction, model = make(room, answer(propose()))
     assert await extraction.run_agent("main") == 1
-    row = await room.database.fetchrow("SELECT * FROM choir_main.knowledge_documents")
+    fact = "SELECT * FROM choir_main.knowledge_documents WHERE kind = 'fact'"
+    row = await room.database.fetchrow(fact)
     assert row is not None
     assert (row["kind"], row["subject"], row["predicate"], row["object"]) == (
         *("fact", "user", "drinks"),
@@ -69,8 +72,9 @@ async def test_a_fact_is_kept_with_the_words_it_rests_on(room: Room) -> None:
         70,
     )
     assert row["valid_from"] == datetime.fromisoformat("2026-03-01T09:00+00:00")
-    link = await room.database.fetchrow("SELECT kind, to_id FROM choir_main.links")
-    assert link is not None and (link["kind"], link["to_id"]) == ("evidence", turn)
+    links = await room.database.fetch("SELECT kind, to_id FROM choir_main.links ORDER BY kind")
+    assert [link["kind"] for link in links] == ["evidence", "mentions"]
+    assert links[0]["to_id"] == turn
     # what was read is not read again
     assert await extraction.run_agent("main") == 0 and len(model.asked) == 1
 
@@ -82,6 +86,33 @@ async def test_what_is_said_again_is_counted_and_not_kept_twice(room: Room) -> N
     extraction, _ = make(room, answer(propose()), answer(worded))
     assert await extraction.run_agent("main") == 2
     assert await known(room) == [("The user drinks green tea.", "active", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("The user drinks green tea.", [("The user drinks green tea.", "active", 2)]),
+        (
+            "Ana has a dog called Rex.",
+            [
+                ("The user drinks green tea.", "active", 1),
+                ("Ana has a dog called Rex.", "active", 1),
+            ],
+        ),
+    ],
+)
+async def test_what_means_the_same_of_another_subject_is_known_by_its_vector(
+    room: Room, text: str, kept: list[tuple[str, str, int]]
+) -> None:
+    await say(room, TEA)
+    await make(room, answer(propose()))[0].run_agent("main")
+    await embed_all(room)
+    await say(room, TEA, session="s2")
+    # nothing is known of `Ana`: only the meaning can tell that it is the same
+    model = ScriptedModel([answer(propose(subject="Ana", object="tea", text=text))])
+    leases, embed = Leases(room.database, "r1"), room.embedders.embed_query
+    await Extraction(room.database, leases, model, embed, room.queue.announce).run_agent("main")
+    assert await known(room) == kept
 
 
 async def test_what_is_only_concluded_is_held_until_another_session_says_it(room: Room) -> None:

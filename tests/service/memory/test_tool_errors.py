@@ -8,6 +8,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import MemoryQuery
 from choir_common.wire.memory_hints import HintsWanted, ToolHint
 from choir_common.wire.memory_sessions import EraseSession
+from choir_memory.layers.episodes import remember_episode
 from choir_memory.layers.expiry import Expiry
 from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
 from choir_memory.sessions.archive import Archive
@@ -39,7 +40,14 @@ def make_session(name: str, *, solved: bool = True, days: int = 0) -> Script:
 
 async def live(room: Room, script: Script) -> None:
     promotion = Promotion(room.database, room.queue.announce)
-    archive = Archive(room.database, room.spaces, promotion, room.queue.announce, remember_troubles)
+    archive = Archive(
+        room.database,
+        room.spaces,
+        promotion,
+        room.queue.announce,
+        remember_troubles,
+        remember_episode,
+    )
     await archive.take(script.page())
     await archive.take(script.page(keep=10))
 

@@ -4,17 +4,20 @@ Called by `app` with the raw body; read by `choose`, `directives` and `template`
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_reminders import REMINDERS
 from choir_local.rehearsal.lane import Lane, lane_of
 
 SYSTEM = ("system", "developer")
 OWN_WORDS = "[Choir]"
 _TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
+BESIDE = f"\n\n{REMINDERS}"
+"""Behind a user's words: what memory laid beside them is not theirs."""
 
 
 class _Lenient(BaseModel):
@@ -116,6 +119,7 @@ class Turn:
     results: tuple[ToolResult, ...]
     last_role: str
     system_text: str
+    """What the agent's runtime says; also what memory laid beside messages."""
     tools: tuple[OfferedFunction, ...]
 
     @property
@@ -140,7 +144,7 @@ def read_turn(request: ChatRequest) -> Turn:
     start = _first_after_head(messages) if whole else _newest_start(messages)
     since = messages[start:]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
-    text = "\n".join(told) if whole else "".join(told[:1])
+    text = "\n".join(told) if whole else "".join(told[:1]).partition(BESIDE)[0]
     report = not whole and _is_report(text)
     return Turn(
         lane="report" if report else lane,
@@ -149,7 +153,7 @@ def read_turn(request: ChatRequest) -> Turn:
         answers=sum(message.role == "assistant" for message in since),
         results=_results(since),
         last_role=messages[-1].role if messages else "user",
-        system_text="\n".join(m.text for m in messages if m.role in SYSTEM),
+        system_text="\n".join(_of_the_runtime(messages)),
         tools=tuple(tool.function for tool in request.tools or ()),
     )
 
@@ -161,6 +165,14 @@ def _first_after_head(messages: Sequence[ChatMessage]) -> int:
 
 def _newest_start(messages: Sequence[ChatMessage]) -> int:
     return max((i for i, m in enumerate(messages) if m.role == "user"), default=len(messages))
+
+
+def _of_the_runtime(messages: Sequence[ChatMessage]) -> Iterator[str]:
+    for message in messages:
+        if message.role in SYSTEM:
+            yield message.text
+        elif message.role == "user" and BESIDE in message.text:
+            yield message.text.partition(BESIDE)[2]
 
 
 def _is_asked(message: ChatMessage) -> bool:

@@ -71,6 +71,11 @@ def memory_hints() -> str:
     return "choir.memory.hints"
 
 
+def memory_reminders() -> str:
+    """control → memory: RemindersWanted → Reminders."""
+    return "choir.memory.remind"
+
+
 def add_to_collection() -> str:
     """control → memory: AddDocument → DocumentAdded."""
     return "choir.memory.collections.add"

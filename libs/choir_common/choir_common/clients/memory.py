@@ -15,11 +15,14 @@ from choir_common.wire.memories import (
     Receipt,
 )
 from choir_common.wire.memory_hints import HintsWanted, ToolHints
+from choir_common.wire.memory_reminders import Reminders, RemindersWanted
 from choir_common.wire.messages import Nothing
 
 TIMEOUT_S = 10.0
 HINTS_TIMEOUT_S = 2.0
 """A failed call waits for it, and can do without."""
+REMINDERS_TIMEOUT_S = 1.5
+"""So does a user's message."""
 
 
 class Memory(Protocol):
@@ -36,6 +39,8 @@ class Memory(Protocol):
     async def status(self) -> MemoryStatus: ...
 
     async def hints(self, wanted: HintsWanted) -> ToolHints: ...
+
+    async def remind(self, wanted: RemindersWanted) -> Reminders: ...
 
 
 class BusMemory:
@@ -67,3 +72,8 @@ class BusMemory:
     async def hints(self, wanted: HintsWanted) -> ToolHints:
         """Return like failures of the same tool, those that were resolved first."""
         return await self._bus.ask(subjects.memory_hints(), wanted, ToolHints, HINTS_TIMEOUT_S)
+
+    async def remind(self, wanted: RemindersWanted) -> Reminders:
+        """Return what the agent should have in mind when it answers this."""
+        subject = subjects.memory_reminders()
+        return await self._bus.ask(subject, wanted, Reminders, REMINDERS_TIMEOUT_S)

@@ -27,6 +27,7 @@ from choir_common.wire.memories import (
     Receipt,
 )
 from choir_common.wire.memory_hints import HintsWanted, ToolHints
+from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWanted
 
 RESERVED = frozenset({"control", "memory"})
 
@@ -64,6 +65,21 @@ class FakeMemory:
         """Know nothing: sessions are always empty, and so is what they taught."""
         self._space(wanted.agent_id)
         return ToolHints(hints=())
+
+    async def remind(self, wanted: RemindersWanted) -> Reminders:
+        """Return the best knowledge that is not known, one document."""
+        query = MemoryQuery(agent_id=wanted.agent_id, store="knowledge", query=wanted.text)
+        found = await self.query(query)
+        fresh = [hit for hit in found.hits if hit.document_id not in wanted.known][:1]
+        return Reminders(
+            reminders=tuple(
+                Reminder(
+                    document_id=hit.document_id, kind=hit.kind, text=hit.text, at=hit.updated_at
+                )
+                for hit in fresh
+            ),
+            receipts=(found.receipt_id,) if found.receipt_id else (),
+        )
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Rank documents by how many of the query's words they hold."""

@@ -176,6 +176,8 @@ class MemoryConfig(Wire):
     """A name in `models` that sums up past days and extracts facts; none: selections, no facts."""
     mid_term_sessions: int = Field(default=10, ge=0, le=100_000)
     """An agent's newest sessions found by all that was said in them; older ones by their summary."""
+    reminder_tokens: int = Field(default=600, ge=0, le=20_000)
+    """What memory may lay beside a user's message unasked, in tokens; 0: nothing, the agent looks itself."""
 
 
 class RetentionConfig(Wire):
@@ -411,6 +413,7 @@ class AgentSettings(Wire):
     email: EmailConfig | None = None
     search: SearchConfig | None = None
     limits: FileLimits = FileLimits()
+    reminder_tokens: int = 0
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need (spec 14.2)."""

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
 from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_reminders import Reminder
 from choir_common.wire.model import Wire
 
 GENESIS = "0" * 64
@@ -83,6 +84,16 @@ class UserMsg(Wire):
     """What that earlier message said, if it is known."""
     reply_to: str = ""
     """The words of the message that this one replies to."""
+
+
+class Reminded(Wire):
+    """Memory laid something beside the user's message, unasked; the turn's prompts show it."""
+
+    type: Literal["reminded"] = "reminded"
+    turn_id: str
+    reminders: tuple[Reminder, ...]
+    receipts: tuple[str, ...] = ()
+    """Under which memory keeps what it did."""
 
 
 class ToolCall(Wire):
@@ -446,6 +457,7 @@ EventPayload = Annotated[
     | SessionResumed
     | SessionStopped
     | UserMsg
+    | Reminded
     | ModelOutput
     | ToolCallRequested
     | ToolCallCommitted

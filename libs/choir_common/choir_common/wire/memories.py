@@ -79,7 +79,7 @@ class MemoryQuery(Wire):
     """...to before here; a date alone is meant with that day."""
     speakers: tuple[Word, ...] = Field(default=(), max_length=20)
     kinds: tuple[Kind, ...] = ()
-    """Default: all, but of knowledge no `error`."""
+    """Default: all, but of knowledge no `error` and no `entity`."""
     tiers: tuple[Tier, ...] = ()
     """Default: what the mode searches."""
     grain: Grain | None = None

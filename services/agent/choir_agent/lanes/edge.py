@@ -17,6 +17,7 @@ from choir_agent.budgets.question import answer_to
 from choir_agent.control.client import says_stop
 from choir_agent.lanes.edge_states import EdgeState, EdgeTrigger, after
 from choir_agent.lanes.jobs import CoreJobs
+from choir_agent.lanes.remind import Reminding
 from choir_agent.lanes.skill_steps import SkillSteps
 from choir_agent.lanes.think import Thinker
 from choir_agent.lanes.turn import Turns
@@ -43,6 +44,7 @@ class EdgeLane:
         thinker: Thinker,
         jobs: CoreJobs,
         skills: SkillSteps,
+        reminding: Reminding,
         current: Callable[[], CurrentSettings],
         on_state: Callable[[EdgeState], None],
     ) -> None:
@@ -59,7 +61,7 @@ class EdgeLane:
         self._stopping = False
         self.state = EdgeState.IDLE
         self._turns = Turns(
-            LANE, arbiter, thinker, skills, current, self._move, lambda: self._stopping
+            LANE, arbiter, thinker, skills, reminding, current, self._move, lambda: self._stopping
         )
 
     async def take(self, message: UserMessageSignal) -> None:

@@ -23,6 +23,7 @@ from choir_agent.lanes.next_move import (
     UseTools,
     next_move,
 )
+from choir_agent.lanes.remind import Reminding
 from choir_agent.lanes.skill_steps import SkillSteps
 from choir_agent.lanes.think import Thinker
 from choir_agent.log.state import CallState, TurnState
@@ -45,6 +46,7 @@ class Turns:
         arbiter: Arbiter,
         thinker: Thinker,
         skills: SkillSteps,
+        reminding: Reminding,
         current: Callable[[], CurrentSettings],
         move: Callable[[EdgeTrigger], None],
         stopping: Callable[[], bool],
@@ -53,12 +55,14 @@ class Turns:
         self._arbiter = arbiter
         self._thinker = thinker
         self._skills = skills
+        self._reminding = reminding
         self._current = current
         self._move = move
         self._stopping = stopping
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each pass begins at a safe point."""
+        await self._reminding.remind()
         while (turn := self._arbiter.state.turn) is not None:
             move = next_move(turn, self._budgets())
             match move:

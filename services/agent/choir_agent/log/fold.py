@@ -32,6 +32,7 @@ from choir_common.wire.events import (
     MemoryCompacted,
     MemoryWriteCommitted,
     ModelOutput,
+    Reminded,
     Reply,
     ReportBegun,
     SessionAbandoned,
@@ -61,6 +62,8 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case UserMsg() as p:
             turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
             return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
+        case Reminded() as p:
+            return _after_reminders(state, p)
         case ReportBegun() as p:
             return _begin_report(state, p)
         case Reply() as p:
@@ -142,6 +145,13 @@ def _signal(state: SessionState, signal: int | None) -> SessionState:
 def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
     turn = TurnState(turn_id=begun.turn_id, dm=begun.dm, subject=begun.subject, brief=begun.brief)
     return replace(state, turn=turn)
+
+
+def _after_reminders(state: SessionState, reminded: Reminded) -> SessionState:
+    turn = state.turn
+    if turn is None or turn.turn_id != reminded.turn_id:
+        return state
+    return replace(state, turn=replace(turn, reminded=True))
 
 
 def _after_reply(state: SessionState, reply: Reply) -> SessionState:

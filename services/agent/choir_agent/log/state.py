@@ -74,6 +74,8 @@ class Work:
 class TurnState(Work):
     """What the edge lane is busy with: a user's message, or something it has to report."""
 
+    reminded: bool = False
+    """Memory laid something beside the message."""
     inbox_id: str | None = None
     """The message this turn answers; none for a report."""
     subject: str | None = None

@@ -16,11 +16,13 @@ from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    Reminded,
     Reply,
     ReportBegun,
     ToolResultCommitted,
     UserMsg,
 )
+from choir_common.wire.memory_reminders import Reminder
 
 PER_MESSAGE = 60
 """Bytes that a message has around its words."""
@@ -53,11 +55,19 @@ class Turn:
     head: Committed
     steps: list[Step] = field(default_factory=list)
     answered: bool = False
+    reminders: tuple[Reminder, ...] = ()
+    """What memory laid beside the head; both stay where they are until the turn rolls off."""
 
     @property
     def size(self) -> int:
         """Its bytes in a prompt, about."""
-        return size_of(self.head) + sum(step.size for step in self.steps)
+        return self.head_size + sum(step.size for step in self.steps)
+
+    @property
+    def head_size(self) -> int:
+        """The bytes of what it begins with."""
+        beside = sum(PER_MESSAGE + len(one.text.encode()) for one in self.reminders)
+        return size_of(self.head) + beside
 
     @property
     def count(self) -> int:
@@ -91,6 +101,12 @@ class LaneWindow:
     def begin(self, turn_id: str, head: Committed) -> None:
         """Start a turn with what asks for it."""
         self.turns.append(Turn(turn_id, head))
+
+    def remind(self, reminded: Reminded) -> None:
+        """Lay what memory brought beside the head of its turn."""
+        for turn in self.turns:
+            if turn.turn_id == reminded.turn_id:
+                turn.reminders = reminded.reminders
 
     def add(self, turn_id: str | None, event: Committed) -> None:
         """Add an event to its turn; one of no turn of ours (a tail may begin inside one) is left out."""
@@ -161,7 +177,12 @@ class LaneWindow:
     def size(self) -> int:
         """The bytes of what can ever be compacted, about."""
         total = sum(turn.size for turn in self.turns)
-        return total - sum(size_of(turn.head) for turn in self.turns if self._is_fixed(turn))
+        return total - sum(turn.head_size for turn in self.turns if self._is_fixed(turn))
+
+    @property
+    def reminded_of(self) -> tuple[str, ...]:
+        """The documents of memory that its prompts show, oldest first."""
+        return tuple(one.document_id for turn in self.turns for one in turn.reminders)
 
     @property
     def first_rev(self) -> int | None:

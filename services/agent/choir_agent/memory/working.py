@@ -14,6 +14,7 @@ from choir_common.wire.events import (
     InjectedInstruction,
     MemoryCompacted,
     ModelOutput,
+    Reminded,
     Reply,
     ReportBegun,
     SkillStopped,
@@ -38,6 +39,8 @@ class WorkingMemory:
         match payload:
             case UserMsg() | ReportBegun():
                 self._windows[EDGE].begin(payload.turn_id, event)
+            case Reminded():
+                self._windows[EDGE].remind(payload)
             case CoreStarted():
                 self._begin_job(payload, event)
             case CoreStopped():

@@ -96,7 +96,7 @@ class Assembler:
         kept: dict[int, _Rendered] = {}
         messages: list[bytes] = []
         for turn in window.turns:
-            messages += head_messages(turn.head)
+            messages += head_messages(turn.head, turn.reminders)
             for step in turn.steps:
                 rendered = self._step(window.lane, step, before.get(step.events[0].rev))
                 kept[step.events[0].rev] = rendered
@@ -111,4 +111,5 @@ class Assembler:
         return _Rendered(len(step.events), step_messages(step.events, lane, self._model_name))
 
     def _fixed_head(self, window: LaneWindow) -> list[bytes]:
-        return head_messages(window.turns[-1].head) if window.turns else []
+        newest = window.turns[-1] if window.turns else None
+        return [] if newest is None else head_messages(newest.head, newest.reminders)

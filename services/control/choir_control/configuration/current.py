@@ -101,6 +101,7 @@ class Snapshot:
             email=_named(config.email_accounts, bound.email),
             search=_named(config.search, bound.search),
             limits=config.limits,
+            reminder_tokens=config.memory.reminder_tokens,
         )
 
     def _voice(self, name: str | None) -> VoiceBinding | None:

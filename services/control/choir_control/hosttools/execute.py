@@ -32,6 +32,8 @@ def tool_table(memory: MemoryTools, browse: BrowseTool) -> dict[str, Handler]:
         "choir.memory.upsert": memory.upsert,
         # no model's tool: the agent asks it of itself when a tool has failed
         "choir.memory.hints": memory.hints,
+        # nor is this: the agent asks it of itself when a user has said something
+        "choir.memory.remind": memory.remind,
         "choir.web.browse": browse.browse,
     }
 

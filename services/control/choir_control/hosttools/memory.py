@@ -9,6 +9,7 @@ from choir_common.redactor import Redactor
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert
 from choir_common.wire.memory_hints import HintsWanted
+from choir_common.wire.memory_reminders import RemindersWanted
 from choir_common.wire.model import Wire
 from choir_control.hosttools.read import read_input
 from choir_control.leases.store import Lease
@@ -40,6 +41,13 @@ class MemoryTools:
         wanted = read_input(HintsWanted, self.clean(given), agent_id=lease.agent_id)
         await self.ensure(lease.agent_id)
         return await self._memory.hints(wanted)
+
+    async def remind(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
+        """Tell what the agent should have in mind when it answers a message."""
+        fixed = {"agent_id": lease.agent_id, "session_id": lease.session_id}
+        wanted = read_input(RemindersWanted, self.clean(given), **fixed)
+        await self.ensure(lease.agent_id)
+        return await self._memory.remind(wanted)
 
     def clean(self, given: JsonObject) -> JsonObject:
         """Return an input without any secret's value."""

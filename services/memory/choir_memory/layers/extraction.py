@@ -29,6 +29,7 @@ from choir_memory.layers.candidates import (
     source_of,
 )
 from choir_memory.layers.cursor_store import move_cursor, read_cursor
+from choir_memory.layers.entities import entities_of
 from choir_memory.layers.facts_store import FactStore, Placed, Position
 from choir_memory.layers.known import Known
 from choir_memory.layers.known_store import KnownStore, prepare_known
@@ -168,6 +169,7 @@ class _Keeper:
                 known = new.document_id
                 store = KnownStore(self.held, self.agent_id)
                 written += await store.put(await prepare_known([new]))
+                links += await self._mention(store, new)
             links.append(Link(known, "evidence", one.turn.document_id))
             for rival in one.beside.rivals:
                 if (rival.document_id, one.new.identity) in replaced:
@@ -176,6 +178,15 @@ class _Keeper:
         await LinkStore(self.held, self.agent_id).add(links)
         await self.store.cap_rules(MAX_RULES)
         return written
+
+    async def _mention(self, store: KnownStore, new: Known) -> list[Link]:
+        """Keep the names a fact mentions; they want no vectors."""
+        if new.kind != "fact" or new.happened_at is None:
+            return []
+        names = [new.subject or "", new.object or ""]
+        nodes = entities_of(names, new.happened_at, new.trust)
+        await store.put(await prepare_known(nodes))
+        return [Link(new.document_id, "mentions", one.document_id) for one in nodes]
 
 
 def _worth_keeping(candidates: Sequence[Candidate], turns: Sequence[Turn]) -> list[_Found]:

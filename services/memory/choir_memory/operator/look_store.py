@@ -66,7 +66,8 @@ ORDER BY l.direction, l.kind, l.other
 _COUNTS = """
 WITH active AS (SELECT id FROM choir_memory.embedding_models WHERE state = 'active')
 SELECT 'knowledge' AS store, kind, NULL AS tier, count(*) AS documents,
-    count(*) FILTER (WHERE NOT EXISTS (SELECT FROM {schema}.knowledge_embeddings e, active
+    count(*) FILTER (WHERE kind <> 'entity' AND NOT EXISTS (
+        SELECT FROM {schema}.knowledge_embeddings e, active
         WHERE e.document_id = d.id AND e.model = active.id)) AS without_vector
 FROM {schema}.knowledge_documents d GROUP BY kind
 UNION ALL

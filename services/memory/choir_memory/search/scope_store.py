@@ -100,8 +100,8 @@ class Scope:
             shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
             clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
             if not self.kinds:
-                # what failed with a tool is told when it fails again; it answers no question of the world
-                clauses.append("d.kind <> 'error'")
+                # what failed is told when it fails again, and a name alone tells nothing
+                clauses.append("d.kind NOT IN ('error', 'entity')")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
         return tuple(clauses)

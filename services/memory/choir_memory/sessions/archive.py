@@ -26,6 +26,17 @@ from choir_memory.sessions.promote import Promotion
 from choir_memory.sessions.store import SessionState, SessionStore, Topic
 from choir_memory.sessions.troubles import Trouble
 
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A session that has ended, and what its agent said of it."""
+
+    session_id: str
+    summary: str
+    began_at: datetime
+
+
+Conclude = Callable[[Connection, str, Story], Awaitable[Sequence[UUID]]]
 Learn = Callable[[Connection, str, str, Sequence[Trouble]], Awaitable[Sequence[UUID]]]
 
 
@@ -39,6 +50,8 @@ class Archive:
     announce: Callable[[int], None]
     learn: Learn
     """Keeps what went wrong with tools, in the transaction of the page; returns what wants a vector."""
+    conclude: Conclude
+    """Keeps what an ended session was about, in the same way."""
 
     async def take(self, page: ArchivePage) -> Archived:
         """Store what is new of a page and tell how far the session is; a gap changes nothing.
@@ -82,6 +95,8 @@ class Archive:
             topics = [Topic(title, text) for title, text in cutter.ending.topics]
             await store.sum_up(page.session_id, cutter.ending.summary, topics)
         if page.end is not None:
+            summary = cutter.ending.summary if cutter.ending is not None else state.summary
+            queued += await self._conclude(held, page, summary)
             await store.end(page.session_id, page.end.at)
             if cutter.unsettled.next_index == 0:
                 # nothing was said: it must not push out a session in which something was
@@ -103,6 +118,16 @@ class Archive:
             return 0
         await take_agent_role(held, page.agent_id)
         written = await self.learn(held, page.agent_id, page.session_id, ended)
+        await resume_service_role(held)
+        await enqueue_all(held, page.agent_id, "knowledge", written)
+        return len(written)
+
+    async def _conclude(self, held: Connection, page: ArchivePage, summary: str) -> int:
+        if not summary.strip():
+            return 0
+        await take_agent_role(held, page.agent_id)
+        story = Story(page.session_id, summary, page.started_at)
+        written = await self.conclude(held, page.agent_id, story)
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "knowledge", written)
         return len(written)

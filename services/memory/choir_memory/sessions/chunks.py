@@ -18,6 +18,7 @@ from choir_common.wire.events import (
     Event,
     InjectedInstruction,
     ModelOutput,
+    Reminded,
     Reply,
     ReportBegun,
     SessionAbandoned,
@@ -109,6 +110,8 @@ class Unsettled:
     """The skill and state each lane is in."""
     sources: dict[str, int] = field(default_factory=dict)
     """By turn or job: the least trust of what it has read."""
+    reminded: list[str] = field(default_factory=list)
+    """Turns beside which memory laid something: what is said in them may repeat it."""
     following: Following = field(default_factory=Following)
 
 
@@ -153,6 +156,11 @@ class Cutter:
                 self._job(event, payload)
             case SkillStarted() | SkillTransitioned() | SkillStopped():
                 self._skill(event, payload)
+            case Reminded():
+                least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
+                self._read(payload.turn_id, least)
+                reminded = self.unsettled.reminded
+                reminded[:] = [*reminded, payload.turn_id][-TURNS_WATCHED:]
             case ReportBegun():
                 self._read(payload.turn_id, self._trust_of(payload.subject))
             case SessionStopped():
@@ -182,7 +190,8 @@ class Cutter:
                 self._close(event.lane)
                 kind: UnitKind = "turn" if said.kind in ("answer", "report") else "note"
                 turn = said.turn_id or ""
-                self._add(event, kind, said.text, self._agent_id, "agent", turn)
+                about: JsonObject = {"reminded": True} if turn in self.unsettled.reminded else {}
+                self._add(event, kind, said.text, self._agent_id, "agent", turn, about)
                 self.unsettled.sources.pop(turn, None)
                 self.troubles.close(turn)
             case SessionAbandoned():

@@ -46,7 +46,7 @@ PROPERTIES: JsonObject = {
     "speakers": _WORDS,
     "kinds": {
         **_WORDS,
-        "description": "turn, tools, note, summary; fact, rule, episode, error (only if named), document_chunk",
+        "description": "turn, tools, note, summary; fact, rule, episode, document_chunk; error only if named",
     },
     "grain": {"type": "string", "enum": ["day", "week", "month", "quarter", "year"]},
     "collection": {"type": "string"},

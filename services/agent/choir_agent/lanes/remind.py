@@ -1,0 +1,87 @@
+"""Ask memory what belongs beside a user's message before the model reads it (spec 11).
+
+Called by `turn` as it begins; what comes next is control's `hosttools`. A turn can do without: whatever goes
+wrong here, the message is answered all the same, and nothing waits longer than the deadline.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from pydantic import ValidationError
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.control.client import Control
+from choir_agent.log.state import EDGE, TurnState
+from choir_agent.memory.working import WorkingMemory
+from choir_agent.settings import CurrentSettings
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.ids import new_id
+from choir_common.wire.events import Reminded, UserMsg
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memory_reminders import MAX_KNOWN, Reminders
+from choir_common.wire.rpc import HostToolRequest
+
+log = structlog.get_logger("choir.agent.remind")
+
+HOST_TOOL = "choir.memory.remind"
+DEADLINE_S = 1.0
+MAX_TEXT = 4_000
+"""Characters of a message that are looked for; what it is about stands at its beginning."""
+
+
+class Reminding:
+    """Lays what memory knows beside the message of the open turn, once."""
+
+    def __init__(
+        self,
+        control: Control,
+        arbiter: Arbiter,
+        memory: WorkingMemory,
+        current: Callable[[], CurrentSettings],
+    ) -> None:
+        self._control = control
+        self._arbiter = arbiter
+        self._memory = memory
+        self._current = current
+
+    async def remind(self) -> None:
+        """Commit what memory knows about the message, if it knows anything; raises what ends the agent."""
+        turn = self._arbiter.state.turn
+        budget = self._current().settings.reminder_tokens
+        words = self._words(turn)
+        if not budget or turn is None or not words:
+            return
+        found = await self._ask(words, max(budget, 50))
+        if found is not None and found.reminders:
+            reminded = Reminded(
+                turn_id=turn.turn_id, reminders=found.reminders, receipts=found.receipts
+            )
+            self._arbiter.commit(EDGE, reminded, more_follows=True)
+
+    def _words(self, turn: TurnState | None) -> str:
+        """Return what the user said; nothing once the model has begun to answer."""
+        if turn is None or turn.reminded or turn.steps or turn.cancelled:
+            return ""
+        window = self._memory.window(EDGE)
+        said = window.turns[-1].head.payload if window and window.turns else None
+        if not isinstance(said, UserMsg) or said.turn_id != turn.turn_id:
+            return ""
+        return f"{said.text}\n{said.reply_to}".strip()[:MAX_TEXT]
+
+    async def _ask(self, words: str, budget: int) -> Reminders | None:
+        window = self._memory.window(EDGE)
+        known = window.reminded_of[-MAX_KNOWN:] if window else ()
+        asked: JsonObject = {"text": words, "known": [*known], "budget_tokens": budget}
+        request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=asked)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await self._control.use_host_tool(request, DEADLINE_S)
+            if answer.status != "success":
+                return None
+            return Reminders.model_validate(answer.output, strict=False)
+        except (Fenced, Unauthorized):
+            raise
+        except (ChoirError, TimeoutError, ValidationError) as error:
+            log.info("answered without reminders", reason=str(error)[:200])
+            return None

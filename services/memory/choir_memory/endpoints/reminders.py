@@ -1,0 +1,26 @@
+"""What an agent should have in mind (`choir_common.clients.memory`).
+
+Built by `app`; next is `layers.reminders`.
+"""
+
+from dataclasses import dataclass
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.wire.memory_reminders import Reminders, RemindersWanted
+from choir_memory.layers.reminders import Reminding
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderDoor:
+    """Answers control, on behalf of an agent whose user has just said something."""
+
+    reminding: Reminding
+
+    def table(self) -> tuple[Endpoint, ...]:
+        """Return the subject it answers."""
+        return (Endpoint(subjects.memory_reminders(), RemindersWanted, self._remind),)
+
+    async def _remind(self, wanted: RemindersWanted) -> Reminders:
+        # without patience: a user's message waits for this answer
+        return await self.reminding.remind(wanted)

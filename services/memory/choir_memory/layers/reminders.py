@@ -1,0 +1,107 @@
+"""Choose what an agent should have in mind when a user has said something.
+
+Called by `endpoints.reminders` before the agent's model is asked. Wishes always; facts about what the words
+name, by the graph of entities; and what the searches find that is clearly about it. Nothing that a stranger
+wrote comes unasked: it would speak in every talk that touches its words.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_common.wire.memories import Kind, MemoryHit, MemoryQuery
+from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWanted
+from choir_memory.documents.kinds import TRUST
+from choir_memory.layers.entities import entity_ids
+from choir_memory.layers.reminders_store import ReminderStore
+from choir_memory.schema.spaces import Spaces
+from choir_memory.schema.store import as_agent
+from choir_memory.search.pack import tokens_of
+from choir_memory.search.recall import Recall
+
+LEAST_TRUST = TRUST["agent"]
+"""What users and the agent said, what an operator brought; no page, no mail, no tool."""
+CLEARLY = 0.35
+"""Share of the message's information from which a find is about it (`search.fuse`): a third of its words, or
+half as many and a near meaning. Below, a greeting would already bring something up."""
+RULES_SHARE = 3
+"""Wishes may take a third of the budget; the more often one was said, the sooner it is told."""
+MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 6
+LONGEST = 400
+"""Characters of one; the whole is found by asking."""
+WHERE: Mapping[Literal["knowledge", "session"], tuple[Kind, ...]] = {
+    "knowledge": ("note", "fact", "episode", "document_chunk"),
+    "session": ("turn", "note", "summary"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reminding:
+    """Answers what belongs beside a message."""
+
+    database: Database
+    spaces: Spaces
+    recall: Recall
+    clock: Clock
+
+    async def remind(self, wanted: RemindersWanted) -> Reminders:
+        """Return wishes, what the words name, and what is near them, as much as the budget holds."""
+        await self.spaces.ensure(wanted.agent_id)
+        async with as_agent(self.database, wanted.agent_id) as held:
+            store = ReminderStore(held, wanted.agent_id, self.clock.now(), LEAST_TRUST)
+            rules = await store.rules(MOST_RULES)
+            named = await store.about(entity_ids(wanted.text), MOST_NAMED)
+        receipts: list[str] = []
+        found: list[MemoryHit] = []
+        for query in _queries(wanted):
+            hits = await self.recall.query(query)
+            receipts += [hits.receipt_id] if hits.receipt_id else []
+            found += [hit for hit in hits.hits if hit.score >= CLEARLY]
+        found.sort(key=lambda hit: -hit.score)
+        near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
+        known, budget = set(wanted.known), wanted.budget_tokens
+        wishes = list(_fitting(rules, budget // RULES_SHARE, known))
+        budget -= sum(tokens_of(one.text) for one in wishes)
+        chosen = (*wishes, *_fitting([*named, *near], budget, known))
+        return Reminders(reminders=chosen, receipts=tuple(receipts))
+
+
+def _queries(wanted: RemindersWanted) -> Iterator[MemoryQuery]:
+    for store, kinds in WHERE.items():
+        yield MemoryQuery(
+            agent_id=wanted.agent_id,
+            store=store,
+            query=wanted.text,
+            kinds=kinds,
+            min_trust=LEAST_TRUST,
+            limit=MOST_FOUND,
+            deadline_ms=wanted.deadline_ms,
+        )
+
+
+def _found(hit: MemoryHit) -> Reminder:
+    return Reminder(
+        document_id=hit.document_id,
+        kind=hit.kind,
+        text=hit.text,
+        at=hit.happened_at or hit.updated_at,
+        speaker=hit.speaker,
+        session_id=hit.session_id,
+        origin=hit.origin,
+        trust=hit.trust,
+    )
+
+
+def _fitting(found: Iterable[Reminder], room: int, known: set[str]) -> Iterator[Reminder]:
+    """Yield those that are not known and fit, each cut to what a reminder may say."""
+    for one in found:
+        if one.document_id in known:
+            continue
+        text = one.text if len(one.text) <= LONGEST else f"{one.text[:LONGEST]}…"
+        room -= tokens_of(text)
+        if room < 0:
+            return
+        known.add(one.document_id)
+        yield one.model_copy(update={"text": text})

@@ -1,0 +1,70 @@
+"""Wishes, and facts by what they mention. Called by `reminders`, on a connection under the agent's role."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection, Record
+from choir_common.wire.memory_reminders import Reminder
+from choir_memory.schema.naming import qualified
+
+_COLUMNS = "d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at, d.origin, d.trust"
+_USABLE = "d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)"
+_RULES = f"""
+SELECT {_COLUMNS} FROM {{schema}}.knowledge_documents d WHERE d.kind = 'rule' AND {_USABLE}
+ORDER BY d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
+"""  # noqa: S608 conditions of ours
+# What is said of another name of the same counts as well: a fact of category `name` leads to it.
+_ABOUT = f"""
+WITH named AS (
+    SELECT l.from_id, l.to_id FROM {{schema}}.links l
+    WHERE l.kind = 'mentions' AND l.to_id = ANY($4::uuid[])
+), same AS (
+    SELECT o.to_id FROM named n
+    JOIN {{schema}}.knowledge_documents d ON d.id = n.from_id AND d.category = 'name' AND {_USABLE}
+    JOIN {{schema}}.links o ON o.from_id = n.from_id AND o.kind = 'mentions'
+), facts AS (
+    SELECT from_id, count(*) AS names FROM (
+        SELECT from_id, to_id FROM named
+        UNION SELECT l.from_id, l.to_id FROM {{schema}}.links l JOIN same s ON s.to_id = l.to_id
+        WHERE l.kind = 'mentions') AS all_of_them GROUP BY from_id
+)
+SELECT {_COLUMNS} FROM facts f JOIN {{schema}}.knowledge_documents d ON d.id = f.from_id
+WHERE d.kind = 'fact' AND {_USABLE}
+ORDER BY f.names DESC, d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
+"""  # noqa: S608 conditions of ours
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderStore:
+    """The statements over one agent's knowledge; `now` and `least_trust` hold for all of them."""
+
+    held: Connection
+    agent_id: str
+    now: datetime
+    least_trust: int
+
+    async def rules(self, limit: int) -> list[Reminder]:
+        """Return the wishes that hold, those that were said most often first."""
+        return await self._read(_RULES, limit)
+
+    async def about(self, entities: Sequence[UUID], limit: int) -> list[Reminder]:
+        """Return facts that mention these entities, those that mention most of them first."""
+        return await self._read(_ABOUT, limit, list(entities)) if entities else []
+
+    async def _read(self, statement: str, limit: int, *more: object) -> list[Reminder]:
+        sql = qualified(statement, self.agent_id)
+        rows = await self.held.fetch(sql, self.least_trust, self.now, limit, *more)
+        return [_reminder(row) for row in rows]
+
+
+def _reminder(row: Record) -> Reminder:
+    return Reminder(
+        document_id=str(row["id"]),
+        kind=row["kind"],
+        text=row["text"],
+        at=row["at"],
+        origin=row["origin"],
+        trust=row["trust"],
+    )

@@ -1,0 +1,49 @@
+"""What a user said in one session the agent has in mind in the next, unasked, on a real stack."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import orjson
+
+from choir_common.wire.events import Reminded, payload_of
+from tests.journey.test_memory import until_archived
+from tests.support.stack import read_log, sessions_of, starting_stack, user_at
+
+KITE = "The blue kite lies in the attic."
+SCORE = {
+    "rules": [
+        {
+            "when": {"lane": "summary"},
+            "then": [{"say": json.dumps({"summary": "Ada talked.", "topics": []})}],
+        },
+        {
+            "when": {"contains": "where is my kite", "system_contains": f"user: {KITE}"},
+            "then": [{"say": "In the attic, as you said."}],
+        },
+        {"when": {"contains": "where is my kite"}, "then": [{"say": "I do not know."}]},
+    ],
+    "otherwise": [{"say": "Noted."}],
+}
+
+
+async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
+    tmp_path: Path,
+) -> None:
+    score = tmp_path / "score.json"
+    score.write_bytes(orjson.dumps(SCORE))
+    async with starting_stack(score) as stack:
+        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+            assert await user.asks(KITE) == "Noted."
+            first = str((await sessions_of(stack))[0]["session_id"])
+            await asyncio.to_thread(stack.run, "agent", "restart", "main")
+            await until_archived(stack)
+            assert await user.asks("Where is my kite?") == "In the attic, as you said."
+            # nothing is brought up that has nothing to do with it
+            assert await user.asks("Please count to a hundred in steps of seven.") == "Noted."
+        sessions = {str(one["session_id"]) for one in await sessions_of(stack)}
+        (second,) = sessions - {first}
+        told = [payload_of(event) for event in await read_log(stack, second)]
+    reminded = [payload for payload in told if isinstance(payload, Reminded)]
+    assert [[one.text for one in each.reminders] for each in reminded] == [[KITE]]
+    assert reminded[0].reminders[0].session_id == first

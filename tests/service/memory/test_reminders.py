@@ -1,0 +1,147 @@
+"""What memory lays beside a user's message: wishes, what the words name, what is clearly about them."""
+
+from uuid import UUID
+
+from choir_common.clock import SystemClock
+from choir_common.wire.memory_reminders import Reminder, RemindersWanted
+from choir_memory.documents.erase_store import erase, erase_mentions
+from choir_memory.layers.extraction import Extraction
+from choir_memory.layers.reminders import LONGEST, Reminding
+from choir_memory.schema.store import as_agent, resume_service_role
+from tests.service.memory.conftest import Room
+from tests.service.memory.derived import answer, propose
+from tests.service.memory.lived import remember
+from tests.service.memory.test_facts import make, say
+
+ANN = ("2026-03-01T09:00", "Ana", "My sister Ann cannot eat nuts.")
+NUTS = propose(
+    subject="Ann", predicate="cannot eat", object="nuts", text="Ann cannot eat nuts.",
+    quote="Ann cannot eat nuts",
+)  # fmt: skip
+FRENCH = ("2026-03-02T09:00", "Ana", "Always answer me in French.")
+IN_FRENCH = propose(
+    kind="rule", object="French", text="Answer in French.", quote="answer me in French"
+)
+
+
+async def told(room: Room, text: str, **more: object) -> list[Reminder]:
+    """Return what agent `main` is reminded of in its session `now`."""
+    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
+    fields = {"agent_id": "main", "session_id": "now", "text": text}
+    return list((await reminding.remind(RemindersWanted(**(fields | more)))).reminders)
+
+
+async def learn(room: Room, *answers: str) -> Extraction:
+    extraction, _ = make(room, *answers)
+    await extraction.run_agent("main")
+    return extraction
+
+
+async def test_an_empty_memory_reminds_of_nothing(room: Room) -> None:
+    assert await told(room, "Good morning!") == []
+
+
+async def test_what_was_said_in_an_earlier_session_comes_unasked(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    await remember(room, "now", 0, "Where is my kite?", origin="user", trust=70)
+    (one,) = await told(room, "Where is my kite?")
+    assert (one.text, one.session_id, one.kind) == (
+        "The blue kite lies in the attic.",
+        "s1",
+        "turn",
+    )
+
+
+async def test_what_has_little_to_do_with_it_does_not_come(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    await room.put("The garden gate is painted green.")
+    assert await told(room, "Please write the report of the third quarter, and mail it.") == []
+
+
+async def test_what_strangers_or_tools_wrote_does_not_come(room: Room) -> None:
+    for position, origin in enumerate(("web", "tool")):
+        trust = {"web": 10, "tool": 30}[origin]
+        await remember(room, "s1", position, "The kite is mine now.", origin=origin, trust=trust)
+    assert await told(room, "Where is my kite?") == []
+
+
+async def test_a_wish_of_the_users_comes_whatever_is_said(room: Room) -> None:
+    await say(room, FRENCH)
+    await learn(room, answer(IN_FRENCH))
+    (one,) = await told(room, "How high is the tower?")
+    assert (one.kind, one.text, one.trust) == ("rule", "Answer in French.", 70)
+
+
+async def test_a_fact_comes_when_its_name_is_said_among_other_words(room: Room) -> None:
+    await say(room, ANN)
+    await learn(room, answer(NUTS))
+    words = "I would like to bake a cake on Sunday, with walnuts and cream, and ann's husband comes too."
+    (one,) = [one for one in await told(room, words) if one.kind == "fact"]
+    assert (one.text, one.origin) == ("Ann cannot eat nuts.", "derived")
+    assert await told(room, "I would like to bake a cake on Sunday.") == []
+
+
+async def test_another_name_of_the_same_leads_to_it(room: Room) -> None:
+    await say(room, ANN, ("2026-03-01T09:01", "Ana", "Everybody calls Ann Mopsy."))
+    named = propose(
+        category="name", subject="Ann", predicate="is called", object="Mopsy",
+        text="Ann is called Mopsy.", quote="calls Ann Mopsy", source=2,
+    )  # fmt: skip
+    await learn(room, answer(NUTS, named))
+    texts = {one.text for one in await told(room, "What may Mopsy have for dinner on Sunday?")}
+    assert "Ann cannot eat nuts." in texts
+
+
+async def test_erasing_the_fact_erases_its_names(room: Room) -> None:
+    (turn,) = await say(room, ANN)
+    await learn(room, answer(NUTS))
+    count = "SELECT count(*) FROM choir_main.knowledge_documents WHERE kind = 'entity'"
+    assert await room.database.fetchval(count) == 2
+    async with as_agent(room.database, "main") as held:
+        gone = await erase(held, "main", [UUID(str(turn))])
+        await resume_service_role(held)
+        await erase_mentions(held, "main", gone.ids)
+    assert await room.database.fetchval(count) == 0
+    assert await told(room, "What does Ann eat?") == []
+
+
+async def test_a_name_alone_answers_no_search(room: Room) -> None:
+    await say(room, ANN)
+    await learn(room, answer(NUTS))
+    assert {hit.kind for hit in (await room.ask("Ann nuts", mode="text")).hits} == {"fact"}
+    named = await room.ask("Ann", mode="text", kinds=("entity",))
+    assert [hit.text for hit in named.hits] == ["Ann"]
+
+
+async def test_what_stands_in_the_prompt_already_is_not_told_again(room: Room) -> None:
+    await say(room, FRENCH)
+    await learn(room, answer(IN_FRENCH))
+    await remember(room, "s2", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    first = await told(room, "Where is my kite?")
+    assert [one.kind for one in first] == ["rule", "turn"]
+    again = await told(room, "Where is my kite?", known=tuple(one.document_id for one in first))
+    assert again == []
+
+
+async def test_the_budget_holds_and_long_texts_are_cut(room: Room) -> None:
+    for number in range(6):
+        text = f"Kite number {number} is stored in the attic. {'It is old. ' * 60}"
+        await remember(room, f"s{number}", 0, text, origin="user", trust=70)
+    found = await told(room, "Where is my kite?", budget_tokens=320)
+    assert len(found) == 2
+    assert all(len(one.text) == LONGEST + 1 and one.text.endswith("…") for one in found)
+
+
+async def test_each_search_leaves_a_receipt(room: Room) -> None:
+    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
+    wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
+    assert len((await reminding.remind(wanted)).receipts) == 2
+
+
+async def test_an_agents_answer_that_may_repeat_a_reminder_teaches_nothing(room: Room) -> None:
+    await say(room, ANN, origin="agent")
+    await room.database.execute(
+        "UPDATE choir_main.memory_documents SET metadata = '{\"reminded\": true}'"
+    )
+    extraction, model = make(room, answer(NUTS))
+    assert await extraction.run_agent("main") == 0 and model.asked == []
