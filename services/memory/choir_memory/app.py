@@ -14,11 +14,13 @@ import structlog
 from pydantic import SecretStr
 
 from choir_common.bus.client import Bus, Endpoint
+from choir_common.clients.memory_orders import BusMemoryOrders
 from choir_common.clock import SystemClock
 from choir_common.http.listen import serve
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
+from choir_common.wire.memory_orders import MemoryOrders
 from choir_memory import VERSION
 from choir_memory.audit.store import AuditStore
 from choir_memory.embedding.choose import choose
@@ -32,18 +34,13 @@ from choir_memory.endpoints.hints import HintDoor
 from choir_memory.endpoints.operator import OperatorDoor
 from choir_memory.endpoints.reminders import ReminderDoor
 from choir_memory.endpoints.sessions import SessionDoor
-from choir_memory.grains.consolidate import Consolidation
-from choir_memory.grains.digest import Digester
-from choir_memory.grains.retention import Retention
+from choir_memory.grains.errands import Errands, OwnModel
 from choir_memory.grains.rounds import Rounds
 from choir_memory.growth.upkeep import Habits, Upkeep
 from choir_memory.health import Health
 from choir_memory.knowledge.upsert import Knowledge
 from choir_memory.layers.collections import Collections
 from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.expiry import Expiry
-from choir_memory.layers.extraction import Extraction
-from choir_memory.layers.model import Model
 from choir_memory.layers.openai_model import OpenAiModel
 from choir_memory.layers.reminders import Reminding
 from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
@@ -103,8 +100,8 @@ class MemoryService:
             Carry(database, spaces, audit, self._queue.announce),
         )
         self._sessions = self._session_door()
-        self._model = make_model(secrets)
-        self._rounds = self._make_rounds(settings, secrets, store)
+        self._errands = self._make_errands(secrets)
+        self._rounds = Rounds(store.agents, self._errands.make, settings.round_s)
         self._upkeep = Upkeep(self._database, _habits(settings))
         self._health = Health(self._database, self._bus, self._embedders)
 
@@ -135,8 +132,7 @@ class MemoryService:
 
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
-            if self._model is not None:
-                stack.push_async_callback(self._model.close)
+            stack.push_async_callback(self._errands.own.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()
             stack.push_async_callback(self._embedders.close)
@@ -159,40 +155,27 @@ class MemoryService:
         doors = (self._agents, self._sessions, self._operators, self._reminders, hints, brought)
         return tuple(endpoint for door in doors for endpoint in door.table())
 
-    def _make_rounds(
-        self, settings: MemorySettings, secrets: MemorySecrets, store: SpaceStore
-    ) -> Rounds:
-        leases, clock = Leases(self._database, uuid4().hex), SystemClock()
-        digester = Digester(self._model)
-        consolidation = Consolidation(
+    def _make_errands(self, secrets: MemorySecrets) -> Errands:
+        key = _shown(secrets.model_key)
+        return Errands(
             self._database,
             self._spaces,
-            leases,
-            digester,
-            clock,
+            Leases(self._database, uuid4().hex),
+            SystemClock(),
+            self._embedders.embed_query,
             self._queue.announce,
-            secrets.retention,
+            OwnModel(
+                lambda wanted: OpenAiModel(wanted, key if wanted.secret else None),
+                secrets.model.secret if secrets.model else None,
+            ),
+            BusMemoryOrders(self._bus).read,
+            MemoryOrders(model=secrets.model, retention=secrets.retention),
         )
-        retention = Retention(self._database, leases, clock, secrets.retention)
-        expiry = Expiry(self._database, clock)
-        errands = [expiry.run_agent, consolidation.run_agent, retention.run_agent]
-        if self._model is not None:
-            embed, announce = self._embedders.embed_query, self._queue.announce
-            extraction = Extraction(self._database, leases, self._model, embed, announce)
-            errands.append(extraction.run_agent)
-        return Rounds(store.agents, digester.begin, errands, settings.round_s)
 
     async def _warm(self) -> None:
         # an installation that has stored nothing need not hold the model
         if await self._spaces.any():
             await self._embedders.warm()
-
-
-def make_model(secrets: MemorySecrets) -> Model | None:
-    """Return the language model that config.json names for memory, if it names one."""
-    if secrets.model is None:
-        return None
-    return OpenAiModel(secrets.model, _shown(secrets.model_key))
 
 
 def _habits(settings: MemorySettings) -> Habits:

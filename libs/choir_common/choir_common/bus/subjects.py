@@ -31,6 +31,11 @@ def read_channels() -> str:
     return "choir.control.channels.read"
 
 
+def read_memory_orders() -> str:
+    """memory → control: Nothing → MemoryOrders."""
+    return "choir.control.memory.read"
+
+
 def channels_changed() -> str:
     """control → all gateways (published): Nothing; read the channels again."""
     return "choir.event.channels.changed"

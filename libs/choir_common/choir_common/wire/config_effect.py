@@ -26,9 +26,11 @@ AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 AGAIN = "counts when Choir starts again: choirctl down, then up"
 # vectors of two models cannot be compared
 VECTORS = ("embedding", "embedding.model", "embedding.dimensions")
-AT_CHOIR_START = (
-    *("embedding", "embedding.*", "postgres", "postgres.*"),
-    *("memory.model", "agents.*.retention", "agents.*.retention.*"),
+AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
+# memory asks for these as each of its rounds begins
+AT_ROUND = ("memory.model", "agents.*.retention", "agents.*.retention.*")
+IN_A_ROUND = (
+    "memory goes by it from its next round on: within an hour, unless CHOIR_ROUND_S says otherwise"
 )
 
 
@@ -50,7 +52,7 @@ def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
         )
     if _matches(path, AT_CHOIR_START):
         return "restart-required", AGAIN
-    return "hot-reload", ""
+    return "hot-reload", IN_A_ROUND if _matches(path, AT_ROUND) else ""
 
 
 def _matches(path: str, patterns: tuple[str, ...]) -> bool:

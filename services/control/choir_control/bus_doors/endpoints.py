@@ -1,4 +1,4 @@
-"""Answer the gateway over NATS: messages in, history, channels. Served by `app`."""
+"""Answer gateway and memory over NATS: messages in, history, channels, orders. Served by `app`."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import BadInput
 from choir_common.wire.activity import KeptCard
+from choir_common.wire.memory_orders import MemoryOrders
 from choir_common.wire.messages import (
     ChannelCommand,
     ChannelsRequest,
@@ -55,6 +56,9 @@ def bus_endpoints(
         await talks.outbox_store.progress(progress)
         return Nothing()
 
+    async def memory_orders(_: Nothing) -> MemoryOrders:
+        return configuration.current.memory_orders()
+
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
         Endpoint(subjects.press_button(), Press, buttons.press),
@@ -62,6 +66,7 @@ def bus_endpoints(
         Endpoint(subjects.keep_progress(), PartlySent, keep_progress),
         Endpoint(subjects.read_history(), HistoryRequest, history),
         Endpoint(subjects.read_channels(), ChannelsRequest, channels),
+        Endpoint(subjects.read_memory_orders(), Nothing, memory_orders),
     )
 
 

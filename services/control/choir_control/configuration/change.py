@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from choir_common.wire.config import AgentConfig, Config
-from choir_common.wire.config_effect import category_of
+from choir_common.wire.config_effect import AGAIN, category_of
 from choir_common.wire.configuring import ConfigChange
 
 # sections whose entries an agent uses only if its defaults name them; all else concerns everybody
@@ -23,7 +23,7 @@ BY_NAME = frozenset(
 def changes(before: Config, after: Config) -> tuple[ConfigChange, ...]:
     """Return every difference, in the order of the file's sections."""
     return tuple(
-        _categorised(path, old, new, _concerned(path, before, after))
+        _for_memory(_categorised(path, old, new, _concerned(path, before, after)), before, after)
         for path, old, new in _walk(
             (), before.model_dump(mode="json"), after.model_dump(mode="json")
         )
@@ -43,7 +43,7 @@ def _categorised(
             "removed-agent",
             (f"if it runs, it goes on until it is stopped: choirctl agent stop {path[1]}"),
         )
-    elif len(path) == 2 and (old is None or new is None):
+    elif len(path) == 2 and path[0] in BY_NAME and (old is None or new is None):
         # a name by itself is used by nobody yet, or by nobody any more
         category, note = "hot-reload", ""
     return ConfigChange(
@@ -55,6 +55,16 @@ def _categorised(
         after=new,
         note=note,
     )
+
+
+def _for_memory(change: ConfigChange, before: Config, after: Config) -> ConfigChange:
+    """Say where memory's own model needs another key: memory gets keys when it starts, and then alone."""
+    was, now = (config.models.get(config.memory.model or "") for config in (before, after))
+    own = ("memory.model", *(f"models.{config.memory.model}.secret" for config in (before, after)))
+    if change.path not in own or now is None or now.secret in (None, was and was.secret):
+        return change
+    note = f"memory gets the key of its model when {AGAIN.removeprefix('counts when ')}"
+    return change.model_copy(update={"category": "restart-required", "note": note})
 
 
 def _concerned(path: tuple[str, ...], before: Config, after: Config) -> tuple[str, ...]:

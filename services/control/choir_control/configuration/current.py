@@ -18,8 +18,10 @@ from choir_common.wire.config import (
     AgentSettings,
     Config,
     ModelConfig,
+    RetentionConfig,
     VoiceBinding,
 )
+from choir_common.wire.memory_orders import MemoryOrders
 from choir_common.wire.messages import (
     ChannelTable,
     DmBinding,
@@ -116,6 +118,15 @@ class Snapshot:
             return self.settings_for(agent_id, bindings).secret_names()
         except NotFound:
             return frozenset()
+
+    def memory_orders(self) -> MemoryOrders:
+        """Return what the memory service's rounds go by."""
+        config = self.config
+        kept = {name: agent.retention for name, agent in config.agents.items()}
+        return MemoryOrders(
+            model=_named(config.models, config.memory.model),
+            retention={name: one for name, one in kept.items() if one != RetentionConfig()},
+        )
 
     def channels(self) -> ChannelTable:
         """Return all that the gateway service needs."""

@@ -31,7 +31,7 @@ NOTHING = "nothing"
 
 
 class Digester:
-    """Makes summaries; after a model failed once it selects until `begin` is called again."""
+    """Makes summaries; after a model failed once it selects: each round has one of its own."""
 
     def __init__(self, model: Model | None) -> None:
         self._model = model
@@ -44,10 +44,6 @@ class Digester:
     def has_model(self) -> bool:
         """Tell whether a model can be asked now."""
         return self._model is not None and not self._failed
-
-    def begin(self) -> None:
-        """Give the model another chance."""
-        self._failed = False
 
     async def digest(self, due: Due, sources: Sequence[Source]) -> Summary:
         """Return the summary of a period; trusted as little as the least of its sources."""

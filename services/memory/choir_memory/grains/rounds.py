@@ -1,6 +1,6 @@
 """Go round all agents from time to time and do what is due for each.
 
-Run by `app` as a task; the errands are `consolidate` and rooms below.
+Run by `app` as a task; what each agent is visited for is made anew by `errands` as a round begins.
 """
 
 import asyncio
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import structlog
 
 from choir_common.errors import ChoirError
+from choir_memory.grains.errands import Errand
 
 log = structlog.get_logger("choir.memory.rounds")
-
-Errand = Callable[[str], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,7 @@ class Rounds:
     """The rounds of one replica; the errands see to it that no two do the same."""
 
     agents: Callable[[], Awaitable[Sequence[str]]]
-    begin: Callable[[], None]
-    errands: Sequence[Errand]
+    errands: Callable[[], Awaitable[Sequence[Errand]]]
     """In this order for each agent; one that fails keeps the later ones from this agent until next time."""
     every_s: float
 
@@ -30,17 +28,17 @@ class Rounds:
         """Go round, for ever; an agent whose errand fails has its turn again in the next round."""
         while True:
             try:
-                self.begin()
+                errands = await self.errands()
                 for agent_id in await self.agents():
-                    await self.visit(agent_id)
+                    await self.visit(agent_id, errands)
             except ChoirError as error:
                 log.warning("a round was cut short", error=error.message)
             await asyncio.sleep(self.every_s)
 
-    async def visit(self, agent_id: str) -> None:
+    async def visit(self, agent_id: str, errands: Sequence[Errand]) -> None:
         """Run every errand for one agent."""
         try:
-            for errand in self.errands:
+            for errand in errands:
                 await errand(agent_id)
         except ChoirError as error:
             log.warning("an agent's errand failed", agent_id=agent_id, error=error.message)

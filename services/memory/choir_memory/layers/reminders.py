@@ -23,12 +23,16 @@ from choir_memory.search.recall import Recall
 
 LEAST_TRUST = TRUST["agent"]
 """What users and the agent said, what an operator brought; no page, no mail, no tool."""
-CLEARLY = 0.35
-"""Share of the message's information from which a find is about it (`search.fuse`): a third of its words, or
-half as many and a near meaning. Below, a greeting would already bring something up."""
+CLEARLY = 0.5
+"""Score from which a find may come: half of the message's information (`search.fuse`)..."""
+NEAR = 0.35
+"""...and the cosine it has beside that. By its score alone half of all messages that have nothing to do with
+a memory bring something up, and a greeting finds greetings; by both, one in six does (decision 40). Where a
+model puts everything nearer the score decides; without a vector the find's own words must have been meant."""
 RULES_SHARE = 3
 """Wishes may take a third of the budget; the more often one was said, the sooner it is told."""
-MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 6
+MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 4
+"""Of each search; what is worth telling stands in front."""
 LONGEST = 400
 """Characters of one; the whole is found by asking."""
 WHERE: Mapping[Literal["knowledge", "session"], tuple[Kind, ...]] = {
@@ -58,7 +62,7 @@ class Reminding:
         for query in _queries(wanted):
             hits = await self.recall.query(query)
             receipts += [hits.receipt_id] if hits.receipt_id else []
-            found += [hit for hit in hits.hits if hit.score >= CLEARLY]
+            found += [hit for hit in hits.hits if _is_about_it(hit)]
         found.sort(key=lambda hit: -hit.score)
         near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
         known, budget = set(wanted.known), wanted.budget_tokens
@@ -79,6 +83,14 @@ def _queries(wanted: RemindersWanted) -> Iterator[MemoryQuery]:
             limit=MOST_FOUND,
             deadline_ms=wanted.deadline_ms,
         )
+
+
+def _is_about_it(hit: MemoryHit) -> bool:
+    if hit.score < CLEARLY:
+        return False
+    thoughts = {one.arm: one for one in hit.arms}
+    meant, said = thoughts.get("vector"), thoughts.get("text")
+    return meant.score >= NEAR if meant is not None else said is not None and said.rank > 0
 
 
 def _found(hit: MemoryHit) -> Reminder:

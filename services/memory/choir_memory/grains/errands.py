@@ -1,0 +1,96 @@
+"""Make the errands of a round out of what is configured as it begins.
+
+Called by `rounds`, built by `app`. What control says now counts; while it is away, what it said last, and at
+first what the service was started with. A key never travels on the bus: a model whose secret is not the one
+this process was given is taken up when the service starts again.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError
+from choir_common.postgres.pool import Database
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.memory_orders import MemoryOrders
+from choir_memory.grains.consolidate import Consolidation
+from choir_memory.grains.digest import Digester
+from choir_memory.grains.retention import Retention
+from choir_memory.layers.expiry import Expiry
+from choir_memory.layers.extraction import Extraction
+from choir_memory.layers.model import Model
+from choir_memory.layers.reconcile import Embed
+from choir_memory.schema.lease_store import Leases
+from choir_memory.schema.spaces import Spaces
+
+log = structlog.get_logger("choir.memory.errands")
+
+Errand = Callable[[str], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class OwnModel:
+    """The service's language model as it is configured now; `make` builds one that has the key."""
+
+    make: Callable[[ModelConfig], Model]
+    key_of: str | None
+    """The secret whose value this process was given."""
+    settings: ModelConfig | None = None
+    model: Model | None = None
+
+    async def take(self, wanted: ModelConfig | None) -> None:
+        """Be the model that is wanted, if its key is here; else stay what we are."""
+        if wanted == self.settings:
+            return
+        if wanted is not None and wanted.secret not in (None, self.key_of):
+            log.warning("the model's key comes when memory starts again", model=wanted.model)
+            return
+        await self.close()
+        self.settings, self.model = wanted, self.make(wanted) if wanted else None
+        log.info("memory's own model", model=wanted.model if wanted else None)
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        if self.model is not None:
+            await self.model.close()
+        self.model = None
+
+
+@dataclass(slots=True)
+class Errands:
+    """Makes what each agent is visited for."""
+
+    database: Database
+    spaces: Spaces
+    leases: Leases
+    clock: Clock
+    embed: Embed
+    announce: Callable[[int], None]
+    own: OwnModel
+    ask: Callable[[], Awaitable[MemoryOrders]]
+    orders: MemoryOrders = field(default_factory=MemoryOrders)
+    """The newest; at first what the service was started with."""
+
+    async def make(self) -> Sequence[Errand]:
+        """Return the errands of a round, in their order for each agent."""
+        try:
+            self.orders = await self.ask()
+        except ChoirError as error:
+            log.info("a round goes by what was configured before", reason=error.message)
+        await self.own.take(self.orders.model)
+        database, leases, announce = self.database, self.leases, self.announce
+        model, kept = self.own.model, self.orders.retention
+        digester = Digester(model)
+        errands: list[Errand] = [
+            Expiry(database, self.clock).run_agent,
+            Consolidation(
+                database, self.spaces, leases, digester, self.clock, announce, kept
+            ).run_agent,
+            Retention(database, leases, self.clock, kept).run_agent,
+        ]
+        if model is not None:
+            extraction = Extraction(database, leases, model, self.embed, announce)
+            errands.append(extraction.run_agent)
+        return errands
