@@ -6,6 +6,9 @@ Real Postgres, NATS and service process; only the embedding model is played, by 
     corpus      made-up documents, questions and vectors, the same at every run
     provider    an OpenAI-compatible server of those vectors, in a process of its own
     load        fill spaces by COPY
-    measure     ingest, search beside the floor, recall, crowds, schemas
+    stage       what runs
+    asking      a question to the service, or to plain pgvector: the floor
+    schemas, writing, spaces, crowd   the measurements
+    recall      what an index misses
     figures     the shape of the results
 """

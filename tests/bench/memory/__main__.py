@@ -10,14 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.memory.crowd import measure_crowd
 from tests.bench.memory.figures import Results
-from tests.bench.memory.measure import (
-    measure_crowd,
-    measure_ingest,
-    measure_schemas,
-    measure_space,
-)
+from tests.bench.memory.schemas import measure_schemas
+from tests.bench.memory.spaces import measure_space
 from tests.bench.memory.stage import set_stage
+from tests.bench.memory.writing import measure_ingest
 
 OUT = Path(".bench/memory.json")
 SIZES = "1000,10000,100000"
@@ -26,7 +24,7 @@ FULL_SIZES = "1000,10000,100000,1000000"
 
 async def measure(options: argparse.Namespace, results: Results) -> None:
     """Fill `results`, and write them after each step: a long run that is cut off has been worth it."""
-    async with set_stage() as stage:
+    async with set_stage(options.keep) as stage:
 
         def note() -> None:
             results.service_mb, results.postgres_mb = stage.service_mb(), stage.postgres_mb()
@@ -73,6 +71,7 @@ def main() -> None:
     parser.add_argument("--ingest", type=int, default=3_000, help="documents to write")
     parser.add_argument("--schemas", type=int, default=100, help="empty spaces to make")
     parser.add_argument("--full", action="store_true", help="a million, and 1,000 spaces")
+    parser.add_argument("--keep", type=Path, default=None, help="where Postgres' data stay")
     options = parser.parse_args()
     sizes = options.sizes if options.sizes is not None else FULL_SIZES if options.full else SIZES
     options.sizes = [int(size) for size in sizes.split(",") if size]

@@ -4,6 +4,7 @@ A million of them by way of the service would take half an hour; how fast that w
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,7 +24,7 @@ TURNS = 50
 async def fill(
     held: "asyncpg.Connection[Any]", agent_id: str, corpus: Corpus, count: int
 ) -> list[Text]:
-    """Store `count` turns with their vectors; return the first ten thousand of them."""
+    """Store those of `count` turns that are not there yet; return the first ten thousand of them."""
     await held.set_type_codec(
         "halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary"
     )
@@ -32,20 +33,25 @@ async def fill(
         "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
     )
     schema, kept = f"choir_{agent_id}", list[Text]()
+    there = await held.fetchval(f'SELECT count(*) FROM "{schema}".memory_documents')
     documents = corpus.documents(count, _seed(agent_id))
     for start in range(0, count, CHUNK):
         chunk = list(islice(documents, CHUNK))
         if len(kept) < 10_000:
             kept += chunk
+        if start < there:
+            continue
         ids = [uuid5(NAMES, f"{agent_id}/{start + at}") for at in range(len(chunk))]
-        await _documents(held, schema, start, ids, chunk)
-        await held.copy_records_to_table(
-            "memory_embeddings",
-            schema_name=schema,
-            columns=["document_id", "model", "part", "embedding"],
-            records=_vectors(ids, model, corpus, chunk),
-        )
-    await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
+        async with held.transaction():
+            await _documents(held, schema, start, ids, chunk)
+            await held.copy_records_to_table(
+                "memory_embeddings",
+                schema_name=schema,
+                columns=["document_id", "model", "part", "embedding"],
+                records=_vectors(ids, model, corpus, chunk),
+            )
+    if there < count:
+        await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
     return kept
 
 
@@ -57,7 +63,7 @@ async def _documents(
     chunk: Sequence[Text],
 ) -> None:
     texts = [one.text for one in chunk]
-    tokens = [document_tokens(text) for text in texts]
+    tokens = [[_token(word) for word in one.words] for one in chunk]
     places = range(start, start + len(chunk))
     await held.execute(
         f'INSERT INTO "{schema}".memory_documents (id, session_id, tier, chunk_index, text, tsv, tokens, '
@@ -71,6 +77,12 @@ async def _documents(
         [tsvector(each) for each in tokens],
         [len(each) for each in tokens],
     )
+
+
+@cache
+def _token(word: int) -> str:
+    (token,) = document_tokens(Text((word,)).text)
+    return token
 
 
 def _vectors(

@@ -4,6 +4,8 @@ A bare HTTP/1.1 loop in a process of its own, so that what is measured is Choir'
 """
 
 import asyncio
+from base64 import b64encode
+from typing import Any
 
 import orjson
 
@@ -28,11 +30,15 @@ class _Server(asyncio.Protocol):
                 return
             body = self._held[end + 4 : end + 4 + length]
             self._held = self._held[end + 4 + length :]
-            self._transport.write(self._answer(orjson.loads(body)["input"]))
+            self._transport.write(self._answer(orjson.loads(body)))
 
-    def _answer(self, texts: list[str]) -> bytes:
-        vectors = self._corpus.vectors([parse(text) for text in texts])
-        data = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+    def _answer(self, asked: dict[str, Any]) -> bytes:
+        vectors = self._corpus.vectors([parse(text) for text in asked["input"]])
+        compact = asked.get("encoding_format") == "base64"
+        data = [
+            {"index": at, "embedding": b64encode(one.tobytes()).decode() if compact else one}
+            for at, one in enumerate(vectors)
+        ]
         body = orjson.dumps({"object": "list", "data": data}, option=orjson.OPT_SERIALIZE_NUMPY)
         return (
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

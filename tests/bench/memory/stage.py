@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -12,6 +13,7 @@ import psutil
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import BusMemory
+from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from choir_memory.embedding.provider import ProviderEmbedder
 from tests.bench.memory.corpus import DIMENSIONS
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
@@ -19,6 +21,8 @@ from tests.support.servers import PASSWORD, running_postgres
 
 MB = 1024 * 1024
 CONNECTIONS = 8
+BUILD_MB = 2_048
+"""For an index over a million vectors; used only as far as one needs it."""
 
 
 @dataclass
@@ -28,10 +32,11 @@ class Stage:
     memory: MemoryProcess
     client: BusMemory
     admin: "asyncpg.Connection[Any]"
-    """A connection of the measuring side."""
+    """A connection of the measuring side; the floor's, too."""
     dsn: str
     embedder: ProviderEmbedder
     postgres_pid: int
+    admin_pid: int
 
     def service_mb(self) -> float:
         """Return the resident memory of the service."""
@@ -44,12 +49,52 @@ class Stage:
         family = [root, *root.children(recursive=True)]
         return round(sum(one.memory_full_info().pss for one in family) / MB, 1)
 
+    def efforts(self) -> "Efforts":
+        """Return the CPU seconds used so far."""
+        assert self.memory.process is not None
+        root = psutil.Process(self.postgres_pid)
+        ended = root.cpu_times()
+        postgres = sum(map(_cpu_s, [root, *root.children()])) + (
+            ended.children_user + ended.children_system
+        )
+        floor = _cpu_s(psutil.Process(self.admin_pid))
+        return Efforts(_cpu_s(psutil.Process(self.memory.process.pid)), postgres - floor, floor)
+
+    def floor_pool(self) -> "asyncpg.Pool[Any]":
+        """Return as many connections as the service has, to be opened."""
+        return asyncpg.create_pool(
+            self.dsn, password=PASSWORD, min_size=CONNECTIONS, max_size=CONNECTIONS
+        )
+
     async def connections_mb(self) -> list[float]:
         """Return what each of the service's connections holds of its own."""
         rows = await self.admin.fetch(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'choir-memory'"
         )
         return [round(psutil.Process(row["pid"]).memory_full_info().uss / MB, 1) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Efforts:
+    """CPU seconds: unlike times they say the same on a machine that others use, too."""
+
+    service: float
+    postgres: float
+    """Of all it does but the floor's connection."""
+    floor: float
+
+    def each_ms(self, since: "Efforts", count: int) -> tuple[float, float, float]:
+        """Return the milliseconds for each of `count`, since an earlier reading."""
+        service, postgres, floor = (
+            round((now - then) * 1000 / count, 2)
+            for now, then in zip(astuple(self), astuple(since), strict=True)
+        )
+        return service, postgres, floor
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    spent = process.cpu_times()
+    return float(spent.user + spent.system)
 
 
 @contextlib.asynccontextmanager
@@ -69,11 +114,23 @@ async def running_provider() -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def set_stage() -> AsyncIterator[Stage]:
-    """Start all of it, and end all of it."""
+async def postgres_in(home: Path) -> AsyncIterator[EmbeddedPostgres]:
+    """Start the Postgres whose data stay in `home`."""
+    places = PostgresPlaces(home / "data", home / "s", home / "postgres.log")
+    server = EmbeddedPostgres(places, PASSWORD)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
+    """Start all of it, and end all of it; what was filled stays only in `home`."""
     with make_directory() as root:
         async with (
-            running_postgres() as postgres,
+            running_postgres() if home is None else postgres_in(home) as postgres,
             running_nats() as nats,
             running_provider() as provider,
             Bus(nats.url, NATS_TOKEN, "bench") as bus,
@@ -84,6 +141,7 @@ async def set_stage() -> AsyncIterator[Stage]:
                 "CHOIR_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
                 "CHOIR_POSTGRES_CONNECTIONS": str(CONNECTIONS),
                 "CHOIR_UPKEEP_S": "2",
+                "CHOIR_INDEX_BUILD_MB": str(BUILD_MB),
             }
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)
@@ -98,6 +156,7 @@ async def set_stage() -> AsyncIterator[Stage]:
                     postgres.dsn,
                     embedder,
                     psutil.Process(pid).ppid(),
+                    pid,
                 )
             finally:
                 await memory.kill()

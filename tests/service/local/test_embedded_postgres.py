@@ -32,6 +32,10 @@ def places(root: Path, binaries: Path | None = None) -> PostgresPlaces:
     return PostgresPlaces(root / "data" / "postgres", root / "socks", root / "pg.log", binaries)
 
 
+AGENTS = 1_700
+FILES_OF_AN_AGENT = 36
+
+
 @pytest.fixture
 async def server(root: Path) -> AsyncIterator[EmbeddedPostgres]:
     """Start a server."""
@@ -195,3 +199,25 @@ async def test_it_does_not_outlive_a_killed_parent(root: Path) -> None:
     assert alive == []
     # who reads its last words is dead; it takes this file away when it has shut down in good order
     assert not (root / "d/postmaster.pid").exists()
+
+
+async def test_a_server_of_many_agents_has_room_for_a_lock_on_every_table(root: Path) -> None:
+    first = EmbeddedPostgres(places(root), PASSWORD)
+    await first.start()
+    assert await ask(first, "SHOW max_locks_per_transaction") == "128"
+    await first.stop()
+
+    # as a database of them looks from outside
+    crowd = root / "data" / "postgres" / "base" / "crowd"
+    crowd.mkdir()
+    for number in range(AGENTS * FILES_OF_AN_AGENT):
+        (crowd / str(number)).touch()
+    again = EmbeddedPostgres(places(root), PASSWORD)
+    await again.start()
+    room = (
+        "SELECT current_setting('max_locks_per_transaction')::int"
+        " * current_setting('max_connections')::int"
+    )
+    tables = AGENTS * 8
+    assert int(str(await ask(again, room))) > tables
+    await again.stop()

@@ -85,6 +85,15 @@ async def test_a_second_pass_changes_nothing(room: Room) -> None:
     assert await room.database.fetch(rows) == before
 
 
+async def test_an_agent_of_whom_nothing_is_due_costs_no_write(room: Room) -> None:
+    await room.spaces.ensure("main")
+    await live_turns(room.database, [ROOF, CAT, LATER])
+    await make(room, "2025-06-01").run_agent("main")
+    await room.database.execute("DELETE FROM choir_memory.cursors")
+    assert await make(room, "2025-06-01").run_agent("main") == 0
+    assert await room.database.fetchval("SELECT count(*) FROM choir_memory.cursors") == 0
+
+
 async def test_what_is_archived_late_is_summed_up_too(room: Room) -> None:
     await room.spaces.ensure("main")
     await live_turns(room.database, [ROOF])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from choir_memory.growth.plan import Index, Model, Plan, VectorTable, plan
+from choir_memory.growth.plan import Index, Model, Plan, VectorTable, build_mb, plan
 
 OLD, NEW = Model(1, 384), Model(2, 1536)
 OF_OLD, OF_NEW = "memory_embeddings_hnsw_1", "memory_embeddings_hnsw_2"
@@ -36,3 +36,9 @@ def test_a_large_space_has_one_valid_index_a_model(
 ) -> None:
     table = VectorTable("main", "memory_embeddings", rows, indexes)
     assert plan(table, models, 1_000) == expected
+
+
+def test_the_memory_of_an_index_grows_with_vectors_and_dimensions() -> None:
+    assert build_mb(VectorTable("a", "memory_embeddings", 150_000, []), OLD) <= 256
+    million = VectorTable("a", "memory_embeddings", 1_000_000, [])
+    assert 256 < build_mb(million, OLD) < 2_048 < build_mb(million, NEW)

@@ -4,7 +4,7 @@ Run by `app` as a task; next are `store` and `digest`. A pass over a space costs
 what is done is not done again, so any number of replicas and restarts make the same rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_common.clock import Clock
@@ -37,6 +37,8 @@ class Consolidation:
     async def run_agent(self, agent_id: str) -> int:
         """Sum up what is due of one agent; return how many periods."""
         await self.spaces.ensure(agent_id)
+        if not await self._due(agent_id, GRAINS):
+            return 0  # of most agents, most of the time: nothing is written, not even a lease
         written = 0
         for grain in GRAINS:
             async with self.leases.hold(agent_id, f"grain:{grain}") as ours:
@@ -45,18 +47,25 @@ class Consolidation:
                 written += await self._run_grain(agent_id, grain)
         return written
 
-    async def _run_grain(self, agent_id: str, grain: Grain) -> int:
+    async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[Due]:
         async with as_agent(self.database, agent_id) as held:
-            store = GrainStore(held, agent_id)
-            wants = self.digester.has_model
-            due = await store.due(grain, self.clock.now(), wants_model=wants)
-            made = await store.made()
+            store, now, wants = (
+                GrainStore(held, agent_id),
+                self.clock.now(),
+                self.digester.has_model,
+            )
+            due = [
+                one for grain in grains for one in await store.due(grain, now, wants_model=wants)
+            ]
+            made = await store.made() if due else set()
         kept = self.retention.get(agent_id, RetentionConfig())
-        gone = {cutoff.of: cutoff.before for cutoff in cutoffs(kept, self.clock.now())}
+        gone = {cutoff.of: cutoff.before for cutoff in cutoffs(kept, now)}
+        # another would be deleted at once, and made again
+        return [one for one in due if is_wanted(one.grain, one.period, gone, made)]
+
+    async def _run_grain(self, agent_id: str, grain: Grain) -> int:
         written = 0
-        for one in due:
-            if not is_wanted(grain, one.period, gone, made):
-                continue  # it would be deleted at once, and made again
+        for one in await self._due(agent_id, [grain]):
             # each may have waited for a model: the lease must not run out under the next
             if not await self.leases.renew(agent_id, f"grain:{grain}"):
                 break

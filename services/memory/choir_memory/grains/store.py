@@ -105,14 +105,19 @@ class GrainStore:
 
         With `wants_model` also those that were summed up by selection while no model answered.
         """
+        wholes = await self._sources(grain)
+        if not wholes:
+            return []
         made = {row["period"]: row for row in await self._held.fetch(self._sql(_MADE), grain)}
         found: list[tuple[str, _Whole, bool]] = []
-        for period, whole in (await self._sources(grain)).items():
+        for period, whole in wholes.items():
             before = made.get(period)
             changed = before is None or before["digest"] != whole.digest
             better = before is not None and wants_model and before["by"] == "selection"
             if (changed or better) and is_over(grain, period, now):
                 found.append((period, whole, changed))
+        if not found:
+            return []
         ids = await self._ids(grain, [part for _, whole, _ in found for part in whole.parts])
         return [
             Due(

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 SHRUNK = 4
 """An index stays until the space is this many times smaller than what it was made for."""
 
+GRAPH_BYTES = 1_000
+"""That an index takes for a vector while it is made, beside the vector: its neighbours, with distances."""
+MEGABYTE = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -55,3 +59,8 @@ def plan(table: VectorTable, models: Sequence[Model], index_from: int) -> Plan:
     standing = {one.name for one in table.indexes} - set(drop)
     large = table.rows >= index_from
     return Plan(drop, [m for name, m in names.items() if large and name not in standing])
+
+
+def build_mb(table: VectorTable, model: Model) -> int:
+    """Return the memory that an index takes while it is made; with less it takes several times as long."""
+    return table.rows * (2 * model.dimensions + GRAPH_BYTES) // MEGABYTE

@@ -15,13 +15,13 @@ import structlog
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import AloneConnection, Database, Refused
 from choir_memory.growth import index_store, prune_store
-from choir_memory.growth.plan import Model, VectorTable, index_name, plan
+from choir_memory.growth.plan import Model, VectorTable, build_mb, index_name, plan
 
 log = structlog.get_logger("choir.memory.upkeep")
 
 LOCK = 0x47726F7765
 """Of Postgres' advisory locks."""
-UNKNOWN_BYTES = 1_000_000
+UNKNOWN_ROWS = 1_000
 """From which on a table is worth statistics before they come by themselves."""
 AGENTS_A_ROUND = 100
 """Whose call ids are looked through; ten thousand agents take two hours, what is pruned is a month old."""
@@ -66,7 +66,7 @@ class Upkeep:
             if held is None:
                 return False
             await self._prune(held)
-            await index_store.analyze_unknown(held, UNKNOWN_BYTES)
+            await index_store.analyze_unknown(held, UNKNOWN_ROWS)
             await self._look_after_indexes(held)
             return True
 
@@ -93,7 +93,7 @@ class Upkeep:
         if not models:
             return
         await index_store.allow_memory(held, self._habits.index_build_mb)
-        for table in await index_store.read_tables(held, models, self._habits.index_from):
+        for table in await index_store.read_tables(held, self._habits.index_from):
             planned = plan(table, models, self._habits.index_from)
             for name in planned.drop:
                 await index_store.drop_index(held, table, name)
@@ -108,6 +108,15 @@ class Upkeep:
             return
         if not await index_store.has_enough(held, table, model, self._habits.index_from):
             return
+        if (wanted := build_mb(table, model)) > self._habits.index_build_mb:
+            log.warning(
+                "a vector index does not fit into the memory it may take, and will be made slowly; "
+                "set CHOIR_INDEX_BUILD_MB if Postgres has that much",
+                agent_id=table.agent_id,
+                index=name,
+                wanted_mb=wanted,
+                allowed_mb=self._habits.index_build_mb,
+            )
         start = time.monotonic()
         try:
             await index_store.make_index(held, table, model)

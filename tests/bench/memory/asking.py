@@ -1,0 +1,85 @@
+"""One question, put to the service or to plain pgvector, and many at once. Called by the measurements."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import asyncpg
+
+from choir_common.wire.memories import MemoryQuery
+from choir_memory.embedding.port import render
+from tests.bench.memory.corpus import DIMENSIONS, Text
+from tests.bench.memory.figures import CrowdFigures, p50_and_p99
+from tests.bench.memory.stage import Stage
+
+AT_ONCE = 50
+BLOCKS = 4
+"""Turns that each side has while many ask at once; one turn follows the other."""
+
+FLOOR = """
+SELECT document_id FROM {schema}.memory_embeddings
+ORDER BY embedding::public.halfvec({dimensions}) <=> $1::text::public.halfvec LIMIT 10
+"""
+
+Asked = tuple[str, Text]
+"""An agent and a question."""
+Ask = Callable[[Asked], Awaitable[object]]
+
+
+async def search(stage: Stage, asked: Asked) -> list[str]:
+    """Ask the service: embedding, both arms, the texts, a receipt."""
+    agent, question = asked
+    query = MemoryQuery(agent_id=agent, store="session", query=question.text, limit=10)
+    answer = await stage.client.query(query)
+    assert answer.degraded is None, answer.degraded
+    return [hit.text for hit in answer.hits]
+
+
+async def ask_floor(
+    stage: Stage, held: "asyncpg.Pool[Any] | asyncpg.Connection[Any]", asked: Asked
+) -> None:
+    """Ask pgvector for ten ids, with the same call for the question's vector."""
+    agent, question = asked
+    vector = render((await stage.embedder.embed([question.text]))[0])
+    await held.fetch(FLOOR.format(schema=f"choir_{agent}", dimensions=DIMENSIONS), vector)
+
+
+async def ask_at_once(
+    stage: Stage, questions: Sequence[Asked], agents: int, documents: int
+) -> CrowdFigures:
+    """Put all questions, `AT_ONCE` at a time, to either side in turns."""
+    taken, floor_taken = list[float](), list[float]()
+    spent = floor_spent = 0.0
+    async with stage.floor_pool() as pool:
+        await _block(lambda one: search(stage, one), questions[: len(questions) // 5], [])
+        await _block(lambda one: ask_floor(stage, pool, one), questions[: len(questions) // 5], [])
+        for at in range(BLOCKS):
+            block = questions[at::BLOCKS]
+            spent += await _block(lambda one: search(stage, one), block, taken)
+            floor_spent += await _block(lambda one: ask_floor(stage, pool, one), block, floor_taken)
+    count = len(questions)
+    floor_ms = p50_and_p99(floor_taken)
+    return CrowdFigures(
+        agents,
+        documents,
+        AT_ONCE,
+        round(count / spent),
+        *p50_and_p99(taken),
+        round(count / floor_spent),
+        *floor_ms,
+    )
+
+
+async def _block(ask: Ask, questions: Sequence[Asked], taken: list[float]) -> float:
+    work = iter(questions)
+
+    async def one_after_another(work: Iterator[Asked]) -> None:
+        for asked in work:
+            start = time.perf_counter()
+            await ask(asked)
+            taken.append(time.perf_counter() - start)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(one_after_another(work) for _ in range(AT_ONCE)))
+    return time.perf_counter() - start
