@@ -16,7 +16,7 @@ _TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
 _MODELS = """
 SELECT id, dimensions FROM choir_memory.embedding_models WHERE state <> 'retired' ORDER BY id
 """
-# Rows as Postgres counts them by itself. Asking for a table's size would open the table, and what a connection
+# Rows as Postgres counts them by itself. Asking for a table's size opens the table, and what a connection
 # has opened it keeps: 350 MB of ten thousand agents.
 _TABLES = """
 SELECT s.agent_id, c.relname::text AS name, i.names, i.valid,
