@@ -227,7 +227,9 @@ class Agent:
             thinker(EDGE, prompts.edge),
             self._jobs,
             steps,
-            Reminding(parts.control, self._arbiter, parts.memory, self._dynamic.current),
+            Reminding(
+                parts.control, self._arbiter, parts.memory, self._dynamic.current, self._clock
+            ),
             self._dynamic.current,
             lambda state: self._status.note(EDGE, state),
         )

@@ -76,6 +76,7 @@ def make_toolset(
         MemoryQuery(control, lambda: session_log.entries),
         ProposeTool(control, known),
         ProposeSkill(control, known),
+        MemoryUpsert(control, state),
         *_of_the_world(control, workspace, children, lambda: session_log.entries),
         *_on_jobs(state),
     ]
@@ -99,7 +100,6 @@ def _of_the_world(
         FsWrite(workspace),
         FsSearch(workspace, children),
         Shell(children),
-        MemoryUpsert(control),
         MemoryCompact(),
         WebBrowse(control),
         WebSearch(web),

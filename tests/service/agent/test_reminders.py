@@ -101,6 +101,21 @@ async def test_without_a_budget_nothing_is_asked() -> None:
         assert control.host_calls == []
 
 
+async def test_a_memory_that_holds_nothing_is_not_asked_at_every_message() -> None:
+    def have_nothing(request: HostToolRequest) -> HostToolResponse:
+        output: JsonObject = {"reminders": [], "empty": True}
+        return HostToolResponse(call_id=request.call_id, status="success", output=output)
+
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        control.host_tool = have_nothing
+        control.bound = {"reminder_tokens": 300}
+        async with running_agent(control):
+            for number in (1, 2):
+                await control.say("Where is my kite?", f"inb_{number}")
+                await control.replied(number)
+        assert len(control.host_calls) == 1 and reminded(control) == []
+
+
 async def test_after_a_crash_a_message_that_was_reminded_of_is_not_asked_about_again() -> None:
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         control.host_tool = remember

@@ -41,6 +41,17 @@ async def test_an_empty_memory_reminds_of_nothing(room: Room) -> None:
     assert await told(room, "Good morning!") == []
 
 
+async def test_a_memory_of_this_session_alone_says_that_there_is_no_use_in_asking(
+    room: Room,
+) -> None:
+    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
+    wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
+    await remember(room, "now", 0, "Where is my kite?", origin="user", trust=70)
+    assert (await reminding.remind(wanted)).empty
+    await room.put("A note of any kind.")
+    assert not (await reminding.remind(wanted)).empty
+
+
 async def test_what_was_said_in_an_earlier_session_comes_unasked(room: Room) -> None:
     await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
     await remember(room, "now", 0, "Where is my kite?", origin="user", trust=70)
@@ -135,6 +146,7 @@ async def test_the_budget_holds_and_long_texts_are_cut(room: Room) -> None:
 async def test_each_search_leaves_a_receipt(room: Room) -> None:
     reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
     wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
+    await room.put("A note of any kind.")
     assert len((await reminding.remind(wanted)).receipts) == 2
 
 

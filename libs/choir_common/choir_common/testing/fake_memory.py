@@ -29,6 +29,7 @@ from choir_common.wire.memories import (
 from choir_common.wire.memory_hints import HintsWanted, ToolHints
 from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWanted
 
+_TRUSTED = 50
 RESERVED = frozenset({"control", "memory"})
 
 
@@ -41,6 +42,7 @@ class _Document:
     created_at: datetime
     updated_at: datetime
     version: int = 1
+    trust: int = 50
 
 
 @dataclass(slots=True)
@@ -70,7 +72,11 @@ class FakeMemory:
         """Return the best knowledge that is not known, one document."""
         query = MemoryQuery(agent_id=wanted.agent_id, store="knowledge", query=wanted.text)
         found = await self.query(query)
-        fresh = [hit for hit in found.hits if hit.document_id not in wanted.known][:1]
+        fresh = [
+            hit
+            for hit in found.hits
+            if hit.document_id not in wanted.known and hit.trust >= _TRUSTED
+        ][:1]
         return Reminders(
             reminders=tuple(
                 Reminder(
@@ -170,13 +176,16 @@ class FakeMemory:
             metadata=write.metadata,
             updated_at=self._clock.now(),
             version=found.version + 1,
+            trust=_trust(write),
         )
         space.documents[found.document_id] = changed
         return _written(changed, "updated")
 
     def _insert(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
         now = self._clock.now()
-        made = _Document(str(uuid4()), write.key, write.text or "", write.metadata, now, now)
+        made = _Document(
+            str(uuid4()), write.key, write.text or "", write.metadata, now, now, 1, _trust(write)
+        )
         space.documents[made.document_id] = made
         return _written(made, "inserted")
 
@@ -224,6 +233,10 @@ def _written(
     )
 
 
+def _trust(write: MemoryUpsert) -> int:
+    return 10 if write.outside else 50
+
+
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.casefold()))
 
@@ -239,4 +252,5 @@ def _hit(document: _Document, score: float, rank: int) -> MemoryHit:
         updated_at=document.updated_at,
         metadata=document.metadata,
         version=document.version,
+        trust=document.trust,
     )

@@ -205,6 +205,8 @@ class MemoryUpsert(Wire):
     metadata: JsonObject = Field(default_factory=dict)
     expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Write only if the document is at this version; 0: only if there is none under the key yet."""
+    outside: bool = False
+    """The writer had just read what strangers wrote: this is trusted no further."""
 
 
 class MemoryWritten(Wire):

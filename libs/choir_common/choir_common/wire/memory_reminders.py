@@ -47,3 +47,5 @@ class Reminders(Wire):
     reminders: tuple[Reminder, ...]
     receipts: tuple[str, ...] = ()
     """Of the searches that were made for it."""
+    empty: bool = False
+    """Memory holds nothing but this session: there is no use in asking again soon."""

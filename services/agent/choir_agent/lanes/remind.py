@@ -15,6 +15,7 @@ from choir_agent.control.client import Control
 from choir_agent.log.state import EDGE, TurnState
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.settings import CurrentSettings
+from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.ids import new_id
 from choir_common.wire.events import Reminded, UserMsg
@@ -26,6 +27,8 @@ log = structlog.get_logger("choir.agent.remind")
 
 HOST_TOOL = "choir.memory.remind"
 DEADLINE_S = 1.0
+EMPTY_S = 60.0
+"""How long a memory that held nothing is not asked again: the question is a part of every short turn."""
 MAX_TEXT = 4_000
 """Characters of a message that are looked for; what it is about stands at its beginning."""
 
@@ -39,7 +42,10 @@ class Reminding:
         arbiter: Arbiter,
         memory: WorkingMemory,
         current: Callable[[], CurrentSettings],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._empty_until = 0.0
         self._control = control
         self._arbiter = arbiter
         self._memory = memory
@@ -50,10 +56,13 @@ class Reminding:
         turn = self._arbiter.state.turn
         budget = self._current().settings.reminder_tokens
         words = self._words(turn)
-        if not budget or turn is None or not words:
+        now = self._clock.monotonic()
+        if not budget or turn is None or not words or now < self._empty_until:
             return
         found = await self._ask(words, max(budget, 50))
-        if found is not None and found.reminders:
+        if found is not None and found.empty:
+            self._empty_until = now + EMPTY_S
+        elif found is not None and found.reminders:
             reminded = Reminded(
                 turn_id=turn.turn_id, reminders=found.reminders, receipts=found.receipts
             )

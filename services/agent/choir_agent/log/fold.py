@@ -143,7 +143,13 @@ def _signal(state: SessionState, signal: int | None) -> SessionState:
 
 
 def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
-    turn = TurnState(turn_id=begun.turn_id, dm=begun.dm, subject=begun.subject, brief=begun.brief)
+    turn = TurnState(
+        turn_id=begun.turn_id,
+        dm=begun.dm,
+        subject=begun.subject,
+        brief=begun.brief,
+        read_outside=any(d.read_outside for d in state.due if d.subject == begun.subject),
+    )
     return replace(state, turn=turn)
 
 

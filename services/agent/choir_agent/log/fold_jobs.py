@@ -71,7 +71,7 @@ def _asked(state: SessionState, job: JobState, brief: str) -> tuple[Due, ...]:
             return tuple(
                 replace(due, brief=brief) if other is due else other for other in state.due
             )
-    return (*state.due, Due(f"{mark}{state.rev}", brief, job.dm))
+    return (*state.due, Due(f"{mark}{state.rev}", brief, job.dm, job.read_outside))
 
 
 def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
@@ -89,7 +89,7 @@ def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
     job = next((job for job in state.jobs if job.turn_id == stopped.job_id), None)
     if job is None:
         return state
-    due = Due(stopped.job_id, outcome_in_words(stopped), job.dm)
+    due = Due(stopped.job_id, outcome_in_words(stopped), job.dm, job.read_outside)
     return replace(
         state,
         jobs=tuple(other for other in state.jobs if other is not job),

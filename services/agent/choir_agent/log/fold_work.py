@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from choir_agent.log.state import CallStage, CallState, JobState, TurnState
+from choir_common.eventlog.outside import is_outside
 from choir_common.wire.events import (
     ModelOutput,
     ToolCallCommitted,
@@ -25,7 +26,8 @@ def after_work(work: W, payload: WorkPayload) -> W:
         case ToolCallCommitted():
             return _moved(work, payload.call_id, CallStage.COMMITTED)
         case ToolResultCommitted():
-            return _moved(work, payload.call_id, CallStage.DONE)
+            outside = work.read_outside or is_outside(payload.tool)
+            return _moved(replace(work, read_outside=outside), payload.call_id, CallStage.DONE)
         case _:
             assert_never(payload)
 

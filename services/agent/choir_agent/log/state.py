@@ -63,6 +63,8 @@ class Work:
     noticed: bool = False
     """The user was already told to wait."""
     cancelled: bool = False
+    read_outside: bool = False
+    """It has read what strangers wrote; what is noted down from here on is trusted no further."""
 
     @property
     def news(self) -> bool:
@@ -123,6 +125,8 @@ class Due:
     subject: str
     brief: str
     dm: str
+    read_outside: bool = False
+    """What is told of has read what strangers wrote."""
 
 
 @dataclass(frozen=True, slots=True)

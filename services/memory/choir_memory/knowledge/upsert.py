@@ -220,12 +220,15 @@ async def _body(write: MemoryUpsert, writer: Writer) -> Body:
     cut = document_tokens
     tokens = await asyncio.to_thread(cut, text) if len(text) > LONG_TEXT else cut(text)
     metadata = orjson.dumps(write.metadata).decode()
-    trust = TRUST[writer.origin]
+    trust = min(TRUST[writer.origin], TRUST["web"]) if write.outside else TRUST[writer.origin]
     return Body(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)
 
 
 def _digest(write: MemoryUpsert) -> str:
     content = write.model_dump(mode="json", exclude={"call_id"})
+    # as it was before there were such things
     if write.expected_version is None:
-        del content["expected_version"]  # as it was before there was such a thing
+        del content["expected_version"]
+    if not write.outside:
+        del content["outside"]
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

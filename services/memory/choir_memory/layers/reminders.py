@@ -55,6 +55,8 @@ class Reminding:
         await self.spaces.ensure(wanted.agent_id)
         async with as_agent(self.database, wanted.agent_id) as held:
             store = ReminderStore(held, wanted.agent_id, self.clock.now(), LEAST_TRUST)
+            if not await store.anything_but(wanted.session_id):
+                return Reminders(reminders=(), empty=True)
             rules = await store.rules(MOST_RULES)
             named = await store.about(entity_ids(wanted.text), MOST_NAMED)
         receipts: list[str] = []

@@ -9,6 +9,10 @@ from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.memory_reminders import Reminder
 from choir_memory.schema.naming import qualified
 
+_ANYTHING = """
+SELECT EXISTS (SELECT FROM {schema}.knowledge_documents)
+    OR EXISTS (SELECT FROM {schema}.memory_documents WHERE session_id IS DISTINCT FROM $1)
+"""
 _COLUMNS = "d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at, d.origin, d.trust"
 _USABLE = "d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)"
 _RULES = f"""
@@ -44,6 +48,11 @@ class ReminderStore:
     agent_id: str
     now: datetime
     least_trust: int
+
+    async def anything_but(self, session_id: str) -> bool:
+        """Tell whether there is anything that was not said in this session."""
+        sql = qualified(_ANYTHING, self.agent_id)
+        return bool(await self.held.fetchval(sql, session_id))
 
     async def rules(self, limit: int) -> list[Reminder]:
         """Return the wishes that hold, those that were said most often first."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
+from choir_common.eventlog.outside import is_outside
 from choir_common.wire.events import (
     ApprovalDecided,
     CoreReported,
@@ -37,7 +38,6 @@ from choir_memory.sessions.troubles import Following, TroubleWatch
 from choir_memory.sessions.wording import (
     answered,
     asked,
-    is_outside,
     is_quiet,
     parts,
     plain,

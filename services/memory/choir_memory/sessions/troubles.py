@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from choir_common.eventlog.failure import failure_words
+from choir_common.eventlog.outside import is_outside
 from choir_common.wire.events import ToolCallRequested, ToolResultCommitted
-from choir_memory.sessions.wording import asked, is_outside
+from choir_memory.sessions.wording import asked
 from choir_memory.words.tokens import query_terms
 
 ALIKE = 0.34

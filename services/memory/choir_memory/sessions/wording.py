@@ -20,8 +20,6 @@ PART_CHARS = 4_000
 """Longer words become several units: search ranks a page better than a book."""
 # what an agent asks of its own memory, jobs and skills; what they say stands elsewhere in words of its own
 QUIET = ("choir.memory.", "choir.core.", "choir.skill.")
-# what comes from outside, and was written by nobody we know
-OUTSIDE = ("choir.web.", "choir.email.")
 
 
 def plain(event: Event) -> Event:
@@ -35,11 +33,6 @@ def plain(event: Event) -> Event:
 def is_quiet(tool: str) -> bool:
     """Tell whether a call of this tool says nothing worth finding."""
     return tool.startswith(QUIET)
-
-
-def is_outside(tool: str) -> bool:
-    """Tell whether this tool brings in what strangers wrote."""
-    return tool.startswith(OUTSIDE)
 
 
 def asked(call: ToolCallRequested) -> str:

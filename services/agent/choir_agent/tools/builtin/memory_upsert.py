@@ -3,7 +3,10 @@
 Called by the arbiter without locks, after the commitment is durable; the host does it once per call_id.
 """
 
+from collections.abc import Callable
+
 from choir_agent.control.client import Control
+from choir_agent.log.state import SessionState
 from choir_agent.tools.host import use_on_host
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -44,12 +47,17 @@ class MemoryUpsert:
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, state: Callable[[], SessionState]) -> None:
         self._control = control
+        self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write; raises ToolFailed with what the host said."""
-        output = await use_on_host(self._control, context, MANIFEST, arguments)
+        work = self._state().work(context.turn_id)
+        # not the model's to say: what talked it into writing may have come from a page
+        outside = work is not None and work.read_outside
+        given: JsonObject = {**arguments, "outside": True} if outside else arguments
+        output = await use_on_host(self._control, context, MANIFEST, given)
         document, key = output.get("document_id"), output.get("key")
         write = MemoryWriteCommitted(
             turn_id=context.turn_id,
