@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from choir_common.http.transport import make_client
+from tests.bench.browsing import measure_browsing
 from tests.bench.edge_latency import MODEL_MS, generous_config, measure_busy_edge
 from tests.bench.figures import Results
 from tests.bench.floor import Floor
@@ -111,6 +112,7 @@ def show(results: Results) -> None:
     for title, figures in (
         *singles,
         ("throughput", results.throughput),
+        ("browser, from the request to the text", results.browser),
         ("gateway, through a fake Telegram", results.gateway),
         ("resident MB", results.rss_mb),
         ("start, s", results.start_s),
@@ -143,6 +145,7 @@ def main() -> None:
     with running_stack(prepare=compacting_config) as stack:
         asyncio.run(long_session(stack, results))
     results.heartbeats = asyncio.run(measure_heartbeats())
+    results.browser = asyncio.run(measure_browsing())
     results.gateway = asyncio.run(measure_gateway())
     if not options.quick:
         with running_stack(prepare=crowd_config) as stack:

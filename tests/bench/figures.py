@@ -140,6 +140,8 @@ class Results:
     """By how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     heartbeats: HeartbeatFigures | None = None
+    browser: dict[str, float] = field(default_factory=dict)
+    """From a request to the page's text, beside bare Playwright."""
     gateway: dict[str, float] = field(default_factory=dict)
     """Through a fake Telegram: what the gateway adds to a message, and messages a second."""
     rss_mb: dict[str, float] = field(default_factory=dict)
