@@ -25,6 +25,7 @@ log = structlog.get_logger("choir.browser.contexts")
 
 # what closing a tab that hangs may take after the deadline
 CLEANING_S = 5.0
+_LOST = "The browser died and is another one now: tabs and cookies of before are gone."
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class _Tenancy:
     state: str | None = None
     places: dict[str, str] = field(default_factory=dict)
     """Where each lane was when the engine was ended."""
+    lost: bool = False
+    """Whether the browser died between two calls, which the agent is still to be told."""
     loads: int = 0
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -138,7 +141,11 @@ class Rooms:
         try:
             room = await self._room(request.agent_id, tenancy)
             self._proxy.take_refusal(request.agent_id)
-            return await room.act(request.lane, request.action, timeout_s)
+            page = await room.act(request.lane, request.action, timeout_s)
+            if tenancy.lost:
+                page = page.model_copy(update={"notes": (_LOST, *page.notes)})
+                tenancy.lost = False
+            return page
         except BadInput:
             # over TLS the browser only learns that the tunnel failed; the proxy knows why
             refusal = self._proxy.take_refusal(request.agent_id)
@@ -160,6 +167,8 @@ class Rooms:
         async with tenancy.changing:
             engine = await self._keeper.engine()
             if tenancy.room is None or tenancy.engine is not engine:
+                if tenancy.room is not None:
+                    tenancy.lost, tenancy.places = True, tenancy.room.places()
                 entry = self._proxy.issue(agent_id)
                 tenancy.room = await engine.new_room(entry, tenancy.state)
                 tenancy.engine = engine
@@ -170,7 +179,7 @@ class Rooms:
         async with tenancy.changing:
             if tenancy.room is room:
                 tenancy.room = None
-                tenancy.places = room.places()
+                tenancy.lost, tenancy.places = True, room.places()
         await room.close()
 
 

@@ -5,21 +5,15 @@ contexts/engine.py imports it, when it is first needed.
 """
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from typing import cast
 
 import structlog
-from playwright.async_api import (
-    Browser,
-    Error,
-    Playwright,
-    StorageState,
-    async_playwright,
-)
+from playwright.async_api import Browser, Error, StorageState
 
 from choir_browser.guard.proxy import Pass
+from choir_browser.pages.driver import Driver, start_driver
 from choir_browser.pages.faults import CRASHED, is_gone
 from choir_browser.pages.locate import FLAGS, find_chromium
 from choir_browser.pages.port import Launch
@@ -29,7 +23,6 @@ from choir_common.errors import ChoirError, Unavailable
 log = structlog.get_logger("choir.browser.pages")
 
 LAUNCH_TIMEOUT_S = 30.0
-CLOSE_TIMEOUT_S = 5.0
 # Playwright lets pages open tabs as they please, and flood the browser with requests to itself; with
 # these away, only a press opens a tab, and 200 moves in history are all there are in ten seconds.
 FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking", "--disable-ipc-flooding-protection")
@@ -41,8 +34,8 @@ _NO_TRANSPORT = "delete window.WebTransport;"
 class ChromiumEngine:
     """A running Chromium and the Playwright driver that holds it."""
 
-    def __init__(self, playwright: Playwright, browser: Browser, launch: Launch) -> None:
-        self._playwright = playwright
+    def __init__(self, driver: Driver, browser: Browser, launch: Launch) -> None:
+        self._driver = driver
         self._browser = browser
         self._launch = launch
 
@@ -74,12 +67,7 @@ class ChromiumEngine:
 
     async def close(self) -> None:
         """End Chromium and the driver."""
-        with contextlib.suppress(Error, TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._browser.close()
-        with contextlib.suppress(Error, TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._playwright.stop()
+        await self._driver.end(self._browser.close)
 
 
 async def start_chromium(launch: Launch) -> ChromiumEngine:
@@ -87,10 +75,11 @@ async def start_chromium(launch: Launch) -> ChromiumEngine:
 
     Raises Unavailable when there is no Chromium, or it does not start; the message says why.
     """
-    playwright = await async_playwright().start()
+    driver = await start_driver()
+    chromium = driver.playwright.chromium
     try:
-        program = find_chromium(launch.executable, Path(playwright.chromium.executable_path))
-        browser = await playwright.chromium.launch(
+        program = find_chromium(launch.executable, Path(chromium.executable_path))
+        browser = await chromium.launch(
             executable_path=program,
             headless=True,
             chromium_sandbox=launch.sandbox,
@@ -103,10 +92,13 @@ async def start_chromium(launch: Launch) -> ChromiumEngine:
             handle_sighup=False,
         )
     except (Error, ChoirError) as error:
-        await playwright.stop()
+        await driver.end()
         raise _explain(error) from error
+    except asyncio.CancelledError:
+        await driver.end()
+        raise
     log.info("chromium started", program=str(program), version=browser.version)
-    return ChromiumEngine(playwright, browser, launch)
+    return ChromiumEngine(driver, browser, launch)
 
 
 def _explain(error: Error | ChoirError) -> ChoirError:

@@ -22,6 +22,8 @@ class TabBook:
         self._max_tabs = max_tabs
         self._tabs: dict[int, Tab] = {}
         self._current: dict[str, int] = {}
+        self._left: dict[str, str] = {}
+        """Where each lane was whose tab went by itself: with the browser, mostly."""
         self._made = 0
         self._pressed: Tab | None = None
         self._popups: list[Page] = []
@@ -48,7 +50,8 @@ class TabBook:
     def places(self) -> dict[str, str]:
         """Tell at which address each lane is."""
         found = {lane: self.current(lane) for lane in self._current}
-        return {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
+        at = {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
+        return self._left | at
 
     async def new(self, spare: bool = False) -> Tab:
         """Make an empty tab, or one over the bound for a moment's errand.
@@ -120,6 +123,8 @@ class TabBook:
         self._tabs[tab.number] = tab
 
         def forget(_: Page) -> None:
+            lanes = [lane for lane in self._current if self.current(lane) is tab]
+            self._left |= {lane: tab.url for lane in lanes if tab.url}
             self._tabs.pop(tab.number, None)
 
         page.on("close", forget)

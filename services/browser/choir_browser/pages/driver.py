@@ -1,0 +1,70 @@
+"""Playwright's driver, a process of node that holds Chromium: started and ended, whatever state it is in.
+
+Used by chromium.py. What does not end when asked is killed with all below it: a worker that lives for months
+must not gather browsers that hang.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+
+import structlog
+from playwright.async_api import Error, Playwright, async_playwright
+
+from choir_browser.limits.processes import children_of, end_tree
+from choir_common.errors import Unavailable
+
+log = structlog.get_logger("choir.browser.pages")
+
+START_WITHIN_S = 30.0
+END_WITHIN_S = 5.0
+_SIGN = b"run-driver"
+
+
+class Driver:
+    """A running driver."""
+
+    def __init__(self, playwright: Playwright, pids: frozenset[int]) -> None:
+        self.playwright = playwright
+        self._pids = pids
+
+    async def end(self, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        """End Chromium by `close`, then the driver, then by force whatever is left of them."""
+        if close is not None:
+            await _in_time(close)
+        await _in_time(self.playwright.stop)
+        await asyncio.to_thread(_kill, self._pids)
+
+
+async def start_driver() -> Driver:
+    """Start a driver. Raises Unavailable when it does not start in time."""
+    before = _drivers()
+    try:
+        async with asyncio.timeout(START_WITHIN_S):
+            playwright = await async_playwright().start()
+    except TimeoutError as error:
+        _kill(_drivers() - before)
+        raise Unavailable(
+            f"The browser's driver did not start within {START_WITHIN_S:g} s."
+        ) from error
+    except asyncio.CancelledError:
+        _kill(_drivers() - before)
+        raise
+    return Driver(playwright, _drivers() - before)
+
+
+async def _in_time(ending: Callable[[], Awaitable[None]]) -> None:
+    with contextlib.suppress(Error, TimeoutError):
+        async with asyncio.timeout(END_WITHIN_S):
+            await ending()
+
+
+def _drivers() -> frozenset[int]:
+    return frozenset(children_of(os.getpid(), _SIGN))
+
+
+def _kill(pids: frozenset[int]) -> None:
+    for pid in pids & _drivers():
+        log.warning("the browser's driver does not end and is killed", pid=pid)
+        end_tree(pid)

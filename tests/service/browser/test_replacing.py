@@ -1,0 +1,70 @@
+"""A browser that died or hangs is replaced, the agent is told, and nothing of it is left behind."""
+
+import asyncio
+import signal
+
+import psutil
+import pytest
+
+from choir_browser.contexts.rooms import Rooms
+from choir_common.errors import NotFound, Unavailable
+from choir_common.wire.browsing import ReadPage
+from tests.security.browser.web import Answer, Site, html
+from tests.service.browser.acting import Surfer, need_chromium, surfing
+
+pytestmark = need_chromium
+
+PAGE = html("<p>a page to read</p>", "Page")
+
+
+def browsers() -> list[psutil.Process]:
+    """List Chromium and its driver below this process."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if "chrom" in child.name() or "node" in child.name()]
+
+
+def kill_chromium() -> None:
+    for child in browsers():
+        if "chrom" in child.name():
+            child.kill()
+
+
+async def find_it_dead(rooms: Rooms, site: Site) -> None:
+    """Let another agent browse until there is a new browser."""
+    other = Surfer(rooms, site, agent_id="other")
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                await other.open("/")
+                return
+            except Unavailable:
+                continue
+
+
+async def test_an_agent_whose_browser_died_between_two_calls_is_told() -> None:
+    async with surfing() as surfer:
+        kind = "Content-Type: text/html"
+        surfer.site.paths["/"] = PAGE
+        surfer.site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me; Path=/", kind))
+        assert not (await surfer.open("/set")).notes
+        kill_chromium()
+        await find_it_dead(surfer.rooms, surfer.site)
+        with pytest.raises(NotFound, match=f"it was at {surfer.site.url}/set"):
+            await surfer.do(ReadPage())
+        seen = await surfer.open("/")
+        assert "a page to read" in seen.text
+        assert any("cookies of before are gone" in note for note in seen.notes)
+        assert "who=me" not in surfer.site.requests[-1]
+        assert not (await surfer.open("/")).notes
+
+
+async def test_a_browser_that_does_not_end_when_it_is_asked_is_killed() -> None:
+    async with surfing() as surfer:
+        surfer.site.paths["/"] = PAGE
+        await surfer.open("/")
+        running = browsers()
+        assert len(running) > 2
+        for child in running:
+            child.send_signal(signal.SIGSTOP)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, running, 30)
+    assert alive == []
