@@ -1,23 +1,23 @@
 """Row S8: nothing a page or a URL says makes the browser touch an address that is not public."""
 
 import asyncio
-import base64
 import contextlib
 
 import pytest
 
 from choir_browser.contexts.rooms import Rooms
 from choir_browser.guard.allowlist import Allowlist, parse_allowlist
-from choir_browser.guard.proxy import EgressProxy
 from choir_browser.guard.resolve import Dialler
 from choir_common.errors import BadInput, ChoirError, Forbidden
 from tests.security.browser.vectors import HEADS, HOSTS, PAGES, SCHEMES
 from tests.security.browser.visiting import (
     FlippingResolver,
     MakeRooms,
+    ask_proxy,
     browse,
     make_proxy,
     name_the_trap,
+    pass_of,
 )
 from tests.security.browser.web import Answer, Site, Trap, html, open_trap, redirect
 
@@ -65,23 +65,6 @@ async def try_all(rooms: Rooms, site: Site, traps: list[Trap]) -> set[str]:
         for visitor, trap in enumerate(traps):
             group.create_task(visit(visitor, trap))
     return reached
-
-
-def pass_of(proxy: EgressProxy) -> str:
-    entry = proxy.issue("main")
-    pair = base64.b64encode(f"{entry.username}:{entry.password}".encode()).decode()
-    return f"Proxy-Authorization: Basic {pair}"
-
-
-async def ask_proxy(proxy: EgressProxy, request: str) -> bytes:
-    port = int(proxy.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{request}\r\n{pass_of(proxy)}\r\n\r\n".encode())
-    try:
-        async with asyncio.timeout(60):
-            return await reader.readline()
-    finally:
-        writer.close()
 
 
 @pytest.mark.parametrize("form", ["GET http://{}:{}/ HTTP/1.1", "CONNECT {}:{} HTTP/1.1"])

@@ -1,5 +1,7 @@
 """What the browser's security tests share: a name server that lies, the guard, and a visit to a page."""
 
+import asyncio
+import base64
 import contextlib
 import ipaddress
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -62,3 +64,30 @@ async def browse(
 ) -> BrowsedPage:
     """Open a page in an agent's room."""
     return await rooms.browse(open_request(agent_id, url, timeout_ms))
+
+
+def pass_of(proxy: EgressProxy, agent_id: str = "main") -> str:
+    """Give the header field by which an agent's pages are let through the proxy."""
+    entry = proxy.issue(agent_id)
+    pair = base64.b64encode(f"{entry.username}:{entry.password}".encode()).decode()
+    return f"Proxy-Authorization: Basic {pair}"
+
+
+@contextlib.asynccontextmanager
+async def asking_proxy(
+    proxy: EgressProxy, request: str, agent_id: str = "main", body: bytes = b""
+) -> AsyncIterator[asyncio.StreamReader]:
+    """Send the proxy a request, and hold the line open for the block."""
+    port = int(proxy.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{request}\r\n{pass_of(proxy, agent_id)}\r\n\r\n".encode() + body)
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+async def ask_proxy(proxy: EgressProxy, request: str, agent_id: str = "main") -> bytes:
+    """Send the proxy a request; return the first line of what it answers."""
+    async with asking_proxy(proxy, request, agent_id) as reader, asyncio.timeout(60):
+        return await reader.readline()

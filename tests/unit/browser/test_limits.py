@@ -58,6 +58,16 @@ def test_bytes_are_given_back_with_time_and_what_was_overdrawn_is_paid_first() -
     assert "60 MB within a minute" in allowance.refusal().message
 
 
+def test_requests_beyond_a_burst_wait_for_their_turn_and_a_rest_gives_the_burst_back() -> None:
+    clock = SetClock()
+    allowance = Allowance(Rates(MB, at_once=3, per_second=2), clock)
+    assert [allowance.wait_s() for _ in range(6)] == [0, 0, 0, 0.5, 1, 1.5]
+    clock.seconds += 1.5
+    assert allowance.wait_s() == 0.5
+    clock.seconds += 3_600
+    assert [allowance.wait_s() for _ in range(4)] == [0, 0, 0, 0.5]
+
+
 def test_a_page_above_its_agents_memory_is_ended_and_no_other() -> None:
     assert ended(page(7, 501), page(8, 400), engine(300)) == [7]
 

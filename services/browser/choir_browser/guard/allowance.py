@@ -1,4 +1,4 @@
-"""What one agent's pages may use of the way out: bytes by the minute, and connections at a time.
+"""What one agent's pages may use of the way out: bytes by the minute, requests by the second, connections.
 
 Kept by proxy.py for each pass, spent by forwarding.py chunk by chunk. Pages go on between calls, so the
 measure is time and not the call.
@@ -24,6 +24,11 @@ class Rates:
     dials: int = 8
     """Names that are looked up and addresses that are called at the same time: a name server that
     keeps silent holds each for seconds."""
+    at_once: int = 600
+    """Requests without a pause; the heaviest pages make some 400 when they load."""
+    per_second: float = 100.0
+    """Requests after those. What goes beyond waits: each costs the worker, which all agents share,
+    about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -35,10 +40,18 @@ class Allowance:
     _left: float = field(init=False)
     _seen: float = field(init=False)
     _dry: bool = field(init=False, default=False)
+    _next: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with a full bucket."""
         self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
+        self._next = float("-inf")
+
+    def wait_s(self) -> float:
+        """Count one more request; tell how long it has to wait for its turn."""
+        now, each_s = self.clock.monotonic(), 1 / self.rates.per_second
+        self._next = max(self._next, now - self.rates.at_once * each_s) + each_s
+        return max(0.0, self._next - now)
 
     def used_up(self) -> bool:
         """Whether nothing is left for now: once dry, it has to gather before it gives again."""

@@ -14,6 +14,8 @@ CHUNK = 65_536
 MAX_BYTES_DOWN = 64_000_000
 SILENCE_S = 60.0
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 
 async def copy(
     source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int, allowance: Allowance
@@ -33,11 +35,7 @@ async def copy(
                 await sink.drain()
 
 
-async def both_ways(
-    near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    allowance: Allowance,
-) -> None:
+async def both_ways(near: Streams, far: Streams, allowance: Allowance) -> None:
     """Join two connections until either side ends."""
     up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN, allowance))
     down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN, allowance))
@@ -90,7 +88,31 @@ async def _trailer(near: asyncio.StreamReader) -> bytes:
             return lines
 
 
-async def relay_answer(
+async def relay_answer(near: Streams, far: asyncio.StreamReader, allowance: Allowance) -> None:
+    """Forward the answer until it ends, or until the browser wants no more of it.
+
+    A page that is left asks for nothing any more, and must not go on holding what its agent may have.
+    """
+    answering = asyncio.create_task(_relay(far, near[1], allowance))
+    leaving = asyncio.create_task(_until_left(near[0]))
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            answering.result()
+    finally:
+        for task in (answering, leaving):
+            task.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+async def _until_left(near: asyncio.StreamReader) -> None:
+    """Wait until the browser hangs up; what it sends meanwhile belongs to no request."""
+    with contextlib.suppress(OSError):
+        while await near.read(CHUNK):
+            pass
+
+
+async def _relay(
     far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: Allowance
 ) -> None:
     """Forward the answer, telling the browser that the connection ends with it.

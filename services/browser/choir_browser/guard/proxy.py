@@ -144,6 +144,7 @@ class EgressProxy:
     async def _carry(self, head: Head, holder: _Holder, near: Streams) -> None:
         method, uri, _ = head.start
         target = target_of(method, uri)
+        await asyncio.sleep(holder.allowance.wait_s())
         if holder.allowance.used_up():
             await _refuse(near[1], holder, holder.allowance.refusal())
             return
@@ -192,7 +193,7 @@ async def _forward(
     far[1].write(head.render(f"{method} {path} {version}"))
     await send_body(head, near[0], far[1], allowance)
     await far[1].drain()
-    await relay_answer(far[0], near[1], allowance)
+    await relay_answer(near, far[0], allowance)
 
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _Holder, error: ChoirError) -> None:
