@@ -64,7 +64,7 @@ async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_coun
         assert refusal is not None and "too many connections" in refusal.message
         assert (await ask_proxy(proxy, fine, "modest")).startswith(b"HTTP/1.1 200")
         await held.aclose()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(30):
             while not (await ask_proxy(proxy, fine, "greedy")).startswith(b"HTTP/1.1 200"):
                 await asyncio.sleep(0.01)
 
