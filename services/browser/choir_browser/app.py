@@ -48,11 +48,10 @@ async def open_rooms(
         work_s=settings.browser_page_work_s,
     )
     async with EgressProxy(dialler, rates, clock) as proxy:
-        launch = Launch(
-            settings.chromium, settings.sandbox, proxy.url, settings.browser_max_tabs, shelf
-        )
-        keeper = EngineKeeper(lazily.start_chromium, launch, clock)
         turns, endings = Turns(settings.browser_max_pages), Endings(clock)
+        tabs = settings.browser_max_tabs
+        launch = Launch(settings.chromium, settings.sandbox, proxy.url, tabs, shelf, endings)
+        keeper = EngineKeeper(lazily.start_chromium, launch, clock)
         rooms = Rooms(keeper, proxy, dialler, shelf, turns, endings)
         watching = asyncio.create_task(Watch(bounds, rooms.owners, endings, clock).run())
         try:

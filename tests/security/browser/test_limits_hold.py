@@ -23,9 +23,11 @@ from tests.security.browser.web import Answer, Site, html
 
 FINE = html(f"all is well {WORDS}")
 # Several, so that it gets its share of a processor where many others work.
-WORKS = html(
-    f"{WORDS}<script>b=URL.createObjectURL(new Blob(['for(;;);']));"
-    "for(i=0;i<8;i++)new Worker(b)</script>"
+START = "b=URL.createObjectURL(new Blob(['for(;;);']));for(i=0;i<8;i++)new Worker(b)"
+WORKS = html(f"{WORDS}<script>{START}</script>")
+WAITS = html(
+    f"{WORDS}<script>t=setInterval(()=>fetch('/go').then(r=>{{if(r.ok){{clearInterval(t);{START}}}}}),"
+    "200)</script>"
 )
 
 
@@ -92,6 +94,22 @@ async def test_names_that_nobody_answers_for_hold_up_their_own_agent_alone(site:
     assert len(resolver.asked) == 6
 
 
+def renderers() -> set[int]:
+    """List the processes that show pages."""
+    return {process.pid for process in chromium_processes(os.getpid()) if process.renderer}
+
+
+def workers() -> set[int]:
+    """List those of them whose pages have begun workers."""
+    found = set()
+    for pid in renderers():
+        with contextlib.suppress(OSError):
+            names = [name.read_text() for name in Path(f"/proc/{pid}/task").glob("*/comm")]
+            if any(name.startswith("Dedicated") for name in names):
+                found.add(pid)
+    return found
+
+
 async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Be a server that takes whatever it is sent."""
     with contextlib.suppress(OSError):
@@ -139,16 +157,33 @@ async def test_a_page_that_works_without_a_rest_is_ended_and_its_agent_told_why(
             assert "all is well" in (await browse(rooms, f"{site.url}/fine", agent_id)).text
 
 
+async def test_an_agent_that_comes_back_to_a_page_that_was_ended_hears_why(
+    make_rooms: MakeRooms, site: Site
+) -> None:
+    site.paths["/waits"], site.paths["/fine"] = WAITS, FINE
+    async with make_rooms(f"127.0.0.1:{site.port}", page_work_s=5) as rooms:
+        await browse(rooms, f"{site.url}/waits", "victim")
+        site.paths["/go"] = html("go")
+        async with asyncio.timeout(120):
+            while not (working := workers()):
+                await asyncio.sleep(0.05)
+            while working & renderers():
+                await asyncio.sleep(0.05)
+        assert not (await browse(rooms, f"{site.url}/fine", "honest")).notes
+        seen = await browse(rooms, f"{site.url}/fine", "victim")
+        assert "all is well" in seen.text
+        assert any("worked for 5 s and more" in note for note in seen.notes), seen.notes
+
+
 async def test_a_page_that_works_long_gives_way_to_all_others_in_each_of_its_threads(
     make_rooms: MakeRooms, site: Site
 ) -> None:
     site.paths["/works"], site.paths["/fine"] = WORKS, FINE
 
     def idle_ones() -> list[set[int]]:
-        pages = [p.pid for p in chromium_processes(os.getpid()) if p.renderer]
         policies = [
             {os.sched_getscheduler(int(t.name)) for t in Path(f"/proc/{pid}/task").iterdir()}
-            for pid in pages
+            for pid in renderers()
         ]
         return [found for found in policies if os.SCHED_IDLE in found]
 

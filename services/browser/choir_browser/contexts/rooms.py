@@ -155,7 +155,7 @@ class Rooms:
         except NotFound as error:
             raise NotFound(error.message + _last_seen(tenancy, request)) from error
         except Unavailable as error:
-            why = self._endings.recent()
+            why = self._endings.recent() if room is not None and not room.alive else None
             raise (error if why is None else Unavailable(why)) from error
         finally:
             tenancy.loads -= 1

@@ -1,6 +1,7 @@
 """Why a page was ended, for the moment at which its agent learns that it crashed.
 
-Written by watch.py; read by contexts/rooms.py, to which Chromium says no more than "crashed".
+Written by watch.py; read by pages/tab.py when Chromium says of a page that it crashed, and no more, and by
+contexts/rooms.py when the whole browser is gone.
 """
 
 from collections import deque

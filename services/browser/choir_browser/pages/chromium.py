@@ -18,6 +18,7 @@ from choir_browser.pages.faults import CRASHED, is_gone
 from choir_browser.pages.locate import FLAGS, find_chromium
 from choir_browser.pages.port import Launch
 from choir_browser.pages.room import ChromiumRoom
+from choir_browser.pages.tabbook import TabBook
 from choir_common.errors import ChoirError, Unavailable
 
 log = structlog.get_logger("choir.browser.pages")
@@ -63,7 +64,8 @@ class ChromiumEngine:
             await context.add_init_script(_NO_PEERS + _NO_TRANSPORT)
         except Error as error:
             raise Unavailable(CRASHED) from error
-        return ChromiumRoom(context, self._launch.shelf, self._launch.max_tabs)
+        book = TabBook(context, self._launch.max_tabs, self._launch.endings)
+        return ChromiumRoom(context, self._launch.shelf, book)
 
     async def close(self) -> None:
         """End Chromium and the driver."""

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.guard.proxy import Pass
+from choir_browser.limits.endings import Endings
 from choir_common.wire.browsing import Action, BrowsedPage
 
 
@@ -22,6 +23,7 @@ class Launch:
     proxy_url: str
     max_tabs: int
     shelf: Shelf
+    endings: Endings
 
 
 class Room(Protocol):

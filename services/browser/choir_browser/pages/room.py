@@ -15,7 +15,7 @@ from playwright.async_api import BrowserContext, Error
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
 from choir_browser.pages.crashing import crash
-from choir_browser.pages.faults import CRASHED, is_download, translate
+from choir_browser.pages.faults import is_download, is_gone, translate
 from choir_browser.pages.fetching import Fetched, Fetching
 from choir_browser.pages.owners import renderers_of
 from choir_browser.pages.pictures import take_picture
@@ -57,10 +57,10 @@ _HARMLESS = (BadInput, NotFound, Conflict, TooLarge)
 class ChromiumRoom:
     """A context whose tabs stay as they are left, until they are closed or the browser rests."""
 
-    def __init__(self, context: BrowserContext, shelf: Shelf, max_tabs: int) -> None:
+    def __init__(self, context: BrowserContext, shelf: Shelf, book: TabBook) -> None:
         self._context = context
         self._shelf = shelf
-        self._book = TabBook(context, max_tabs)
+        self._book = book
         self._turn = asyncio.Lock()
         self.alive = True
 
@@ -116,6 +116,8 @@ class ChromiumRoom:
             # a page that could not be loaded becomes an error page a moment later, and would cut off
             # the next load; only a download leaves its tab where it was
             sound = is_download(error)
+            if is_gone(error):
+                raise Unavailable(await tab.why_gone()) from error
             raise translate(error, what) from error
         except ChoirError as error:
             sound = isinstance(error, _HARMLESS)
@@ -218,7 +220,7 @@ async def unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
         await asyncio.wait({work, crash}, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise Unavailable(CRASHED)
+        raise Unavailable(await tab.why_gone())
     finally:
         for task in (work, crash):
             task.cancel()

@@ -13,7 +13,8 @@ from playwright.async_api import Download as OfferedFile
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from choir_browser.guard.proxy import GUARD_HEADER
-from choir_browser.pages.faults import reason_of
+from choir_browser.limits.endings import Endings
+from choir_browser.pages.faults import CRASHED, reason_of
 from choir_browser.pages.filenames import origin_of
 from choir_browser.pages.script import PageScript, Reading
 from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
@@ -36,19 +37,26 @@ TITLE_S = 1.0
 MAX_NOTES = 6
 MAX_NOTE_CHARS = 300
 
+# From the end of a page's process to the word that it crashed.
+GONE_S = 1.0
+
 Popup = Callable[["Tab", Page], Awaitable[None]]
 
 
 class Tab:
     """A page of an agent's context, with the debugging line that reads it."""
 
-    def __init__(self, number: int, page: Page, line: CDPSession, popup: Popup) -> None:
+    def __init__(
+        self, number: int, page: Page, line: CDPSession, popup: Popup, endings: Endings
+    ) -> None:
         self.number = number
         self.page = page
         self.line = line
         self.script = PageScript(line)
         self.crashed = asyncio.Event()
         """Set when its process is gone: nothing asked of it is ever answered then."""
+        self._endings = endings
+        self._ended = CRASHED
         self._notes: list[str] = []
         self._loading = False
         self._begun, self._arrived = asyncio.Event(), asyncio.Event()
@@ -61,7 +69,7 @@ class Tab:
         page.on("framenavigated", self._on_navigated)
         page.on("dialog", self._on_dialog)
         page.on("download", self._on_download)
-        page.on("crash", lambda _: self.crashed.set())
+        page.on("crash", self._on_crash)
 
         async def opened(other: Page) -> None:
             await popup(self, other)
@@ -83,6 +91,13 @@ class Tab:
         """Give what there is to tell, and forget it."""
         taken, self._notes = tuple(self._notes), []
         return taken
+
+    async def why_gone(self) -> str:
+        """Say what became of a page that is no more."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GONE_S):
+                await self.crashed.wait()
+        return self._ended
 
     def hear(self) -> None:
         """Note that what was done has begun to have an effect."""
@@ -233,6 +248,11 @@ class Tab:
     def _on_navigated(self, frame: Frame) -> None:
         if frame == self.page.main_frame:
             self._arrive()
+
+    def _on_crash(self, _: Page) -> None:
+        # now, and not when its agent comes back: by then the reason would be another's
+        self._ended = self._endings.recent() or CRASHED
+        self.crashed.set()
 
     def _on_download(self, offered: OfferedFile) -> None:
         self.note(

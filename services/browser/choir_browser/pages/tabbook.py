@@ -8,6 +8,7 @@ import contextlib
 
 from playwright.async_api import BrowserContext, Error, Page
 
+from choir_browser.limits.endings import Endings
 from choir_browser.pages.faults import CRASHED
 from choir_browser.pages.tab import Tab
 from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
@@ -17,9 +18,10 @@ from choir_common.wire.browsing import BrowsedPage, Tabs, TabView
 class TabBook:
     """Every tab of a context."""
 
-    def __init__(self, context: BrowserContext, max_tabs: int) -> None:
+    def __init__(self, context: BrowserContext, max_tabs: int, endings: Endings) -> None:
         self._context = context
         self._max_tabs = max_tabs
+        self._endings = endings
         self._tabs: dict[int, Tab] = {}
         self._current: dict[str, int] = {}
         self._left: dict[str, str] = {}
@@ -40,12 +42,17 @@ class TabBook:
         return tab
 
     async def current_or_new(self, lane: str) -> Tab:
-        """Give it, made if there is none. Raises Conflict when there are too many."""
+        """Give it, made if there is none that works. Raises Conflict when there are too many."""
         tab = self.current(lane)
-        if tab is None:
-            tab = await self.new()
-            self._current[lane] = tab.number
-        return tab
+        if tab is not None and not tab.crashed.is_set():
+            return tab
+        if tab is not None:
+            await self.drop(tab)
+        newer = await self.new()
+        self._current[lane] = newer.number
+        if tab is not None:
+            newer.note(f"Of the page before: {await tab.why_gone()}")
+        return newer
 
     def places(self) -> dict[str, str]:
         """Tell at which address each lane is."""
@@ -119,7 +126,8 @@ class TabBook:
 
     async def _enter(self, page: Page) -> Tab:
         self._made += 1
-        tab = Tab(self._made, page, await self._context.new_cdp_session(page), self._on_popup)
+        line = await self._context.new_cdp_session(page)
+        tab = Tab(self._made, page, line, self._on_popup, self._endings)
         self._tabs[tab.number] = tab
 
         def forget(_: Page) -> None:
