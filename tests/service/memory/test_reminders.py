@@ -143,10 +143,12 @@ async def test_the_budget_holds_and_long_texts_are_cut(room: Room) -> None:
     assert all(len(one.text) == LONGEST + 1 and one.text.endswith("…") for one in found)
 
 
-async def test_each_search_leaves_a_receipt(room: Room) -> None:
+async def test_each_search_leaves_a_receipt_and_an_empty_store_is_not_searched(room: Room) -> None:
     reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
     wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
     await room.put("A note of any kind.")
+    assert len((await reminding.remind(wanted)).receipts) == 1
+    await remember(room, "s1", 0, "The kite is blue.")
     assert len((await reminding.remind(wanted)).receipts) == 2
 
 

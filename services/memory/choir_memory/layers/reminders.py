@@ -7,7 +7,6 @@ wrote comes unasked: it would speak in every talk that touches its words.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
@@ -15,7 +14,7 @@ from choir_common.wire.memories import Kind, MemoryHit, MemoryQuery
 from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWanted
 from choir_memory.documents.kinds import TRUST
 from choir_memory.layers.entities import entity_ids
-from choir_memory.layers.reminders_store import ReminderStore
+from choir_memory.layers.reminders_store import ReminderStore, Store
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent
 from choir_memory.search.pack import tokens_of
@@ -35,7 +34,7 @@ MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 4
 """Of each search; what is worth telling stands in front."""
 LONGEST = 400
 """Characters of one; the whole is found by asking."""
-WHERE: Mapping[Literal["knowledge", "session"], tuple[Kind, ...]] = {
+WHERE: Mapping[Store, tuple[Kind, ...]] = {
     "knowledge": ("note", "fact", "episode", "document_chunk"),
     "session": ("turn", "note", "summary"),
 }
@@ -55,13 +54,14 @@ class Reminding:
         await self.spaces.ensure(wanted.agent_id)
         async with as_agent(self.database, wanted.agent_id) as held:
             store = ReminderStore(held, wanted.agent_id, self.clock.now(), LEAST_TRUST)
-            if not await store.anything_but(wanted.session_id):
+            filled = await store.filled_beside(wanted.session_id)
+            if not filled:
                 return Reminders(reminders=(), empty=True)
             rules = await store.rules(MOST_RULES)
             named = await store.about(entity_ids(wanted.text), MOST_NAMED)
         receipts: list[str] = []
         found: list[MemoryHit] = []
-        for query in _queries(wanted):
+        for query in _queries(wanted, filled):
             hits = await self.recall.query(query)
             receipts += [hits.receipt_id] if hits.receipt_id else []
             found += [hit for hit in hits.hits if _is_about_it(hit)]
@@ -74,13 +74,13 @@ class Reminding:
         return Reminders(reminders=chosen, receipts=tuple(receipts))
 
 
-def _queries(wanted: RemindersWanted) -> Iterator[MemoryQuery]:
-    for store, kinds in WHERE.items():
+def _queries(wanted: RemindersWanted, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
+    for store in stores:
         yield MemoryQuery(
             agent_id=wanted.agent_id,
             store=store,
             query=wanted.text,
-            kinds=kinds,
+            kinds=WHERE[store],
             min_trust=LEAST_TRUST,
             limit=MOST_FOUND,
             deadline_ms=wanted.deadline_ms,

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.memory_reminders import Reminder
 from choir_memory.schema.naming import qualified
 
-_ANYTHING = """
-SELECT EXISTS (SELECT FROM {schema}.knowledge_documents)
-    OR EXISTS (SELECT FROM {schema}.memory_documents WHERE session_id IS DISTINCT FROM $1)
+Store = Literal["knowledge", "session"]
+
+_FILLED = """
+SELECT EXISTS (SELECT FROM {schema}.knowledge_documents) AS knowledge,
+       EXISTS (SELECT FROM {schema}.memory_documents WHERE session_id IS DISTINCT FROM $1) AS session
 """
 _COLUMNS = "d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at, d.origin, d.trust"
 _USABLE = "d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)"
@@ -49,10 +52,11 @@ class ReminderStore:
     now: datetime
     least_trust: int
 
-    async def anything_but(self, session_id: str) -> bool:
-        """Tell whether there is anything that was not said in this session."""
-        sql = qualified(_ANYTHING, self.agent_id)
-        return bool(await self.held.fetchval(sql, session_id))
+    async def filled_beside(self, session_id: str) -> tuple[Store, ...]:
+        """Return the stores that hold anything that was not said in this session."""
+        row = await self.held.fetchrow(qualified(_FILLED, self.agent_id), session_id)
+        stores: tuple[Store, ...] = ("knowledge", "session")
+        return tuple(store for store in stores if row is not None and row[store])
 
     async def rules(self, limit: int) -> list[Reminder]:
         """Return the wishes that hold, those that were said most often first."""
