@@ -1,6 +1,7 @@
 """Files of users reach the workspace before the agent hears of them; those of agents leave by the spool."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ async def test_no_file_follows_a_link_that_the_agent_has_laid(
     door.files["f1"] = b"content"
     await BusControlInbox(world.bus).accept(a_message("", "1", attachments=(a_file("f1"),)))
     [file] = (await agent.next_message()).attachments
-    assert file.path == "" and "cannot be stored" in file.problem
+    assert file.path == "" and "cannot be used" in file.problem
     assert list(outside.iterdir()) == []
 
 
@@ -178,3 +179,70 @@ async def test_a_file_that_cannot_be_sent_is_said_and_leads_nowhere(
     assert text.count("could not be sent") == 3
     assert world.gateway.delivered[0].attachments == ()
     assert not list((world.home / "spool").rglob("*")) and secret.read_text() == "top secret"
+
+
+async def move_clock(world: World, by: str) -> None:
+    """Let time pass for all that was received and answered."""
+    await world.database.execute(
+        "UPDATE choir_control.session_events SET stored_at = stored_at - $1::text::interval", by
+    )
+
+
+async def test_a_file_stays_a_day_after_its_answer_and_one_without_an_answer_stays(
+    world: World, agent: AgentHand, door: GatewayDoor
+) -> None:
+    assert world.control is not None
+    door.files = {"f1": b"one", "f2": b"two"}
+    control, recv = BusControlInbox(world.bus), workspace(world) / ".choirtmp/recv"
+    await control.accept(a_message("", "1", attachments=(a_file("f1", "one.txt"),)))
+    first = await agent.next_message()
+    await agent.take_up(first)
+    await agent.reply("seen", answers=first.inbox_id)
+    await control.accept(a_message("", "2", attachments=(a_file("f2", "two.txt"),)))
+    second = await agent.next_message()
+    await agent.take_up(second)
+    # what a choird was writing when it died, and what is being written now
+    (recv / ".choir-old").touch()
+    (recv / ".choir-new").touch()
+    os.utime(recv / ".choir-old", (0, 0))
+
+    paths = {file.path for heard in (first, second) for file in heard.attachments}
+    here = {workspace(world) / path for path in paths}
+    await move_clock(world, "23 hours 58 minutes")
+    await world.control._talks.tidy()
+    assert set(recv.iterdir()) == {*here, recv / ".choir-new"}
+    await move_clock(world, "3 minutes")
+    await world.control._talks.tidy()
+    [left] = set(recv.iterdir()) - {recv / ".choir-new"}
+    assert left.read_bytes() == b"two", "it is not answered yet"
+    await agent.reply("seen too", answers=second.inbox_id)
+    await move_clock(world, "25 hours")
+    await world.control._talks.tidy()
+    assert list(recv.iterdir()) == [recv / ".choir-new"]
+    kept = await world.database.fetchval("SELECT count(*) FROM choir_control.received_files")
+    assert kept == 0
+
+
+async def test_copies_of_what_was_sent_go_after_a_day_and_not_before_they_are_sent(
+    world: World, agent: AgentHand
+) -> None:
+    assert world.control is not None
+    spool = world.home / "spool/outbox"
+    sends(world, agent, b"one", "one.pdf")
+    await agent.flush()
+    await world.delivered(1)
+
+    async def finished() -> bool:
+        return not (workspace(world) / ".choirtmp/send/one.pdf").exists()
+
+    await until(finished)
+    world.gateway.delay_s = 30
+    sends(world, agent, b"two", "two.pdf")
+    await agent.flush()
+    await world.control._talks.tidy()
+    assert len(list(spool.iterdir())) == 2
+    for copy in spool.iterdir():
+        os.utime(copy, (0, 0))
+    await world.control._talks.tidy()
+    [left] = spool.iterdir()
+    assert (left / "0").read_bytes() == b"two", "it waits for its channel"

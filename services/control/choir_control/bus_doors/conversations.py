@@ -4,6 +4,8 @@
 may be.
 """
 
+import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.gateway import BusGateway
 from choir_common.clients.gateway_files import HttpGatewayFiles
 from choir_common.clock import SystemClock
+from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.config import Config, FileLimits
@@ -35,6 +38,7 @@ from choir_control.outbox.store import OutboxStore
 from choir_control.workspaces.outgoing import Outgoing
 from choir_control.workspaces.outgoing_store import OutgoingStore
 from choir_control.workspaces.spool import Spool
+from choir_control.workspaces.staging import remove_drafts
 
 # channels that know a repeated message by its id; their users fetch files when they like
 IDEMPOTENT_CHANNELS = ("console",)
@@ -93,9 +97,13 @@ class Conversations:
         """Clear away what nobody needs any more."""
         await self.fetching.tidy()
         await self.outgoing.tidy()
+        for workspace in self._config.workspaces.values():
+            await asyncio.to_thread(remove_drafts, Path(workspace.path), time.time())
         await self.activity.prune()
 
     async def _publish(self, activity: DmActivity) -> None:
+        if not self._ways.bus.connected:
+            raise Unavailable("NATS is not reachable.")
         await self._ways.bus.publish(subjects.dm_activity(), activity)
 
     @property

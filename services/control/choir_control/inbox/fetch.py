@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,10 +17,10 @@ from choir_common.clients.gateway_files import GatewayFiles
 from choir_common.errors import ChoirError, RateLimited, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, ReceivedFile
 from choir_common.wire.config import FileLimits
-from choir_control.inbox.names import safe_name
 from choir_control.inbox.received_store import ReceivedStore, Waiting
 from choir_control.leases.store import Lease
-from choir_control.workspaces.staging import RECEIVE, Incoming, remove
+from choir_control.workspaces.naming import safe_name
+from choir_control.workspaces.staging import Draft, remove
 
 log = structlog.get_logger("choir.inbox")
 
@@ -75,14 +76,13 @@ class Fetching:
         deadline = asyncio.get_running_loop().time() + WITHIN_S
         received: list[ReceivedFile] = []
         for number, attachment in enumerate(waiting.attachments, start=1):
-            name = safe_name(attachment.name, waiting.inbox_id, number)
+            name = f"{_own_prefix(waiting.inbox_id, number)}{safe_name(attachment.name)}"
             root = self._places.workspace_of(workspace)
             try:
                 if root is None:
                     raise Unavailable(f"the workspace {workspace!r} is no longer in config.json")
                 async with asyncio.timeout_at(deadline):
-                    size = await self._fetch(waiting.gateway, attachment, root, name)
-                received.append(_got(attachment, f"{RECEIVE}/{name}", size))
+                    received.append(await self._fetch(waiting.gateway, attachment, root, name))
             except TimeoutError:
                 received.append(_lost(attachment, "it took too long to fetch"))
             except ChoirError as error:
@@ -94,31 +94,41 @@ class Fetching:
                 log.warning("a file could not be had", inbox_id=waiting.inbox_id, why=file.problem)
         return received
 
-    async def _fetch(self, gateway: str, attachment: Attachment, root: Path, name: str) -> int:
+    async def _fetch(
+        self, gateway: str, attachment: Attachment, root: Path, name: str
+    ) -> ReceivedFile:
         most = self._places.limits().received_mb * MIB
         if attachment.size is not None and attachment.size > most:
             raise TooLarge(_too_large(most))
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._stream(gateway, attachment.ref, root, name, most)
+                return await self._stream(gateway, attachment, root, name, most)
             except (Unavailable, RateLimited) as error:
                 if attempt == ATTEMPTS:
                     raise
                 await asyncio.sleep(min(error.retry_after_s or PAUSE_S * attempt, LONGEST_PAUSE_S))
         raise AssertionError("unreachable")
 
-    async def _stream(self, gateway: str, ref: str, root: Path, name: str, most: int) -> int:
-        file = await asyncio.to_thread(Incoming, root, name)
+    async def _stream(
+        self, gateway: str, attachment: Attachment, root: Path, name: str, most: int
+    ) -> ReceivedFile:
+        draft = await asyncio.to_thread(Draft, root, "recv")
         try:
-            async with self._files.open(gateway, ref) as pieces:
+            async with self._files.open(gateway, attachment.ref) as pieces:
                 async for piece in pieces:
-                    if file.size + len(piece) > most:
+                    if draft.size + len(piece) > most:
                         raise TooLarge(_too_large(most))
-                    await asyncio.to_thread(file.write, piece)
-            await asyncio.to_thread(file.finish)
+                    await asyncio.to_thread(draft.write, piece)
+            # a choird that died after this has left one by the name, and nobody has heard of it
+            path = await asyncio.to_thread(partial(draft.finish, name, again=True))
         finally:
-            file.close()
-        return file.size
+            await asyncio.to_thread(draft.close)
+        return _got(attachment, path, draft.size)
+
+
+def _own_prefix(inbox_id: str, number: int) -> str:
+    """Return the beginning of a name that no other message's file has."""
+    return f"{inbox_id.removeprefix('in_')[-12:]}-{number}-"
 
 
 def _too_large(most: int) -> str:

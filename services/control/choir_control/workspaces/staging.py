@@ -1,17 +1,29 @@
-"""Lay files into an agent's staging area and take them out of it (spec 19.5).
+"""Lay files into an agent's staging area and take them out of it (spec 9.2, 19.5).
 
-Called in threads by `inbox.fetch` and `spool`.
-The agent may have put anything there, so each step is taken relative to an open directory and no link is ever
-followed; a file is read only if it is a plain one.
+Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`.
+The agent owns what is in there: links to anywhere, files in the way. So each step is taken relative to an
+open directory, no link is ever followed, only plain files are read, and one has its name once it is whole.
 """
 
 import contextlib
 import os
+import secrets
 import stat
+import threading
 from pathlib import Path
+from typing import Literal
 
-RECEIVE = ".choirtmp/recv"
-SEND = ".choirtmp/send"
+from choir_common.errors import Conflict
+
+Folder = Literal["recv", "send"]
+STAGING = ".choirtmp"
+FOLDERS: tuple[Folder, ...] = ("recv", "send")
+
+NAMES_TRIED = 1_000
+# agents cannot know the rest of such a name, so none has laid a link there
+DRAFT = ".choir-"
+# no file takes longer to be written: what is older was left by a choird that died
+DRAFT_KEPT_S = 3_600.0
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # nonblocking: a fifo must not hang us before we see what it is
@@ -19,44 +31,79 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # a container's agent is another user than we are
 _FILE_MODE = 0o644
+# no descriptor: the system refuses it
+_NONE = -1
 _DIRECTORY_MODE = 0o755
 
 
-class Incoming:
-    """A file that is being written below `recv/`; it has its name once it is whole."""
+class Draft:
+    """A file that is being written; leaving without `finish` leaves nothing behind."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        """Raises OSError when the place cannot be opened without following a link."""
-        self.path = f"{RECEIVE}/{name}"
+    def __init__(self, root: Path, folder: Folder) -> None:
+        """Open it; blocks. Raises Conflict when the staging area cannot be used."""
         self.size = 0
-        self._name, self._draft = name, f".{name}.part"[-255:]
-        self._directory = _open_directory(root, RECEIVE, make=True)
+        # who waits for a thread may be cancelled, and closes while it still writes
+        self._turn = threading.Lock()
+        self._folder = folder
+        self._draft = f"{DRAFT}{secrets.token_hex(8)}"
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._draft, dir_fd=self._directory)
-            self._file = os.open(self._draft, _WRITE, _FILE_MODE, dir_fd=self._directory)
-        except OSError:
-            os.close(self._directory)
-            raise
+            self._directory = _open_directory(root, f"{STAGING}/{folder}", make=True)
+            try:
+                self._file = os.open(self._draft, _WRITE, _FILE_MODE, dir_fd=self._directory)
+            except OSError:
+                os.close(self._directory)
+                raise
+        except OSError as error:
+            raise Conflict(f"{STAGING}/{folder} cannot be used: {error.strerror}.") from error
 
     def write(self, piece: bytes) -> None:
-        """Add bytes."""
+        """Add to it; blocks. Raises OSError, as when the disk is full."""
         view = memoryview(piece)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self.size += len(piece)
+        with self._turn:
+            while view:
+                view = view[os.write(self._file, view) :]
+            self.size += len(piece)
 
-    def finish(self) -> None:
-        """Give the file its name."""
-        os.fchmod(self._file, _FILE_MODE)
-        os.rename(self._draft, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+    def finish(self, name: str, *, again: bool = False) -> str:
+        """Give it a name, and return its path below the workspace; blocks.
+
+        The name gets a number if something has it. If this is done `again`, the name is nobody else's, and
+        the file takes the place of what an earlier time left. Raises OSError, Conflict without a free name.
+        """
+        with self._turn:
+            os.fchmod(self._file, _FILE_MODE)
+            given = self._take_over(name) if again else self._take_free(name)
+        return f"{STAGING}/{self._folder}/{given}"
 
     def close(self) -> None:
-        """Let go; what is not finished is removed."""
-        os.close(self._file)
-        with contextlib.suppress(OSError):
-            os.unlink(self._draft, dir_fd=self._directory)
-        os.close(self._directory)
+        """Let go of it, finished or not; blocks."""
+        with self._turn:
+            os.close(self._file)
+            with contextlib.suppress(OSError):
+                os.unlink(self._draft, dir_fd=self._directory)
+            os.close(self._directory)
+            self._file = self._directory = _NONE
+
+    def _take_over(self, name: str) -> str:
+        os.rename(self._draft, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        return name
+
+    def _take_free(self, name: str) -> str:
+        stem, dot, ending = name.rpartition(".")
+        stem, ending = (stem, dot + ending) if stem else (name, "")
+        for number in range(1, NAMES_TRIED):
+            free = name if number == 1 else f"{stem}-{number}{ending}"
+            with contextlib.suppress(FileExistsError):
+                # a link, unlike a renaming, never replaces what is there
+                os.link(
+                    self._draft,
+                    free,
+                    src_dir_fd=self._directory,
+                    dst_dir_fd=self._directory,
+                    follow_symlinks=False,
+                )
+                return free
+        raise Conflict(f"Too many files are called {name} in {STAGING}/{self._folder}.")
 
 
 def open_sent(root: Path, path: str) -> tuple[int, int]:
@@ -64,8 +111,8 @@ def open_sent(root: Path, path: str) -> tuple[int, int]:
 
     Raises OSError for anything else, or what leads out of there.
     """
-    if not path.startswith(f"{SEND}/"):
-        raise PermissionError(f"{path} is not below {SEND}")
+    if not path.startswith(f"{STAGING}/send/"):
+        raise PermissionError(f"{path} is not below {STAGING}/send")
     parent, name = os.path.split(path)
     directory = _open_directory(root, parent)
     try:
@@ -91,6 +138,32 @@ def remove(root: Path, path: str) -> None:
             os.unlink(name, dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def remove_drafts(root: Path, now: float) -> int:
+    """Remove what a choird that died was writing; return how many files that were."""
+    gone = 0
+    for folder in FOLDERS:
+        with contextlib.suppress(OSError):
+            directory = _open_directory(root, f"{STAGING}/{folder}")
+            try:
+                gone += _remove_drafts(directory, now)
+            finally:
+                os.close(directory)
+    return gone
+
+
+def _remove_drafts(directory: int, now: float) -> int:
+    with os.scandir(directory) as entries:
+        old = [
+            entry.name
+            for entry in entries
+            if entry.name.startswith(DRAFT)
+            and now - entry.stat(follow_symlinks=False).st_mtime > DRAFT_KEPT_S
+        ]
+    for name in old:
+        os.unlink(name, dir_fd=directory)
+    return len(old)
 
 
 def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
