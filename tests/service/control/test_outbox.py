@@ -8,7 +8,7 @@ from choir_common.wire.events import Reply
 from choir_common.wire.messages import PartlySent
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, until
+from tests.service.control.world import World, a_message, until
 
 
 async def test_replies_are_delivered_in_order_and_one_at_a_time(
@@ -64,6 +64,25 @@ async def test_a_telegram_delivery_of_unknown_outcome_is_labelled_when_repeated(
     await agent.flush()
     await world.delivered(2)
     assert [message.maybe_repeated for message in world.gateway.delivered] == [False, True]
+
+
+async def test_an_answer_names_the_message_it_answers_once_others_have_come(world: World) -> None:
+    agent = await telegram_agent(world)
+    control = BusControlInbox(world.bus)
+    asked = [
+        (
+            await control.accept(a_message(f"{n}", f"u{n}", "second", message_id=f"{70 + n}"))
+        ).inbox_id
+        for n in range(3)
+    ]
+    # a correction of the last one is no later message
+    edit = a_message("2, I mean", "u9", "second", edits="72")
+    asked.append((await control.accept(edit)).inbox_id)
+    for inbox_id in (asked[0], asked[2], asked[3], None):
+        agent.add(Reply(turn_id=None, dm="second", text="so", kind="answer", answers=inbox_id))
+    await agent.flush()
+    await world.delivered(4)
+    assert [message.reply_to for message in world.gateway.delivered] == ["70", None, None, None]
 
 
 async def test_a_telegram_delivery_in_flight_when_control_died_is_labelled(world: World) -> None:

@@ -58,6 +58,7 @@ class Room:
         *files: tuple[AttachmentKind, str, bytes],
         buttons: tuple[Button, ...] = (),
         edits: EditOf | None = None,
+        reply_to: str | None = None,
     ) -> OutboundMessage:
         """Make words of an agent for alice, with the bytes of its files where they can be had."""
         self.count += 1
@@ -81,6 +82,7 @@ class Room:
             attachments=attachments,
             buttons=buttons,
             edits=edits,
+            reply_to=reply_to,
         )
 
     async def deliver(self, message: OutboundMessage) -> Receipt:

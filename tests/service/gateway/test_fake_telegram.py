@@ -184,6 +184,8 @@ async def test_what_telegram_refuses_of_menus_queries_and_messages_is_refused(
         await bot.answer_callback_query("never", "x")
     with pytest.raises(BadRequest, match="(?i)replied not found"):
         await bot.send_message(7, "x", reply_parameters=ReplyParameters(99))
+    alone = ReplyParameters(99, allow_sending_without_reply=True)
+    assert (await bot.send_message(7, "x", reply_parameters=alone)).reply_to_message is None
     said = await bot.send_message(7, "same")
     with pytest.raises(BadRequest, match="(?i)not modified"):
         await bot.edit_message_text("same", 7, said.message_id)

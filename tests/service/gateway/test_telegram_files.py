@@ -1,11 +1,12 @@
 """Files over a Telegram bot, both ways, with captions, and what Telegram does not take."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from choir_common.errors import NotFound, TooLarge, Unavailable
-from choir_common.testing.telegram import DropAfter, Flood, Pass, Refuse
+from choir_common.testing.telegram import DropAfter, Flood, Pass, Refuse, Slow
 from choir_common.wire.attachments import AttachmentKind
 from tests.service.gateway.telegram_room import TOKEN, Room, opened_room
 
@@ -21,6 +22,13 @@ async def room() -> AsyncIterator[Room]:
 async def read(room: Room, ref: str) -> bytes:
     async with room.channel.open_file(ref) as pieces:
         return b"".join([piece async for piece in pieces])
+
+
+async def until_called(room: Room, method: str, times: int) -> None:
+    """Wait until a method of the Bot API was called so often."""
+    async with asyncio.timeout(60):
+        while sum(call.method == method for call in room.telegram.bot(TOKEN).calls) < times:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +148,48 @@ async def test_only_the_file_in_doubt_is_repeated_and_says_so(room: Room) -> Non
     heard = await room.alice.hears_all(4)
     assert [m.file_bytes for m in heard] == [None, b"a", b"b", b"b"]
     assert heard[3].text == "(possibly repeated) "
+
+
+async def test_a_file_that_nobody_knows_to_have_arrived_is_given_up_and_that_is_said(
+    room: Room,
+) -> None:
+    room.telegram.script("sendDocument", *[DropAfter()] * 4, token=TOKEN)
+    message = room.message("see", ("document", "large.bin", CONTENT))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await room.deliver(message)
+        message = message.model_copy(update={"maybe_repeated": True})
+    assert (await room.deliver(message)).status == "delivered"
+    *copies, words = await room.alice.hears_all(4)
+    assert [copy.file_bytes for copy in copies] == [CONTENT] * 3
+    assert words.file_bytes is None and words.text.endswith("see")
+    assert words.text.startswith("The file large.bin could not be sent: the connection broke")
+    assert await room.alice.hears_nothing()
+
+
+async def test_a_file_that_takes_longer_than_control_waits_is_given_up_as_well(room: Room) -> None:
+    room.telegram.script("sendDocument", *[Slow(60)] * 3, token=TOKEN)
+    message = room.message("", ("document", "large.bin", CONTENT))
+    for tries in range(1, 4):
+        attempt = asyncio.create_task(room.deliver(message))
+        await until_called(room, "sendDocument", tries)
+        attempt.cancel()
+        await asyncio.wait([attempt])
+    assert (await room.deliver(message)).status == "delivered"
+    heard = await room.alice.hears()
+    assert "large.bin could not be sent" in heard.text
+
+
+async def test_doubts_about_one_file_are_none_about_the_next(room: Room) -> None:
+    cuts = (DropAfter(), DropAfter(), Pass(), DropAfter(), DropAfter(), Pass())
+    room.telegram.script("sendDocument", *cuts, token=TOKEN)
+    message = room.message("", ("document", "a", b"a"), ("document", "b", b"b"))
+    for _ in range(4):
+        with pytest.raises(Unavailable):
+            await room.deliver(message)
+    assert (await room.deliver(message)).status == "delivered"
+    heard = await room.alice.hears_all(6)
+    assert [one.file_bytes for one in heard] == [b"a"] * 3 + [b"b"] * 3
 
 
 async def test_what_is_whole_is_not_sent_again(room: Room) -> None:

@@ -46,6 +46,24 @@ async def test_a_reply_brings_the_words_it_replies_to(room: Room) -> None:
     assert (quoted.message_id, quoted.text) == (str(asked.message_id), "shall I?")
 
 
+async def test_an_answer_to_an_older_message_hangs_below_it_with_its_first_part(
+    room: Room,
+) -> None:
+    await room.alice.says("first")
+    await room.alice.says("second")
+    await room.until_accepted(2)
+    first = room.control.accepted[0].message_id
+    await room.deliver(room.message("word " * 1_500, reply_to=first))
+    one, two = await room.alice.hears_all(2)
+    assert (str(one.reply_to), two.reply_to) == (first, None)
+    await room.deliver(room.message("look", ("photo", "a.png", b"png"), reply_to=first))
+    assert str((await room.alice.hears()).reply_to) == first
+    # the user has deleted it meanwhile
+    await room.deliver(room.message("still", reply_to="999"))
+    gone = await room.alice.hears()
+    assert (gone.text, gone.reply_to) == ("still", None)
+
+
 async def test_a_press_is_controls_to_judge_and_is_answered_once(room: Room) -> None:
     room.control.nonces["a:n1:y"] = "Approved."
     receipt = await room.deliver(room.message("May I?", buttons=BUTTONS))

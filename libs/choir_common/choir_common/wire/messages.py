@@ -99,6 +99,8 @@ class OutboundMessage(Wire):
     """Files in order; `clients.outbox_files` brings their bytes until this message is delivered."""
     buttons: tuple[Button, ...] = ()
     """One row of buttons below the words."""
+    reply_to: str | None = None
+    """The channel's own id of the user's message that this answers, if others have come since."""
     edits: EditOf | None = None
     """Edit that message instead of saying something new; one that shows these words already is done."""
     partly_sent: PartlySent | None = None

@@ -144,8 +144,8 @@ class Outbox:
         idempotent = self._is_idempotent(message.gateway)
         message = await self._find_edited(message)
         if not idempotent:
-            far = await self._store.sending(message.outbox_id, message.maybe_repeated)
-            message = message.model_copy(update={"partly_sent": far})
+            known = await self._store.sending(message.outbox_id, message.maybe_repeated)
+            message = message.model_copy(update=known)
         try:
             receipt = await self._attempt(message, idempotent)
         except (BadInput, Forbidden, TooLarge) as error:

@@ -1,6 +1,7 @@
 """Keep the table `outbox`. Rows are made by the log's append and by `say`; here they are read and closed."""
 
 from datetime import timedelta
+from typing import TypedDict
 
 from pydantic import TypeAdapter
 
@@ -20,7 +21,26 @@ _COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, ans
                             WHERE first.outbox_id = told.edits) AS first_message_id"""
 _FROM = "FROM choir_control.outbox AS told"
 
+_SENDING = """
+UPDATE choir_control.outbox AS told
+SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
+WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+RETURNING parcels, message_id, (
+    SELECT asked.message_id FROM choir_control.inbox AS asked
+    WHERE asked.inbox_id = told.answers AND EXISTS (
+        SELECT FROM choir_control.inbox AS later
+        WHERE later.dm = asked.dm AND later.seq > asked.seq
+          AND later.message_id IS DISTINCT FROM asked.message_id)) AS reply_to
+"""
+
 _BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
+
+
+class Known(TypedDict):
+    """What is to be added to a message as it is sent: its fields of the same names."""
+
+    partly_sent: PartlySent | None
+    reply_to: str | None
 
 
 class OutboxStore:
@@ -48,21 +68,13 @@ class OutboxStore:
         )
         return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
 
-    async def sending(self, outbox_id: int, maybe_repeated: bool) -> PartlySent | None:
-        """Note, before the attempt, that from now on the message may have been said; return how far it is."""
-        row = await self._database.fetchrow(
-            """
-            UPDATE choir_control.outbox
-            SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
-            WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
-            RETURNING parcels, message_id
-            """,
-            outbox_id,
-            maybe_repeated,
-        )
-        if row is None or not row["parcels"]:
-            return None
-        return PartlySent(outbox_id=outbox_id, parcels=row["parcels"], message_id=row["message_id"])
+    async def sending(self, outbox_id: int, maybe_repeated: bool) -> Known:
+        """Note, before the attempt, that from now on the message may have been said."""
+        row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated)
+        if row is None:
+            return Known(partly_sent=None, reply_to=None)
+        far = PartlySent(outbox_id=outbox_id, parcels=row["parcels"], message_id=row["message_id"])
+        return Known(partly_sent=far if far.parcels else None, reply_to=row["reply_to"])
 
     async def progress(self, progress: PartlySent) -> None:
         """Keep how much of a message has surely arrived; it never becomes less."""

@@ -62,7 +62,7 @@ def send_file(kind: str) -> Method:
             file_kind=kind,
             file_name=upload.name,
             file_bytes=upload.content,
-            reply_to=call.arguments.replied_to(),
+            reply_to=call.arguments.replied_to(chat.messages),
             markup=markup,
         )
         return keep(call.bot, chat, message)

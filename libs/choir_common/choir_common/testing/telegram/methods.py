@@ -46,9 +46,7 @@ async def send_message(call: Exchange) -> JsonValue:
     markup = call.arguments.text("text")
     message = SentMessage(0, True, render(markup, mode), mode, _buttons(call.arguments))
     message.markup = markup
-    message.reply_to = call.arguments.replied_to()
-    if message.reply_to is not None and message.reply_to not in chat.messages:
-        raise bad_request("message to be replied not found")
+    message.reply_to = call.arguments.replied_to(chat.messages)
     return keep(call.bot, chat, message)
 
 

@@ -5,6 +5,7 @@ server.py calls `read_arguments`; methods.py asks the `Arguments` for what each 
 
 import json
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -75,10 +76,18 @@ class Arguments:
         part = self.values.get(name, "").removeprefix("attach://")
         return self.uploads.get(name) or self.uploads.get(part)
 
-    def replied_to(self) -> int | None:
-        """Give the id of the message this one replies to."""
-        found = self.mapping("reply_parameters").get("message_id")
-        return found if isinstance(found, int) else None
+    def replied_to(self, there: Container[int]) -> int | None:
+        """Give the id of the message this one replies to, of those `there`.
+
+        Raises BotApiError 400 for another, unless the caller is content without it.
+        """
+        asked = self.mapping("reply_parameters")
+        found = asked.get("message_id")
+        if not isinstance(found, int) or found in there:
+            return found if isinstance(found, int) else None
+        if asked.get("allow_sending_without_reply") is True:
+            return None
+        raise bad_request("message to be replied not found")
 
     def _json(self, name: str) -> JsonValue:
         try:

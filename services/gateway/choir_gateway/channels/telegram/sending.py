@@ -8,12 +8,12 @@ stopped, also after a restart, and one that is whole is not sent again.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
 import structlog
-from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
@@ -47,6 +47,8 @@ NOTE_AGAIN_S = 1.0
 REMEMBERED = 1000
 # files lie in the gateway's temporary directory while they are sent
 FILES_AT_ONCE = 2
+# a file whose line breaks so often is too much for it: each time its user may have got it all the same
+TRIES_OF_A_FILE = 3
 
 
 @dataclass(slots=True)
@@ -56,8 +58,19 @@ class _Delivery:
     # one attempt at a time: control may ask again while a large file is still on its way
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     parcels: int = 0
+    doubts: int = 0
+    """How often the next one, a file, was sent without anybody knowing what became of it."""
     message_id: str | None = None
     is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a parcel goes, and until when it may be tried."""
+
+    chat: str
+    deadline: float
+    reply: ReplyParameters | None = None
 
 
 class Sending:
@@ -97,19 +110,19 @@ class Sending:
         deadline = asyncio.get_running_loop().time() + NOTE_PATIENCE_S
         try:
             for part in split(unstyled(text), LIMIT - len(REPEATED)):
-                await self._insist(Words(part), user_id, deadline)
+                await self._insist(Words(part), _Place(user_id, deadline))
         except (Unavailable, RefusedError) as error:
             log.warning("note not sent", reason=str(error))
 
-    async def _insist(self, words: Words, user_id: str, deadline: float) -> None:
-        """Say words that nobody asks for again; raises Unavailable when `deadline` has come."""
+    async def _insist(self, words: Words, place: _Place) -> None:
+        """Say words that nobody asks for again; raises Unavailable when the deadline has come."""
         saying = words
         while True:
             try:
-                await self._say(saying, user_id, deadline)
+                await self._say(saying, place)
             except Unavailable as error:
                 wait_s = error.retry_after_s or NOTE_AGAIN_S
-                if asyncio.get_running_loop().time() + wait_s > deadline:
+                if asyncio.get_running_loop().time() + wait_s > place.deadline:
                     raise
                 if isinstance(error, OutcomeUnknown):
                     saying = doubtful_words(words)
@@ -125,11 +138,18 @@ class Sending:
             delivery.message_id = message.partly_sent.message_id
         parcels, first = lay_out(message), delivery.parcels
         for number in range(first, len(parcels)):
-            in_doubt = message.maybe_repeated and number == first
-            made = await self._send(message, number, parcels[number], in_doubt, user_id, deadline)
-            if isinstance(parcels[number], Words) or delivery.message_id is None:
+            parcel, place = parcels[number], _Place(user_id, deadline)
+            edited = None
+            if number == 0:
+                place = replace(place, reply=_reply(message))
+                edited = message.edits.message_id if message.edits else None
+            # an edit may be made as often as one likes, so it is never in doubt
+            if message.maybe_repeated and number == first and edited is None:
+                parcel = doubtful(parcel)
+            made = await self._send(delivery, message.outbox_id, parcel, place, edited)
+            if isinstance(parcel, Words) or delivery.message_id is None:
                 delivery.message_id = made
-            delivery.parcels = number + 1
+            delivery.parcels, delivery.doubts = number + 1, 0
             if number + 1 < len(parcels):
                 await self._note(message, delivery)
         delivery.is_whole = True
@@ -146,42 +166,36 @@ class Sending:
 
     async def _send(
         self,
-        message: OutboundMessage,
-        number: int,
+        delivery: _Delivery,
+        outbox_id: int,
         parcel: Parcel,
-        in_doubt: bool,
-        user_id: str,
-        deadline: float,
+        place: _Place,
+        edited: str | None,
     ) -> str | None:
-        place = message.edits.message_id if message.edits and number == 0 else None
-        if place is None:
-            parcel = doubtful(parcel) if in_doubt else parcel
-        # an edit may be made as often as one likes, so it is never in doubt
-        elif isinstance(parcel, Words) and await self._edit(parcel, place, user_id, deadline):
-            return place
         match parcel:
             case Words():
-                return await self._say(parcel, user_id, deadline)
+                if edited is not None and await self._edit(parcel, edited, place):
+                    return edited
+                return await self._say(parcel, place)
             case File():
-                async with self._slots:
-                    return await self._bring(message.outbox_id, parcel, user_id, deadline)
+                return await self._try(delivery, outbox_id, parcel, place)
             case other:
                 assert_never(other)
 
-    async def _edit(self, words: Words, place: str, user_id: str, deadline: float) -> bool:
+    async def _edit(self, words: Words, message_id: str, place: _Place) -> bool:
         """Put words in the place of earlier ones; tell whether they stand there now."""
 
         def edit(text: str, mode: str | None) -> Call:
             return lambda: self._bot.edit_message_text(
                 text,
-                int(user_id),
-                int(place),
+                int(place.chat),
+                int(message_id),
                 parse_mode=mode,
                 reply_markup=_keyboard(words.buttons),
             )
 
         try:
-            await self._styled_or_plain(words, edit, user_id, deadline)
+            await self._styled_or_plain(words, edit, place)
         except RefusedError as refusal:
             if refusal.whole:
                 raise
@@ -189,60 +203,79 @@ class Sending:
             return "is not modified" in refusal.words
         return True
 
-    async def _say(self, words: Words, user_id: str, deadline: float) -> str | None:
+    async def _say(self, words: Words, place: _Place) -> str | None:
         def say(text: str, mode: str | None) -> Call:
             return lambda: self._bot.send_message(
-                int(user_id), text, parse_mode=mode, reply_markup=_keyboard(words.buttons)
+                int(place.chat),
+                text,
+                parse_mode=mode,
+                reply_markup=_keyboard(words.buttons),
+                reply_parameters=place.reply,
             )
 
-        return await self._styled_or_plain(words, say, user_id, deadline)
+        return await self._styled_or_plain(words, say, place)
 
-    async def _styled_or_plain(
-        self, words: Words, call: WordsCall, user_id: str, deadline: float
-    ) -> str | None:
+    async def _styled_or_plain(self, words: Words, call: WordsCall, place: _Place) -> str | None:
         styled = any(run.marks for run in words.styled)
         if styled:
             try:
-                return await make(
-                    call(to_html(words.styled), "HTML"), self._pace, user_id, deadline
-                )
+                return await self._make(call(to_html(words.styled), "HTML"), place)
             except RefusedError as refusal:
                 if "parse entities" not in refusal.words:
                     raise
                 log.warning("formatting refused", reason=refusal.words)
-        return await make(call(plain(words.styled), None), self._pace, user_id, deadline)
+        return await self._make(call(plain(words.styled), None), place)
 
-    async def _bring(
-        self, outbox_id: int, parcel: File, user_id: str, deadline: float
+    async def _try(
+        self, delivery: _Delivery, outbox_id: int, parcel: File, place: _Place
     ) -> str | None:
+        """Send a file, a few times if need be; then say what became of it instead."""
+        if delivery.doubts >= TRIES_OF_A_FILE:
+            why = f"the connection broke or was too slow {delivery.doubts} times; perhaps it has arrived"
+            return await self._say_lost(outbox_id, parcel, place, why)
+        async with self._slots:
+            try:
+                return await self._bring(outbox_id, parcel, place)
+            except (OutcomeUnknown, asyncio.CancelledError):
+                # cancelled is what takes longer than control waits
+                delivery.doubts += 1
+                raise
+
+    async def _bring(self, outbox_id: int, parcel: File, place: _Place) -> str | None:
         """Send a file; as a document if Telegram does not take it as more, else say what became of it."""
         try:
-            return await self._upload(outbox_id, parcel, user_id, deadline)
+            return await self._upload(outbox_id, parcel, place)
         except RefusedError as refusal:
             if refusal.whole:
                 raise
-            name = parcel.attachment.name
-            log.warning("file not sent", outbox_id=outbox_id, reason=refusal.words)
-            sorry = unstyled(f"The file {name} could not be sent: {refusal.words.rstrip('.')}.\n")
-            return await self._say(Words((*sorry, *parcel.caption)), user_id, deadline)
+            return await self._say_lost(outbox_id, parcel, place, refusal.words)
 
-    async def _upload(
-        self, outbox_id: int, parcel: File, user_id: str, deadline: float
-    ) -> str | None:
+    async def _say_lost(self, outbox_id: int, parcel: File, place: _Place, why: str) -> str | None:
+        log.warning("file not sent", outbox_id=outbox_id, reason=why)
+        name = parcel.attachment.name
+        sorry = unstyled(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
+        return await self._say(Words((*sorry, *parcel.caption)), place)
+
+    async def _upload(self, outbox_id: int, parcel: File, place: _Place) -> str | None:
         attachment = parcel.attachment
 
         def way(kind: AttachmentKind) -> Call:
-            return lambda: upload(self._bot, int(user_id), attachment, kind, spool, parcel.caption)
+            return lambda: upload(
+                self._bot, int(place.chat), attachment, kind, spool, parcel.caption, place.reply
+            )
 
         async with fetched(self._files, outbox_id, attachment) as spool:
             if attachment.kind != "document":
                 try:
-                    return await make(way(attachment.kind), self._pace, user_id, deadline)
+                    return await self._make(way(attachment.kind), place)
                 except RefusedError as refusal:
                     if refusal.whole:
                         raise
                     log.info("sent as a document", outbox_id=outbox_id, reason=refusal.words)
-            return await make(way("document"), self._pace, user_id, deadline)
+            return await self._make(way("document"), place)
+
+    async def _make(self, call: Call, place: _Place) -> str | None:
+        return await make(call, self._pace, place.chat, place.deadline)
 
     def _delivery(self, message: OutboundMessage) -> _Delivery:
         # with its time: a database that was put back gives numbers a second time
@@ -258,3 +291,10 @@ def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
         return None
     row = [InlineKeyboardButton(button.label, callback_data=button.data) for button in buttons]
     return InlineKeyboardMarkup([row])
+
+
+def _reply(message: OutboundMessage) -> ReplyParameters | None:
+    """Return what hangs words below the user's message, as long as that is still there."""
+    if message.reply_to is None or not message.reply_to.isdigit():
+        return None
+    return ReplyParameters(int(message.reply_to), allow_sending_without_reply=True)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import IO
 
-from telegram import Bot, InputFile, Message
+from telegram import Bot, InputFile, Message, ReplyParameters
 from telegram.constants import FileSizeLimit
 
 from choir_common.clients.outbox_files import OutboxFiles
@@ -56,6 +56,7 @@ async def upload(
     kind: AttachmentKind,
     spool: IO[bytes],
     said: Styled,
+    reply: ReplyParameters | None,
 ) -> Message:
     """Send a file once, under the name it has. Raises as the library does."""
     spool.seek(0)
@@ -69,6 +70,7 @@ async def upload(
             file,
             caption=caption,
             parse_mode=mode,
+            reply_parameters=reply,
             write_timeout=PIECE_S,
             read_timeout=ANSWER_S,
         )
