@@ -167,7 +167,9 @@ class Control:
         self._browse = make_browse_tool(self._browser, self._settings, self.configuration)
         self._keys = Keys(self._secret, self._settings.known_hosts)
         self._foundry = Foundry(self._settings, self.configuration, self._keys)
-        self._operations = Operations(OperationStore(self.database), self._outbox.rescan)
+        self._operations = Operations(
+            OperationStore(self.database), self._outbox.rescan, talks.activity.show
+        )
         self._household = self._make_household(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
         self._configuring = self._make_configuring(signals, order, bell)

@@ -1,7 +1,12 @@
-"""What conversations see of work: typing while an agent lives and works, one card a job."""
+"""What conversations see of work: typing while an agent lives and works, one card a job or work."""
+
+import asyncio
 
 from choir_common.clock import SystemClock
+from choir_common.errors import Unavailable
 from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.postgres.pool import Database
+from choir_common.wire.activity import MAX_CARD, Card, DmActivity
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -12,7 +17,9 @@ from choir_common.wire.events import (
     UserMsg,
 )
 from choir_control.activity.read import cards_of, is_busy_after
-from choir_control.inbox.names import safe_name
+from choir_control.activity.store import CardStore
+from choir_control.activity.tell import Activity
+from choir_control.operations.card import WorkCard, shortened
 
 ASKED = UserMsg(turn_id="t", inbox_id="in_1", dm="console", text="hi")
 
@@ -52,8 +59,56 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
     assert [card.done for card in cards] == [False, False, True]
 
 
-def test_a_strangers_file_name_becomes_a_safe_one_of_its_own() -> None:
-    assert safe_name("../../etc/passwd", "in_abc", 1) == "abc-1-passwd"
-    assert safe_name("C:\\x\\my cat?.JPG", "in_abc", 2) == "abc-2-my_cat_.JPG"
-    assert safe_name("...", "in_abc", 1) == "abc-1-file"
-    assert len(safe_name("ü" * 255 + ".pdf", "in_abc", 1).encode()) <= 120
+class NoCards(CardStore):
+    """Knows of no message that shows a card."""
+
+    def __init__(self) -> None:
+        super().__init__(Database("postgresql://nowhere", None, size=1, application="test"))
+
+    async def find(self, dm: str, card_id: str) -> str | None:
+        return None
+
+
+async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() -> None:
+    told: list[DmActivity] = []
+    away, heard = 2, asyncio.Event()
+
+    async def publish(activity: DmActivity) -> None:
+        nonlocal away
+        if away:
+            away -= 1
+            raise Unavailable("away")
+        told.append(activity)
+        heard.set()
+
+    activity = Activity(NoCards(), publish, lambda _: "console", SystemClock())
+    running = asyncio.create_task(activity.run())
+    activity.show("console", Card(card_id="op", text="half"))
+    while away == 2:
+        await asyncio.sleep(0)
+    activity.show("console", Card(card_id="op", text="whole", done=True))
+    async with asyncio.timeout(60):
+        await heard.wait()
+    running.cancel()
+    assert [one.what for one in told] == [Card(card_id="op", text="whole", done=True)]
+
+
+def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off() -> None:
+    shown: list[tuple[str, Card]] = []
+    card = WorkCard(lambda dm, one: shown.append((dm, one)), "console", "op_1", "agent update-all")
+    card.draw("1 of 2\n✅ main built")
+    card.end(well=False)
+    card.cut()
+    assert {(dm, one.card_id) for dm, one in shown} == {("console", "op_1")}
+    assert [(one.text, one.done) for _, one in shown] == [
+        ("⏳ agent update-all: 1 of 2\n✅ main built", False),
+        ("⛔ agent update-all: 1 of 2\n✅ main built", True),
+        ("⛔ agent update-all: cut off, begin it again", True),
+    ]
+
+
+def test_a_card_of_many_lines_keeps_its_head_and_what_came_last() -> None:
+    long = shortened("head\n" + "\n".join(f"line {number}" for number in range(1_000)))
+    assert len(long) <= MAX_CARD
+    assert long.startswith("head\n…\n") and long.endswith("line 999")
+    assert len(shortened("x" * 10_000)) == MAX_CARD

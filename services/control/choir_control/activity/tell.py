@@ -2,7 +2,7 @@
 
 Fed by `eventlog.append` with every heartbeat, and by works of a conversation; the gateway comes next. A
 heartbeat says that the agent lives, so typing is told again only while heartbeats come: should they end, it
-runs out by itself at the gateway.
+runs out by itself at the gateway. Cards wait while the bus is away; what nobody at the gateway heard is lost.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ AGAIN_S = 10.0
 LASTS_S = 30.0
 # more news than this at once: the oldest are dropped, newer ones of the same things follow
 MOST_WAITING = 1_000
+AWAY_S = 1.0
 KEEP = timedelta(days=7)
 
 Publish = Callable[[DmActivity], Awaitable[None]]
@@ -81,13 +82,21 @@ class Activity:
             await self._wake.wait()
             self._wake.clear()
             news, self._news = self._news, {}
-            for (dm, _), what in news.items():
+            away = False
+            for (dm, card_id), what in news.items():
                 try:
                     await self._publish_one(dm, what)
                 except Unavailable as error:
                     log.info("activity was not told", dm=dm, error=error.message)
+                    away = True
+                    if isinstance(what, Card):
+                        # unless there is newer of it by now
+                        self._news.setdefault((dm, card_id), what)
                 except Exception:  # the outermost loop: the next news may fare better
                     log.exception("activity was not told", dm=dm)
+            if away:
+                await asyncio.sleep(AWAY_S)
+                self._wake.set()
 
     def _tell(self, dm: str, card_id: str, what: Typing | Idle | Card) -> None:
         # put at the end again: what is newest goes last

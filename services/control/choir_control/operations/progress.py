@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from choir_common.wire.operations import OperationEvent
 
@@ -13,9 +13,9 @@ LONGEST = 2_000
 class Progress:
     """The newest words of one work; older ones are forgotten, never waited for."""
 
-    def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
-        """`say` tells the conversation that began the work, if one did."""
-        self._tell = say
+    def __init__(self, show: Callable[[str], None] = lambda _: None) -> None:
+        """`show` draws the work's card, if it has one."""
+        self._draw = show
         self._events: deque[OperationEvent] = deque(maxlen=MOST_KEPT)
         self._news = asyncio.Event()
         self._seq = 0
@@ -36,10 +36,9 @@ class Progress:
         """Pass on a line of output."""
         self._say(OperationEvent(seq=self._next(), kind="line", text=text[:LONGEST]))
 
-    async def milestone(self, text: str) -> None:
-        """Pass on a line that the conversation which began the work is to hear as well."""
-        self.line(text)
-        await self._tell(text)
+    def show(self, text: str) -> None:
+        """Say how the whole of it stands, to whoever sees its card, in the place of what was said before."""
+        self._draw(text)
 
     def end(self, text: str) -> None:
         """Say that nothing more comes."""

@@ -4,7 +4,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
@@ -14,6 +13,7 @@ from choir_common.ids import new_id
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 from choir_common.wire.operations import OperationStatus, OperationView
+from choir_control.operations.card import Show, WorkCard
 from choir_control.operations.progress import Progress
 from choir_control.operations.store import Asker, OperationStore
 
@@ -41,15 +41,17 @@ class _Running:
     subject: str
     progress: Progress
     exclusive: frozenset[str]
+    card: WorkCard | None
 
 
 class Operations:
     """All works of this choird, and the ends of earlier ones."""
 
-    def __init__(self, store: OperationStore, said: Callable[[str], None]) -> None:
-        """`said` hears of a conversation with news."""
+    def __init__(self, store: OperationStore, said: Callable[[str], None], show: Show) -> None:
+        """`said` hears of a conversation with news; `show` shows cards."""
         self._store = store
         self._said = said
+        self._show = show
         self._tasks: asyncio.TaskGroup | None = None
         self._known: OrderedDict[str, _Running] = OrderedDict()
 
@@ -57,7 +59,10 @@ class Operations:
         """Mark what an earlier choird did not bring to its end, before anybody can ask for it."""
         interrupted = await self._store.interrupt_all()
         if interrupted:
-            log.warning("works were cut off by the end of choird", works=interrupted)
+            log.warning("works were cut off by the end of choird", works=len(interrupted))
+        for cut in interrupted:
+            if cut.dm is not None and cut.has_card:
+                WorkCard(self._show, cut.dm, cut.operation_id, cut.kind).cut()
 
     async def run(self) -> None:
         """Own the works until cancelled; they are cancelled with it."""
@@ -77,10 +82,12 @@ class Operations:
         exclusive: frozenset[str],
         work: Work,
         asker: Asker | None = None,
+        *,
+        has_card: bool = False,
     ) -> str:
         """Begin a work and return its id; it has the subjects in `exclusive` for itself.
 
-        `asker` is told of its milestones and its end, also when choird ends before.
+        `asker` is told of its end, also when choird ends before, and sees it go on if it has a card.
         Raises Conflict while another work has one of them, RateLimited while too many go on.
         """
         if self._tasks is None:
@@ -96,11 +103,12 @@ class Operations:
             raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
         operation_id = new_id("op")
         # noted before the row is written, so that nobody begins the same meanwhile
-        progress = Progress(partial(self._say, operation_id))
-        running = _Running(operation_id, kind, subject, progress, exclusive)
+        card = WorkCard(self._show, asker.dm, operation_id, kind) if asker and has_card else None
+        progress = Progress(card.draw) if card else Progress()
+        running = _Running(operation_id, kind, subject, progress, exclusive, card)
         self._known[operation_id] = running
         try:
-            await self._store.begin(operation_id, kind, subject, asker)
+            await self._store.begin(operation_id, kind, subject, asker, has_card=has_card)
         except BaseException:
             del self._known[operation_id]
             raise
@@ -172,6 +180,8 @@ class Operations:
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
         await self._note_end(running, status, error, plain)
         log.info("work ended", kind=running.kind, subject=running.subject, status=status)
+        if running.card is not None:
+            running.card.end(well=error is None)
         running.progress.end(said)
 
     async def _note_end(
@@ -190,16 +200,6 @@ class Operations:
         except Unavailable as away:
             # the next start marks it as interrupted, which asks for it again: harmless
             log.warning("the end of a work was not stored", id=operation_id, error=away.message)
-
-    async def _say(self, operation_id: str, words: str) -> None:
-        try:
-            dm = await self._store.say(operation_id, words)
-        except Unavailable as away:
-            # the end says it again
-            log.warning("a milestone was not told", id=operation_id, error=away.message)
-            return
-        if dm is not None:
-            self._said(dm)
 
     def _forget_old(self) -> None:
         for operation_id in [name for name, one in self._known.items() if one.progress.over]:

@@ -38,6 +38,17 @@ def view_of(record: Record) -> OperationView:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A work that an earlier choird did not bring to its end."""
+
+    operation_id: str
+    kind: str
+    dm: str | None
+    """The conversation that was told."""
+    has_card: bool
+
+
 class OperationStore:
     """The table `operations`."""
 
@@ -45,19 +56,21 @@ class OperationStore:
         self._database = database
 
     async def begin(
-        self, operation_id: str, kind: str, subject: str, asker: Asker | None
+        self, operation_id: str, kind: str, subject: str, asker: Asker | None, *, has_card: bool
     ) -> OperationView:
-        """Note that a work has begun, and in which conversation, if in one."""
+        """Note that a work has begun, in which conversation, if in one, and whether that sees a card."""
         row = await self._database.fetchrow(
             f"""
-            INSERT INTO choir_control.operations (operation_id, kind, subject, dm, gateway)
-            VALUES ($1, $2, $3, $4, $5) RETURNING {_COLUMNS}
+            INSERT INTO choir_control.operations
+                (operation_id, kind, subject, dm, gateway, has_card)
+            VALUES ($1, $2, $3, $4, $5, $6) RETURNING {_COLUMNS}
             """,  # noqa: S608 our own column names
             operation_id,
             kind,
             subject,
             asker and asker.dm,
             asker and asker.gateway,
+            has_card,
         )
         assert row is not None
         return view_of(row)
@@ -74,18 +87,6 @@ class OperationStore:
             asker.gateway,
         )
         return found is not None
-
-    async def say(self, operation_id: str, words: str) -> str | None:
-        """Tell the conversation that began a work how far it is; return which that is."""
-        dm = await self._database.fetchval(
-            """
-            SELECT choir_control.say(dm, gateway, $2) FROM choir_control.operations
-            WHERE operation_id = $1 AND dm IS NOT NULL
-            """,
-            operation_id,
-            words,
-        )
-        return None if dm is None else str(dm)
 
     async def end(
         self,
@@ -120,8 +121,8 @@ class OperationStore:
         )
         return None if dm is None else str(dm)
 
-    async def interrupt_all(self) -> int:
-        """Mark what an earlier choird did not bring to its end, and tell who began it; return how many."""
+    async def interrupt_all(self) -> list[Cut]:
+        """Mark what an earlier choird did not bring to its end, and tell who began it; return all of it."""
         rows = await self._database.fetch(
             """
             WITH cut AS (
@@ -130,12 +131,12 @@ class OperationStore:
                     error = 'choird ended in the middle of it; nothing is half done, begin it again'
                 WHERE status = 'running' RETURNING *
             )
-            SELECT CASE WHEN dm IS NOT NULL THEN choir_control.say(
-                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END
+            SELECT operation_id, kind, has_card, CASE WHEN dm IS NOT NULL THEN choir_control.say(
+                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END AS dm
             FROM cut
             """
         )
-        return len(rows)
+        return [Cut(row["operation_id"], row["kind"], row["dm"], row["has_card"]) for row in rows]
 
     async def get(self, operation_id: str) -> OperationView | None:
         """Return one, none for an unknown id."""

@@ -145,7 +145,9 @@ class Outbox:
         message = await self._find_edited(message)
         if not idempotent:
             known = await self._store.sending(message.outbox_id, message.maybe_repeated)
-            message = message.model_copy(update=known)
+            message = message.model_copy(
+                update={"partly_sent": known.partly_sent, "reply_to": known.reply_to}
+            )
         try:
             receipt = await self._attempt(message, idempotent)
         except (BadInput, Forbidden, TooLarge) as error:

@@ -1,7 +1,7 @@
 """Keep the table `outbox`. Rows are made by the log's append and by `say`; here they are read and closed."""
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypedDict
 
 from pydantic import TypeAdapter
 
@@ -36,8 +36,9 @@ RETURNING parcels, message_id, (
 _BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
 
 
-class Known(TypedDict):
-    """What is to be added to a message as it is sent: its fields of the same names."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a message as it is sent, as its own fields say it."""
 
     partly_sent: PartlySent | None
     reply_to: str | None

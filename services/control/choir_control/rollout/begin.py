@@ -1,14 +1,18 @@
 """Begin builds and updates as operations. Called by the operator door and by commands of conversations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.wire.model import Wire
 from choir_common.wire.operations import AgentOutcome, RolloutReport
 from choir_control.configuration.current import Configuration
+from choir_control.operations.card import BADLY, GOES_ON, WELL
 from choir_control.operations.progress import Progress
 from choir_control.operations.run import Operations, WorkFailed
 from choir_control.operations.store import Asker
 from choir_control.rollout.update import Updater
+
+MOST_OF_ONE = 200
 
 
 class Rollout:
@@ -42,36 +46,53 @@ class Rollout:
         return await self._operations.begin("agent update", agent_id, alone, work, asker)
 
     async def update_all(self, asker: Asker | None = None) -> str:
-        """Begin the update of every agent, one after the other; `asker` hears of each (spec 17.5, 19.7)."""
+        """Begin the update of every agent, one after the other; `asker` sees each (spec 17.5, 19.7)."""
         agents = sorted(self._configuration.current.config.agents)
 
         async def work(progress: Progress) -> Wire:
-            outcomes = []
-            for number, agent_id in enumerate(agents):
-                part = _Part(progress, agent_id, number, len(agents))
+            outcomes: list[AgentOutcome] = []
+            for agent_id in agents:
+                part = _Part(progress, agents, outcomes)
+                part.step("its turn")
                 outcomes.append(await self._updater.update_or_say(agent_id, part))
-                await progress.milestone(f"{number + 1}/{len(agents)} {_words(outcomes[-1])}")
+                progress.line(f"{len(outcomes)}/{len(agents)} {_words(outcomes[-1])}")
+            progress.show(_board(agents, outcomes))
             return _judge(_told(progress, *outcomes))
 
         everyone = frozenset(f"agent {agent_id}" for agent_id in agents)
-        return await self._operations.begin("agent update-all", "all", everyone, work, asker)
+        return await self._operations.begin(
+            "agent update-all", "all", everyone, work, asker, has_card=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The progress of one agent among several."""
+    """The progress of the agent whose turn it is among several."""
 
     whole: Progress
-    agent_id: str
-    number: int
-    of: int
+    agents: Sequence[str]
+    outcomes: Sequence[AgentOutcome]
+    """Of those before it."""
 
     def step(self, text: str, share: float | None = None) -> None:
-        done = None if share is None else (self.number + share) / self.of
-        self.whole.step(f"{self.agent_id} ({self.number + 1}/{self.of}): {text}", done)
+        number, of = len(self.outcomes), len(self.agents)
+        done = None if share is None else (number + share) / of
+        self.whole.step(f"{self.agents[number]} ({number + 1}/{of}): {text}", done)
+        self.whole.show(_board(self.agents, self.outcomes, text))
 
     def line(self, text: str) -> None:
-        self.whole.line(f"{self.agent_id}: {text}")
+        self.whole.line(f"{self.agents[len(self.outcomes)]}: {text}")
+
+
+def _board(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:
+    """Return where each agent stands; `now` is what is done to the first that has no outcome."""
+    lines = [f"{len(outcomes)} of {len(agents)}"]
+    for one in outcomes:
+        lines.append(f"{BADLY if one.outcome == 'failed' else WELL} {_words(one)[:MOST_OF_ONE]}")
+    for agent_id in agents[len(outcomes) :]:
+        what, now = now, ""
+        lines.append(f"{GOES_ON} {agent_id}: {what[:MOST_OF_ONE]}" if what else f"· {agent_id}")
+    return "\n".join(lines)
 
 
 def _only(agent_id: str) -> frozenset[str]:
