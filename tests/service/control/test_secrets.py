@@ -201,3 +201,33 @@ async def test_a_bots_token_reaches_a_running_gateway_and_its_user_is_heard(
         )
 
     await until(heard_again)
+
+
+async def test_a_webhooks_secret_reaches_the_gateway_and_so_does_the_one_after_it(
+    stopped: World, gateway: ServiceProcess, telegram: FakeTelegram
+) -> None:
+    bot, url = telegram.bot(BOT), "http://127.0.0.1:1/telegram/bot"
+    config = json.loads(stopped.settings.config_file.read_text())
+    hook = {"url": url, "secret": "tg-hook"}
+    config["gateways"]["bot"] |= {"api_url": telegram.api_url, "webhook": hook}
+    stopped.settings.config_file.write_text(json.dumps(config))
+    stopped.settings = stopped.settings.model_copy(update={"gateway_endpoint": gateway.endpoint})
+    held = {"key": MODEL_KEY, "tg": BOT}
+    stopped.secrets = stopped.secrets.model_copy(update={"secrets": held})
+    await gateway.spawn()
+    await stopped.start()
+
+    async def missed() -> bool:
+        return "tg-hook" in gateway.log
+
+    await until(missed)
+    for secret in ("hook-secret-1", "hook-secret-2"):
+        write(stopped, {**held, "tg-hook": secret})
+        await apply(stopped)
+
+        async def told(secret: str = secret) -> bool:
+            return (bot.webhook.url, bot.webhook.secret_token) == (url, secret)
+
+        await until(told)
+        assert secret not in gateway.log
+    assert MODEL_KEY not in gateway.log

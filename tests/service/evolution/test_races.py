@@ -4,23 +4,30 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pytest
 from hypothesis import settings
 
 from choir_common.clock import SystemClock
 from choir_common.errors import Conflict
 from choir_common.ids import new_id
 from choir_common.wire.json import JsonObject
+from choir_common.wire.messages import Press
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.expire import Expiry
+from choir_control.approvals.press import ANSWERS, NEUTRAL, Buttons
 from choir_control.approvals.store import Approval, Verdict
 from choir_control.evolution.carry_out import Evolution
 from choir_control.evolution.store import EffectStore
 from tests.service.evolution.scene import SKILL, Scene, cut_off
 
-RACES = 10_000 if settings.get_current_profile_name() == "nightly" else 120
+IS_NIGHTLY = settings.get_current_profile_name() == "nightly"
+RACES = 10_000 if IS_NIGHTLY else 120
+# of each kind
+BUTTON_RACES = 1_000 if IS_NIGHTLY else 15
 
 
 @dataclass
@@ -100,6 +107,157 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
         else:
             assert done.state in ("rejected", "timed_out") and approval not in ledger.lines
     assert len(await scene.said()) == len(ledger.lines)
+
+
+@dataclass
+class ButtonRace:
+    """One request with its buttons; `won` says, by hand, who was told that it decided."""
+
+    scene: Scene
+    approval: str
+    yes: str
+    no: str
+    notice: int
+    dice: random.Random
+    won: dict[str, Verdict] = field(default_factory=dict)
+
+    async def press(self, data: str, callback_id: str) -> None:
+        """Press; each time to a choird of its own, as after a restart."""
+        buttons = Buttons(
+            self.scene.approvals, self.scene.desk(), lambda *_: "console", lambda: None
+        )
+        press = Press(
+            gateway="console",
+            user_id="operator",
+            chat_id="operator",
+            data=data,
+            callback_id=callback_id,
+        )
+        told = await buttons.press(press)
+        assert told in (NEUTRAL, *ANSWERS.values())
+        if told != NEUTRAL:
+            verdict: Verdict = "approved" if data == self.yes else "rejected"
+            assert told == ANSWERS[verdict]
+            self.won[callback_id] = verdict
+
+    async def decide(self, verdict: Verdict, by: str) -> None:
+        """Decide at another door: choirctl's, or by a command in the conversation."""
+        try:
+            await self.scene.desk().decide(self.approval, verdict, by)
+        except Conflict:
+            return
+        self.won[by] = verdict
+
+    async def run_out(self) -> None:
+        """Let the time run out."""
+        clock, desk = SystemClock(), self.scene.desk()
+        expiry = Expiry(self.scene.approvals, desk, lambda: timedelta(0), clock)
+        if await expiry.reject_overdue():
+            self.won["timeout"] = "rejected"
+
+
+async def _asked(scene: Scene, dice: random.Random, number: int) -> ButtonRace:
+    approval = await scene.ask("skill", {**SKILL, "reason": f"buttons {number}"})
+    row = await scene.database.fetchrow(
+        "SELECT outbox_id, buttons FROM choir_control.outbox JOIN choir_control.pending_approvals "
+        "ON notice_id = outbox_id WHERE approval_id = $1",
+        approval,
+    )
+    assert row is not None
+    yes, no = (button["data"] for button in json.loads(row["buttons"]))
+    return ButtonRace(scene, approval, yes, no, row["outbox_id"], dice)
+
+
+async def _double_tap(race: ButtonRace) -> None:
+    """Both buttons, twice each, and one press that the channel brings again."""
+    taps = [(race.yes, "1"), (race.yes, "2"), (race.no, "3"), (race.no, "4"), (race.yes, "1")]
+    race.dice.shuffle(taps)
+    await asyncio.gather(*(race.press(*tap) for tap in taps))
+
+
+async def _two_doors(race: ButtonRace) -> None:
+    """A button, choirctl, and a command in the conversation."""
+    deeds = [
+        race.press(race.yes, "1"),
+        race.decide("rejected", "operator"),
+        race.decide("approved", "dm console"),
+    ]
+    race.dice.shuffle(deeds)
+    await asyncio.gather(*deeds)
+
+
+async def _last_moment(race: ButtonRace) -> None:
+    """A tap in the instant in which the time is over."""
+    deeds = [race.press(race.yes, "1"), race.run_out(), race.press(race.no, "2"), race.run_out()]
+    race.dice.shuffle(deeds)
+    await asyncio.gather(*deeds)
+
+
+async def _restart_between(race: ButtonRace) -> None:
+    """A press that choird's end cuts off at any wait; the channel brings it again to the next choird."""
+    await asyncio.gather(
+        cut_off(race.press(race.yes, "1"), race.dice.randrange(1, 30)),
+        cut_off(race.press(race.no, "2"), race.dice.randrange(1, 30)),
+        cut_off(race.run_out(), race.dice.randrange(1, 30))
+        if race.dice.random() < 0.3
+        else _rest(),
+    )
+    again = [race.press(race.yes, "1"), race.press(race.no, "2"), race.press(race.yes, "3")]
+    race.dice.shuffle(again)
+    await asyncio.gather(*again)
+
+
+async def _rest() -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", [_double_tap, _two_doors, _last_moment, _restart_between])
+async def test_buttons_doors_the_clock_and_restarts_make_one_decision_and_at_most_one_run(
+    scene: Scene, kind: Callable[[ButtonRace], Awaitable[None]]
+) -> None:
+    ledger, dice, first = Ledger(), random.Random(11), Counter[str]()
+    for number in range(BUTTON_RACES):
+        race = await _asked(scene, dice, number)
+        await kind(race)
+        done = await scene.found(race.approval)
+        # choird may have died between the clock's decision and anybody's hearing of it
+        if not race.won:
+            assert kind is _restart_between and done.decided_by == "timeout"
+            race.won["timeout"] = "rejected"
+        [(who, verdict)] = race.won.items()
+        assert (done.status, done.decided_by) == (
+            verdict,
+            who if who in ("operator", "timeout") else "dm console",
+        )
+        first[who] += 1
+        await _check_what_was_told(scene, race)
+        # whoever is late is told the same neutral words, and changes nothing
+        before = dict(race.won)
+        await asyncio.gather(race.press(race.yes, "late"), race.press(race.no, "later"))
+        assert race.won == before
+        # choird ends in the middle of carrying it out, and the next one goes on
+        await cut_off(_evolution(scene, ledger).work(), dice.randrange(1, 40))
+        await _evolution(scene, ledger).work()
+        runs = ledger.runs[race.approval]
+        assert 1 <= runs <= 2 if verdict == "approved" else runs == 0
+        assert len(ledger.lines.get(race.approval, ())) == (verdict == "approved")
+    assert len(first) > 1, "one always won: that was no race"
+
+
+async def _check_what_was_told(scene: Scene, race: ButtonRace) -> None:
+    """The agent hears of one decision, the message is edited once, no button is left."""
+    row = await scene.database.fetchrow(
+        """
+        SELECT (SELECT count(*) FROM choir_control.signals
+                WHERE body ->> 'approval_id' = $1) AS signals,
+               (SELECT count(*) FROM choir_control.outbox WHERE edits = $2) AS edits,
+               (SELECT count(*) FROM choir_control.approval_nonces
+                WHERE approval_id = $1 AND used_at IS NULL) AS live
+        """,
+        race.approval,
+        race.notice,
+    )
+    assert row is not None and tuple(row.values()) == (1, 1, 0)
 
 
 async def test_a_decision_before_a_restart_is_carried_out_after_it(scene: Scene) -> None:
