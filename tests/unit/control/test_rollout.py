@@ -1,0 +1,62 @@
+"""Updating all agents is one board, redrawn as each has its turn."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from choir_common.wire.operations import AgentOutcome
+from choir_control.configuration.current import Configuration
+from choir_control.images.port import Report
+from choir_control.operations.progress import Progress
+from choir_control.operations.run import Operations, Work, WorkFailed
+from choir_control.rollout.begin import Rollout
+from choir_control.rollout.update import Updater
+
+THREE = cast(
+    Configuration,
+    SimpleNamespace(current=SimpleNamespace(config=SimpleNamespace(agents=["c", "a", "b"]))),
+)
+
+
+class TakesWork(Operations):
+    """Keeps the work it is to do, for the test to do."""
+
+    def __init__(self) -> None:
+        self.work: list[Work] = []
+
+    async def begin(self, *given: Any, **more: Any) -> str:
+        assert more == {"has_card": True}
+        self.work.append(given[3])
+        return "op_1"
+
+
+class Scripted(Updater):
+    """Redeploys everybody but b, whose build fails at length."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def update_or_say(self, agent_id: str, report: Report) -> AgentOutcome:
+        report.step("building", 0.5)
+        report.line("a line of output")
+        if agent_id == "b":
+            return AgentOutcome(agent_id="b", outcome="failed", reason="x" * 1_000)
+        return AgentOutcome(agent_id=agent_id, outcome="redeployed", image_version="0.2")
+
+
+async def test_the_board_tells_of_all_agents_what_is_done_to_whom_and_how_each_ended() -> None:
+    operations, shown = TakesWork(), list[str]()
+    await Rollout(THREE, Scripted(), operations).update_all()
+    with pytest.raises(WorkFailed):
+        await operations.work[0](Progress(shown.append))
+    failed = f"⛔ b failed: {'x' * 190}"
+    assert list(dict.fromkeys(shown)) == [
+        "0 of 3\n⏳ a: its turn\n· b\n· c",
+        "0 of 3\n⏳ a: building\n· b\n· c",
+        "1 of 3\n✅ a redeployed (0.2)\n⏳ b: its turn\n· c",
+        "1 of 3\n✅ a redeployed (0.2)\n⏳ b: building\n· c",
+        f"2 of 3\n✅ a redeployed (0.2)\n{failed}\n⏳ c: its turn",
+        f"2 of 3\n✅ a redeployed (0.2)\n{failed}\n⏳ c: building",
+        f"3 of 3\n✅ a redeployed (0.2)\n{failed}\n✅ c redeployed (0.2)",
+    ]
