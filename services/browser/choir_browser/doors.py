@@ -1,4 +1,4 @@
-"""The doors of the browser worker: four requests on the bus, files and its health over HTTP.
+"""The doors of the browser worker: three requests on the bus, files and its health over HTTP.
 
 Built by app.py; each request goes straight to `contexts.rooms`, a file is taken from `blobs.shelf`.
 """
@@ -27,10 +27,6 @@ VERSION = "0.1.0"
 def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> Sequence[Endpoint]:
     """List what this worker answers on the bus."""
 
-    async def open_context(request: ContextRequest) -> Nothing:
-        rooms.open(request.agent_id)
-        return Nothing()
-
     async def close_context(request: ContextRequest) -> Nothing:
         await rooms.close(request.agent_id)
         return Nothing()
@@ -43,7 +39,6 @@ def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> 
 
     return (
         Endpoint(subjects.browser_status(), Nothing, status),
-        Endpoint(subjects.open_context(), ContextRequest, open_context),
         Endpoint(subjects.close_context(), ContextRequest, close_context),
         Endpoint(subjects.browse_page(), BrowseRequest, browse),
     )

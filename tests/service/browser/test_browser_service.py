@@ -102,7 +102,6 @@ async def test_an_error_page_is_a_page_and_says_its_status(browser: BusBrowser, 
 async def test_chromium_starts_with_the_first_page_and_not_before(
     browser: BusBrowser, worker: ServiceProcess, site: Site
 ) -> None:
-    await browser.open(ContextRequest(agent_id="main"))
     assert chromium_of(worker) == []
     site.paths["/"] = html("hello there")
     await read(browser, site.url)
@@ -121,6 +120,27 @@ async def test_agents_do_not_share_cookies_and_a_closed_context_forgets(
     await browser.close(ContextRequest(agent_id="main"))
     await browser.close(ContextRequest(agent_id="main"))
     assert "who=main" not in (await read(browser, site.url, "main")).text
+
+
+async def test_another_life_of_an_agent_finds_nothing_of_the_one_before(
+    browser: BusBrowser, site: Site
+) -> None:
+    kind = "Content-Type: text/html"
+    site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=main; Path=/", kind))
+    site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
+    await browser.browse(a_page(f"{site.url}/set", "ses_1/1"))
+    assert "who=main" in (await browser.browse(a_page(site.url, "ses_1/1"))).text
+    # its end was told to nobody; both of these come at once
+    lanes = ("edge", "core:a")
+    pages = await asyncio.gather(
+        *(browser.browse(a_page(site.url, "ses_1/2", lane)) for lane in lanes)
+    )
+    assert not any("who=main" in page.text for page in pages)
+
+
+def a_page(url: str, life: str, lane: str = "edge") -> BrowseRequest:
+    action = OpenPage(url=url)
+    return BrowseRequest(agent_id="main", life=life, call_id="c", action=action, lane=lane)
 
 
 async def test_a_page_that_hangs_ends_at_its_deadline_and_harms_no_other(

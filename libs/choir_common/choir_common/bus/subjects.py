@@ -161,11 +161,6 @@ def state_of_memory() -> str:
     return "choir.memory.operator.state"
 
 
-def open_context() -> str:
-    """control → browser: ContextRequest → Nothing."""
-    return "choir.browser.open"
-
-
 def close_context() -> str:
     """control → browser: ContextRequest → Nothing."""
     return "choir.browser.close"

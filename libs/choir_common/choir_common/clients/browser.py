@@ -17,8 +17,6 @@ STATUS_TIMEOUT_S = 2.0
 class Browser(Protocol):
     """A browser with one isolated context per agent."""
 
-    async def open(self, context: ContextRequest) -> None: ...
-
     async def close(self, context: ContextRequest) -> None: ...
 
     async def browse(self, request: BrowseRequest) -> BrowsedPage: ...
@@ -31,10 +29,6 @@ class BusBrowser:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-
-    async def open(self, context: ContextRequest) -> None:
-        """Give the agent a context of its own."""
-        await self._bus.ask(subjects.open_context(), context, Nothing, CONTEXT_TIMEOUT_S)
 
     async def close(self, context: ContextRequest) -> None:
         """Destroy the agent's context and all it holds."""

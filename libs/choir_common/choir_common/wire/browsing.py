@@ -13,7 +13,7 @@ TabNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class ContextRequest(Wire):
-    """Open or close the agent's browser context; both are idempotent."""
+    """Destroy the agent's browser context, if there is one."""
 
     agent_id: AgentName
 
@@ -116,6 +116,8 @@ class BrowseRequest(Wire):
     """One action in the agent's own context; each lane has a current tab of its own."""
 
     agent_id: AgentName
+    life: str = Field(default="", max_length=200)
+    """Which start of the agent's process asks: a context is one life's, and ends with it."""
     call_id: str
     action: Action
     lane: str = Field(default="edge", max_length=200)

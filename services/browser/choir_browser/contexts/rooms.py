@@ -1,6 +1,6 @@
 """Give each agent a room of its own and have actions done in it.
 
-Called by doors.py for open, close and browse; pages does what is asked, guard watches.
+Called by doors.py for close and browse; pages does what is asked, guard watches.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ _LOST = "The browser died and is another one now: tabs and cookies of before are
 class _Tenancy:
     """An agent's place: its room while the engine runs, its saved state while it does not."""
 
+    life: str
+    """Which start of the agent's process has it."""
     room: Room | None = None
     engine: Engine | None = None
     state: str | None = None
@@ -62,10 +64,6 @@ class Rooms:
         self._turns = turns
         self._endings = endings
         self._tenancies: dict[str, _Tenancy] = {}
-
-    def open(self, agent_id: str) -> None:
-        """Give an agent a place; Chromium starts only when something is browsed."""
-        self._tenancies.setdefault(agent_id, _Tenancy())
 
     async def close(self, agent_id: str) -> None:
         """Destroy an agent's place: pages, cookies and its pass through the proxy."""
@@ -133,8 +131,7 @@ class Rooms:
         await self._dialler.permitted(parts.hostname, port)
 
     async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowsedPage:
-        self.open(request.agent_id)
-        tenancy = self._tenancies[request.agent_id]
+        tenancy = await self._place(request)
         tenancy.loads += 1
         self._keeper.touch()
         room: Room | None = None
@@ -162,6 +159,13 @@ class Rooms:
             self._keeper.touch()
             if room is not None and not room.alive:
                 await self._discard(tenancy, room)
+
+    async def _place(self, request: BrowseRequest) -> _Tenancy:
+        """Return the agent's place; what an earlier life has left of it goes, should nobody have told."""
+        held = self._tenancies.get(request.agent_id)
+        if held is not None and held.life != request.life:
+            await self.close(request.agent_id)
+        return self._tenancies.setdefault(request.agent_id, _Tenancy(request.life))
 
     async def _room(self, agent_id: str, tenancy: _Tenancy) -> Room:
         async with tenancy.changing:

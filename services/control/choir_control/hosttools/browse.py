@@ -28,7 +28,10 @@ class BrowseTool:
 
     async def browse(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
         """Do one action, and lay the file that came of it into the workspace."""
-        request = read_input(BrowseRequest, given, agent_id=lease.agent_id, call_id=call_id)
+        life = f"{lease.session_id}/{lease.epoch}"
+        request = read_input(
+            BrowseRequest, given, agent_id=lease.agent_id, life=life, call_id=call_id
+        )
         page = await self._browser.browse(request)
         seen = BrowseOutcome.model_validate_json(page.model_dump_json(exclude={"blob"}))
         if page.blob is None:
