@@ -28,7 +28,7 @@ async def update_agent(hands: Hands, call: Call) -> str:
 
 
 async def update_all(hands: Hands, call: Call) -> str:
-    """Begin to update all agents, one after the other; the conversation hears of each."""
+    """Begin to update all agents, one after the other; the conversation sees each, on one card."""
     begun = await hands.rollout.update_all(asker_of(hands, call))
     return _begun("All agents are being updated", begun)
 
