@@ -74,8 +74,11 @@ class OutboxStore:
         row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated)
         if row is None:
             return Known(partly_sent=None, reply_to=None)
-        far = PartlySent(outbox_id=outbox_id, parcels=row["parcels"], message_id=row["message_id"])
-        return Known(partly_sent=far if far.parcels else None, reply_to=row["reply_to"])
+        parcels, message_id = row["parcels"], row["message_id"]
+        far = None
+        if parcels:
+            far = PartlySent(outbox_id=outbox_id, parcels=parcels, message_id=message_id)
+        return Known(partly_sent=far, reply_to=row["reply_to"])
 
     async def progress(self, progress: PartlySent) -> None:
         """Keep how much of a message has surely arrived; it never becomes less."""
