@@ -49,5 +49,16 @@ def heard(message: OutboundMessage) -> RenderableType:
     if message.agent_id == "choir" or not MARKED.search(text):
         # Choir's own words are plain: what an agent wants to do is shown in them as it is
         return Text.from_markup(f"{head} {escape(text)}")
+    return Group(Text.from_markup(head), _laid_out(text))
+
+
+def _laid_out(text: str) -> Markdown:
     # the address of a link is shown, not hidden behind its words
-    return Group(Text.from_markup(head), Markdown(text, hyperlinks=False))
+    laid = Markdown(
+        text, hyperlinks=False, justify="default"
+    )  # "left" would fill lines with blanks
+    for child in (child for token in laid.parsed for child in token.children or ()):
+        if child.type == "softbreak":
+            # who writes a line in a talk means a line, as Telegram shows it, too
+            child.type = "hardbreak"
+    return laid
