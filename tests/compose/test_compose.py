@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from choir_common.http.transport import make_client
-from choir_common.wire.events import Reply, payload_of
+from choir_common.wire.events import Reply, UserMsg, payload_of
 from tests.compose.containers import PAGE_HOST, ComposeStack, docker, running_containers
 from tests.journey.conversation import (
     NOTE,
@@ -52,6 +52,32 @@ async def test_the_same_over_https_with_the_operator_token(stack: ComposeStack) 
     token = stack.secret("operator-token")
     async with user_at(stack.https, token=token, ca_pem=ca_pem) as user:
         assert NOTE in await user.asks("read the note again")
+
+
+async def test_files_go_both_ways_over_https_and_outlive_the_gateways_container(
+    stack: ComposeStack,
+) -> None:
+    """Control brings the gateway its certificates, and what waits to be fetched lies in a volume."""
+    ca_pem = (stack.home / "tls/ca.pem").read_text()
+    console = "/v1/dms/console"
+    async with user_at(stack.https, token=stack.secret("operator-token"), ca_pem=ca_pem) as user:
+        plan = {"path": ".choirtmp/send/plan.md"}
+        await user.asks(f"/tool choir.fs.write {json.dumps({**plan, 'content': 'the plan'})}")
+        await user.asks(f"/tool choir.message.send {json.dumps({'files': [plan]})}")
+        (sent,) = [message for message in user.heard if message.attachments]
+        put = await user.client.put(f"{console}/files?name=n.txt", content=b"4711")
+        recreate = ("up", "--wait", "--no-deps", "--force-recreate", "gateway")
+        await asyncio.to_thread(stack.compose, *recreate)
+        ref = sent.attachments[0].ref
+        got = await user.client.get(f"{console}/messages/{sent.outbox_id}/files/{ref}")
+        assert got.content == b"the plan", got.text
+        said = {"text": "look at this", "files": [put.json()["ref"]]}
+        accepted = await user.client.post(f"{console}/messages", json=said)
+        await user.hears_answer(accepted.json()["inbox_id"])
+        newest = (await sessions_of(stack))[0]["session_id"]
+        words = [payload_of(event) for event in await read_log(stack, newest)]
+        (path,) = [f.path for it in words if isinstance(it, UserMsg) for f in it.attachments]
+        assert "4711" in await user.asks(f"/tool choir.fs.read {json.dumps({'path': path})}")
 
 
 async def test_the_port_takes_no_plain_http_and_no_stranger(stack: ComposeStack) -> None:
