@@ -11,7 +11,9 @@ from choir_memory.schema.store import as_agent, resume_service_role
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.lived import remember
+from tests.service.memory.provider import vector_of
 from tests.service.memory.test_facts import make, say
+from tests.service.memory.test_search import embed_all
 
 ANN = ("2026-03-01T09:00", "Ana", "My sister Ann cannot eat nuts.")
 NUTS = propose(
@@ -159,3 +161,16 @@ async def test_an_agents_answer_that_may_repeat_a_reminder_teaches_nothing(room:
     )
     extraction, model = make(room, answer(NUTS))
     assert await extraction.run_agent("main") == 0 and model.asked == []
+
+
+async def test_a_find_that_shares_a_word_and_means_something_else_does_not_come(room: Room) -> None:
+    asked, near, far = "kite?", "kite? kite? kite", "a kite of the old year sold to them"
+    assert cosine(asked, near) > 0.8 and cosine(asked, far) < 0.3
+    for session, text in (("s1", near), ("s2", far)):
+        await remember(room, session, 0, text, origin="user", trust=70)
+    await embed_all(room)
+    assert [one.text for one in await told(room, asked)] == [near]
+
+
+def cosine(one: str, other: str) -> float:
+    return sum(a * b for a, b in zip(vector_of(one), vector_of(other), strict=True))
