@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 import asyncpg
 import numpy as np
 
+from choir_memory.growth.upkeep import LOCK
 from choir_memory.words.tokens import document_tokens, tsvector
 from tests.bench.memory.corpus import DIMENSIONS, Corpus, Text
 
@@ -35,6 +36,8 @@ async def fill(
     schema, kept = f"choir_{agent_id}", list[Text]()
     there = await held.fetchval(f'SELECT count(*) FROM "{schema}".memory_documents')
     documents = corpus.documents(count, _seed(agent_id))
+    # upkeep waits for its turn: it would make an index over a part
+    await held.execute("SELECT pg_advisory_lock($1)", LOCK)
     for start in range(0, count, CHUNK):
         chunk = list(islice(documents, CHUNK))
         if len(kept) < 10_000:
@@ -52,6 +55,7 @@ async def fill(
             )
     if there < count:
         await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
+    await held.execute("SELECT pg_advisory_unlock($1)", LOCK)
     return kept
 
 

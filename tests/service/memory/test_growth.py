@@ -28,6 +28,16 @@ def upkeep(room: Room) -> Upkeep:
     return Upkeep(room.database, HABITS)
 
 
+async def build_waits(room: Room) -> bool:
+    """Tell whether the making of an index waits for somebody."""
+    return bool(
+        await room.database.fetchval(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'"
+        )
+    )
+
+
 async def test_a_space_gets_an_index_when_it_is_large_and_loses_it_when_it_is_small_again(
     room: Room, upkeep: Upkeep
 ) -> None:
@@ -52,16 +62,7 @@ async def test_an_index_whose_making_was_cut_off_is_made_anew(room: Room, upkeep
         # the build waits for this writer, and is killed meanwhile
         await writer.execute("DELETE FROM choir_main.memory_embeddings WHERE part = 7")
         building = asyncio.create_task(upkeep.round())
-
-        async def waiting() -> bool:
-            return bool(
-                await room.database.fetchval(
-                    "SELECT count(*) FROM pg_stat_activity "
-                    "WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'"
-                )
-            )
-
-        await until(waiting)
+        await until(lambda: build_waits(room))
         await room.database.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'"
@@ -71,6 +72,23 @@ async def test_an_index_whose_making_was_cut_off_is_made_anew(room: Room, upkeep
     assert list((await vector_indexes(room)).values()) == [False]
     # what broke is known to be broken for an hour by the process it broke in, and by no other
     await Upkeep(room.database, HABITS).round()
+    assert list((await vector_indexes(room)).values()) == [True]
+
+
+async def test_an_index_that_got_in_the_way_of_somebody_is_made_in_the_next_round(
+    room: Room, upkeep: Upkeep
+) -> None:
+    await grow(room, 150)
+    async with room.database.transaction() as other:
+        await other.execute("SET LOCAL deadlock_timeout = '1min'")
+        await other.execute("DELETE FROM choir_main.memory_embeddings WHERE part = 7")
+        building = asyncio.create_task(upkeep.round())
+        await until(lambda: build_waits(room))
+        # it wants what the build holds while the build waits for it: Postgres ends the build
+        await other.execute("ANALYZE choir_main.memory_embeddings")
+        await building
+    assert list((await vector_indexes(room)).values()) == [False]
+    await upkeep.round()
     assert list((await vector_indexes(room)).values()) == [True]
 
 

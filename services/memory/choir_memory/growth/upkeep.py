@@ -1,7 +1,8 @@
 """Look after what grows, once a minute. Started by `app` as one task; next are `plan` and the stores.
 
 One replica at a time does it, whoever holds Postgres' lock; it ends with the connection, so that nobody has
-to take it from who died. What fails is told and left alone for an hour: it would fail again, as slowly.
+to take it from who died. What fails is told and left alone for an hour, as it would fail again, as
+slowly; unless somebody was in the way.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ UNKNOWN_ROWS = 1_000
 AGENTS_A_ROUND = 100
 """Whose call ids are looked through; ten thousand agents take two hours, what is pruned is a month old."""
 FAILED_S = 3_600.0
+PASSING = frozenset({"40P01", "55P03"})
+"""What Postgres calls a deadlock, and a lock that was not to be had: somebody else was at the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class Upkeep:
         try:
             await index_store.make_index(held, table, model)
         except Refused as error:
-            self._failed[where] = time.monotonic() + FAILED_S
+            if error.sqlstate not in PASSING:
+                self._failed[where] = time.monotonic() + FAILED_S
             log.warning("vector index not made", agent_id=where[0], index=name, error=str(error))
             return
         log.info(
