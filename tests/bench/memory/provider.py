@@ -1,9 +1,10 @@
-"""Serve the corpus' vectors as an OpenAI-compatible provider: `python -m tests.bench.memory.provider`.
+"""Serve the corpus' vectors as an OpenAI-compatible provider: `python -m tests.bench.memory.provider [PORT]`.
 
 A bare HTTP/1.1 loop in a process of its own, so that what is measured is Choir's. Prints its port.
 """
 
 import asyncio
+import sys
 from base64 import b64encode
 from typing import Any
 
@@ -51,7 +52,8 @@ async def _main() -> None:
     corpus = Corpus()
     corpus.vectors([parse("")])  # made before anybody waits
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Server(corpus), "127.0.0.1", 0)
+    port = int(sys.argv[1]) if sys.argv[1:] else 0
+    server = await loop.create_server(lambda: _Server(corpus), "127.0.0.1", port)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

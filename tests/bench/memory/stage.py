@@ -98,16 +98,24 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @contextlib.asynccontextmanager
-async def running_provider() -> AsyncIterator[str]:
-    """Start the provider; return its address."""
+async def running_provider(home: Path | None) -> AsyncIterator[str]:
+    """Start the provider; return its address.
+
+    For data that stay it is the same each time: another address is another model to the service.
+    """
+    port = home / "provider.port" if home else None
+    known = [port.read_text()] if port and port.exists() else []
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.bench.memory.provider"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "tests.bench.memory.provider", *known),
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
-            port = int(await process.stdout.readline())
-        yield f"http://127.0.0.1:{port}/v1"
+            address = (await process.stdout.readline()).decode().strip()
+        if port:
+            port.write_text(address)
+        yield f"http://127.0.0.1:{address}/v1"
     finally:
         process.kill()
         await process.wait()
@@ -141,7 +149,7 @@ async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
         async with (
             running_postgres() if home is None else postgres_in(home) as postgres,
             running_nats() as nats,
-            running_provider() as provider,
+            running_provider(home) as provider,
             Bus(nats.url, NATS_TOKEN, "bench") as bus,
         ):
             env = {
