@@ -158,6 +158,7 @@ async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
                 "CHOIR_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
                 "CHOIR_POSTGRES_CONNECTIONS": str(CONNECTIONS),
                 "CHOIR_UPKEEP_S": "2",
+                "CHOIR_QUERY_EMBEDDING_DEADLINE_S": "10",
                 "CHOIR_INDEX_BUILD_MB": str(BUILD_MB),
             }
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
