@@ -20,6 +20,7 @@ STYLES: Mapping[ReplyKind, tuple[str, str]] = {
     "answer": ("cyan", ""),
     "error": ("red", ""),
     "notice": ("yellow", ""),
+    "message": ("cyan", ""),
     "report": ("magenta", " reports:"),
 }
 # one of these, and the words are laid out as Markdown

@@ -183,6 +183,8 @@ async def test_an_answer_is_formatted_and_what_choir_itself_says_is_not(
     assert heard.markup == "a &lt;b&gt;tag&lt;/b&gt; &amp; <i>stars</i> <code>code</code>"
     await control.say("alice", text, "notice")
     assert (await alice.hears()).text == text
+    await control.say("alice", text, "message")  # an agent's, though it ends nothing
+    assert (await alice.hears()).markup == heard.markup
 
 
 async def test_an_answer_whose_markup_telegram_refuses_is_sent_without_it(

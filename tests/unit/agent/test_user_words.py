@@ -72,7 +72,7 @@ async def test_a_file_is_sent_as_what_its_name_says(
     sent = await run(send(), text="Look.", files=[{"path": f".choirtmp/send/{name}"}])
     [reply] = sent.events
     assert isinstance(reply, Reply)
-    assert (reply.kind, reply.turn_id, reply.call_id) == ("notice", None, "call_1")
+    assert (reply.kind, reply.turn_id, reply.call_id) == ("message", None, "call_1")
     assert [(file.path, file.kind) for file in reply.attachments] == [
         (f".choirtmp/send/{name}", kind)
     ]

@@ -183,8 +183,12 @@ class MemoryWriteCommitted(Wire):
     key: str | None = None
 
 
-ReplyKind = Literal["answer", "error", "notice", "report"]
-"""`report` tells of a core job or of a decision; it closes no message of the user's."""
+ReplyKind = Literal["answer", "error", "notice", "report", "message"]
+"""`report` tells of a core job or of a decision; it closes no message of the user's. `message` is what an
+agent says or sends while it goes on; `notice` is Choir's own remark about the turn."""
+
+PASSING: frozenset[ReplyKind] = frozenset({"notice", "message"})
+"""Said while the work goes on: they end nothing."""
 
 
 class Reply(Wire):

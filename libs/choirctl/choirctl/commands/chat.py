@@ -146,7 +146,7 @@ async def _await_answer(
                 console.print(line, markup=False)
             if message.kind == "report":
                 console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
-            if message.kind in ("notice", "report"):
+            if message.kind in ("notice", "report", "message"):
                 console.print(safe(message.text), markup=False)
             elif message.answers == accepted.inbox_id:
                 return message

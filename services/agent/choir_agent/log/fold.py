@@ -19,6 +19,7 @@ from choir_agent.log.fold_jobs import (
 from choir_agent.log.fold_work import WorkPayload, after_work
 from choir_agent.log.state import EDGE, JobState, SessionState, SkillState, TurnState, load
 from choir_common.wire.events import (
+    PASSING,
     ApprovalDecided,
     BudgetExhausted,
     BudgetGranted,
@@ -166,7 +167,7 @@ def _after_reply(state: SessionState, reply: Reply) -> SessionState:
         return replace(state, jobs=tuple(_told(job, reply) for job in state.jobs))
     if turn.inbox_id is not None and reply.answers == turn.inbox_id:
         return replace(state, turn=None, turns_done=state.turns_done + 1)
-    if turn.subject is not None and reply.kind != "notice" and reply.turn_id == turn.turn_id:
+    if turn.subject is not None and reply.kind not in PASSING and reply.turn_id == turn.turn_id:
         due = tuple(due for due in state.due if due.subject != turn.subject)
         return replace(state, turn=None, due=due)
     if reply.kind == "notice" and reply.turn_id == turn.turn_id:

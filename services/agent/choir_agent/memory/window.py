@@ -13,6 +13,7 @@ import orjson
 from choir_agent.log.committed import Committed
 from choir_agent.log.state import EDGE
 from choir_common.wire.events import (
+    PASSING,
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
@@ -116,7 +117,7 @@ class LaneWindow:
         payload = event.payload
         if isinstance(payload, Reply):
             turn.answered = turn.answered or payload.kind == "answer"
-            if payload.kind == "notice" or _repeats(turn, payload):
+            if payload.kind in PASSING or _repeats(turn, payload):
                 return
         unread: list[Committed] = []
         if isinstance(payload, ModelOutput):

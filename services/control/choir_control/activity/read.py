@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.events import (
+    PASSING,
     CoreOutcome,
     CoreReported,
     CoreStarted,
@@ -28,7 +29,7 @@ def is_busy_after(events: Iterable[Event], before: bool) -> bool:
     for event in events:
         if event.lane != EDGE:
             continue
-        if event.type == "reply" and event.payload.get("kind") != "notice":
+        if event.type == "reply" and event.payload.get("kind") not in PASSING:
             busy = False
         elif event.type in BEGINS:
             busy = True

@@ -15,6 +15,7 @@ from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, canonical, first_break, head_of
 from choir_common.wire.attachments import SentFile
 from choir_common.wire.events import (
+    PASSING,
     ApprovalDecided,
     Cancelled,
     CompactionRequested,
@@ -173,8 +174,8 @@ class _Effects:
                 _mark(self._marks, inbox_id, consumed=event.rev)
             case Reply() as reply:
                 self._words.append(_words(event, reply, self._dm))
-                self._completes = self._completes or reply.kind != "notice"
-                if reply.answers is not None and reply.kind != "notice":
+                self._completes = self._completes or reply.kind not in PASSING
+                if reply.answers is not None and reply.kind not in PASSING:
                     _mark(self._marks, reply.answers, answered=event.rev)
             case InjectedInstruction() | Cancelled() | CompactionRequested() as obeys:
                 if obeys.signal is not None and 0 < obeys.signal <= MAX_SIGNAL:

@@ -97,7 +97,7 @@ class MessageSend:
             turn_id=None,
             dm=context.dm,
             text=text,
-            kind="notice",
+            kind="message",
             attachments=files,
             call_id=context.call_id,
         )
