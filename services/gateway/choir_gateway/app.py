@@ -33,13 +33,13 @@ async def run(
 
     Raises StartupError when the settings do not fit or a socket cannot be bound.
     """
-    sockets = [_bind(settings, secrets)]
+    sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus)
     files = ControlFiles(settings.control, secrets.operator_token)
     hub = ConsoleHub(control, _spool(settings), files)
     roster = Roster(control, files, hub, secrets.secrets)
-    # behind the Unix socket file permission is enough, as on control's own
+    # behind the Unix socket alone file permission is enough, as on control's own
     token = secrets.operator_token if settings.gateway_http else None
     trust = Trust(secrets.operator_token, redactor.learn, files.trust)
     app = console_app(bus, roster, hub, token, trust)
@@ -66,13 +66,17 @@ def _spool(settings: GatewaySettings) -> Spool:
     return Spool(settings.spool, caps)
 
 
-def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> socket.socket:
-    if settings.gateway_http is None:
-        return bind_unix(settings.socket)
-    if not secrets.operator_token:
-        raise StartupError(
-            "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, and its secrets hold no "
-            "operator_token to check callers with. Add it, or unset CHOIR_GATEWAY_HTTP."
-        )
-    host, _, port = settings.gateway_http.rpartition(":")
-    return bind_tcp(host.strip("[]"), int(port), "CHOIR_GATEWAY_HTTP")
+def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.socket]:
+    """Listen on TCP if it is set, on the socket unless only TCP is."""
+    sockets: list[socket.socket] = []
+    if settings.gateway_http is not None:
+        if not secrets.operator_token:
+            raise StartupError(
+                "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, and its secrets hold no "
+                "operator_token to check callers with. Add it, or unset CHOIR_GATEWAY_HTTP."
+            )
+        host, _, port = settings.gateway_http.rpartition(":")
+        sockets.append(bind_tcp(host.strip("[]"), int(port), "CHOIR_GATEWAY_HTTP"))
+    if not sockets or settings.gateway_socket is not None:
+        sockets.append(bind_unix(settings.socket))
+    return sockets

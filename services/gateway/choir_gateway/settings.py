@@ -13,7 +13,8 @@ class GatewaySettings(ServiceSettings):
     gateway_socket: Path | None = None
     """Unix socket of the console and health routes; the default is `socks/gateway.sock` in the home."""
     gateway_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
-    """host:port instead of the socket (containers); every request then needs the operator token."""
+    """host:port: beside `gateway_socket` if that is set (webhooks of an embedded stack), else instead of a
+    socket (containers). Every request then needs the operator token, but for Telegram's own."""
     console_files: Path | None = None
     """Where the console's files wait to be fetched; the default is `spool/console` in the home."""
     console_file_mb: int = Field(default=50, ge=1, le=2_000)
@@ -33,7 +34,7 @@ class GatewaySettings(ServiceSettings):
 
     @property
     def socket(self) -> Path:
-        """Return where the routes listen unless `gateway_http` is set."""
+        """Return where the routes listen, unless on `gateway_http` alone."""
         return self.gateway_socket or self.home / "socks" / "gateway.sock"
 
     @property
