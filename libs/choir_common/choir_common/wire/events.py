@@ -13,8 +13,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_reminders import Reminder
 from choir_common.wire.model import Wire
 
-GENESIS = "0" * 64
-"""The `hash_prev` of a session's first event."""
+GENESIS = "0" * 64  # the `hash_prev` of a session's first event
 
 
 class Event(Wire):
@@ -184,11 +183,8 @@ class MemoryWriteCommitted(Wire):
 
 
 ReplyKind = Literal["answer", "error", "notice", "report", "message"]
-"""`report` tells of a core job or of a decision; it closes no message of the user's. `message` is what an
-agent says or sends while it goes on; `notice` is Choir's own remark about the turn."""
-
-PASSING: frozenset[ReplyKind] = frozenset({"notice", "message"})
-"""Said while the work goes on: they end nothing."""
+"""`report`: of a job or a decision; `message`: said while the work goes on; `notice`: Choir's own remark."""
+PASSING: frozenset[ReplyKind] = frozenset({"notice", "message"})  # they end nothing
 
 
 class Reply(Wire):
