@@ -13,7 +13,7 @@ from tests.journey.town import ADA, ANNEX, BEN, LOBBY, Phone, Town, founding_tow
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-NEW_LOBBY, TOWER = "333:new-token-of-the-lobby", "444:token-of-the-tower"
+NEW_LOBBY, TOWER = "111:new-token-of-the-lobby", "444:token-of-the-tower"
 HOOK_SECRET = "a-secret_between-us"
 SAID = "An agent of the town."
 
@@ -73,12 +73,13 @@ async def test_telegram_brings_a_bots_updates_to_its_webhook(town: Town, port: i
 async def test_a_new_token_is_taken_without_a_restart_and_nothing_is_lost(town: Town) -> None:
     await answers(town.ben)
     before = gateway_pid(town)
-    town.telegram.revoke(LOBBY)
-    keep_secrets(town.stack.home, {"lobby-token": NEW_LOBBY})
+    town.telegram.renew_token(LOBBY, NEW_LOBBY)
     phone = town.phone(BEN, NEW_LOBBY)
-    await phone.user.says("who are you?")  # nobody listens to this bot yet
+    after, unheard = phone.newest, await phone.user.says("who are you?")
+    keep_secrets(town.stack.home, {"lobby-token": NEW_LOBBY})
     await asyncio.to_thread(town.stack.run, "secret", "apply")
-    await phone.sees(SAID)
+    await phone.user.until_confirmed(unheard, 120)
+    await phone.sees(SAID, after)
     await answers(phone)
     await answers(town.cleo)
     assert gateway_pid(town) == before

@@ -96,6 +96,12 @@ class FakeTelegram:
         """Forget a bot: its token gets 401 from now on."""
         del self._directory.bots[token]
 
+    def renew_token(self, old: str, new: str) -> None:
+        """Give a bot another token, as BotFather does: its chats and updates stay, the old one gets 401."""
+        bot = self._directory.bots.pop(old)
+        bot.token = new
+        self._directory.bots[new] = bot
+
     def user(self, user_id: int, token: str = DEFAULT_TOKEN) -> FakeUser:
         """Give a person who has opened a chat with this bot."""
         bot = self.bot(token)
