@@ -7,10 +7,12 @@ import pytest
 from choir_memory.embedding.port import QueryVector, render
 from choir_memory.growth.upkeep import Upkeep
 from choir_memory.schema.store import as_agent
+from choir_memory.search.columns_store import Wanted
 from choir_memory.search.corpora import Corpora
 from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.vector_arm_store import VectorFound, vector_arm
+from choir_memory.search.whole_store import read_whole
 from tests.service.memory.conftest import Room
 from tests.service.memory.grown import grow
 from tests.service.memory.provider import DIMENSIONS, vector_of
@@ -31,12 +33,16 @@ async def corpus(room: Room) -> Corpus:
         return await Corpora().of(held, SCOPE)
 
 
+def question(room: Room, text: str = "a question") -> QueryVector:
+    (model,) = [one for one, _ in room.embedders.working]
+    return QueryVector(model, DIMENSIONS, render(vector_of(text)))
+
+
 async def both(
-    room: Room, corpus: Corpus, scope: Scope = SCOPE, question: str = "a question"
+    room: Room, corpus: Corpus, scope: Scope = SCOPE, text: str = "a question"
 ) -> tuple[VectorFound, VectorFound]:
     """Ask the arm by index, and by a scan."""
-    (model,) = [one for one, _ in room.embedders.working]
-    vector = QueryVector(model, DIMENSIONS, render(vector_of(question)))
+    vector = question(room, text)
     async with as_agent(room.database, "main") as held:
         indexed = await vector_arm(held, scope, corpus, vector)
         return indexed, await vector_arm(held, scope, SCANNED, vector)
@@ -45,8 +51,8 @@ async def both(
 async def test_the_index_finds_what_a_scan_finds_and_knows_how_near_any_document_is(
     room: Room, corpus: Corpus
 ) -> None:
-    for question in ("a question", "of another kind", "about the garden"):
-        indexed, scanned = await both(room, corpus, question=question)
+    for text in ("a question", "of another kind", "about the garden"):
+        indexed, scanned = await both(room, corpus, text=text)
         nearest = {one.document_id for one in scanned.hits[:10]}
         assert len(nearest & {one.document_id for one in indexed.hits[:10]}) >= 9
         assert indexed.hits[0] == scanned.hits[0]
@@ -62,10 +68,16 @@ async def test_a_filter_that_few_pass_still_gets_all_of_them(room: Room, corpus:
     assert {one.chunk_index for one in indexed.hits} == {one.chunk_index for one in scanned.hits}
 
 
-async def test_one_session_is_scanned(room: Room, corpus: Corpus) -> None:
-    indexed, scanned = await both(room, corpus, replace(SCOPE, session_id="ses_4"))
-    assert indexed == scanned
-    assert len(indexed.hits) == 50
+async def test_one_session_is_read_whole(room: Room, corpus: Corpus) -> None:
+    session = replace(SCOPE, session_id="ses_4")
+    _, scanned = await both(room, corpus, session)
+    async with as_agent(room.database, "main") as held:
+        whole = await read_whole(held, Wanted(session, (), question(room), dated=False))
+    assert whole is not None
+    assert len(whole.near.hits) == 50
+    assert [one.document_id for one in whole.near.hits] == [one.document_id for one in scanned.hits]
+    assert whole.near.mean == pytest.approx(scanned.mean)
+    assert whole.near.deviation == pytest.approx(scanned.deviation)
 
 
 async def test_vectors_of_another_model_are_scanned(room: Room, corpus: Corpus) -> None:

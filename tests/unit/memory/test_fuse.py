@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from choir_common.wire.memories import ALL_ARMS, Arm
 from choir_memory.search.fuse import Fused, Question, fuse
-from choir_memory.search.material_store import Material
+from choir_memory.search.material import Material
 from choir_memory.search.scored import Scored
 from choir_memory.words.dates import AskedTime
 

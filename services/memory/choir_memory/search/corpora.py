@@ -1,6 +1,6 @@
-"""Remember for a moment what is known about the spaces that are searched.
+"""Remember for a moment what is known about the large spaces that are searched.
 
-Held by `recall`; next is `corpus_store`.
+Held by `recall`, asked by `find`; next is `corpus_store`.
 """
 
 import time
@@ -13,7 +13,7 @@ from choir_memory.search.scope_store import Scope, Store
 FRESH_S = 60.0
 """Seconds an estimate serves: a space does not change its nature within a minute."""
 KEPT = 256
-"""Spaces. The words of a large one take 100 KB; a small one takes nothing."""
+"""Spaces; the words of one take 100 KB."""
 
 
 class Corpora:
@@ -21,6 +21,11 @@ class Corpora:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, Store], tuple[float, Corpus]] = OrderedDict()
+
+    def knows(self, scope: Scope) -> bool:
+        """Tell whether the space that `scope` is in is known to be large."""
+        known = self._known.get((scope.agent_id, scope.store))
+        return known is not None and time.monotonic() - known[0] < FRESH_S
 
     async def of(self, held: Connection, scope: Scope) -> Corpus:
         """Return what is known of the space that `scope` is in."""

@@ -12,23 +12,26 @@ from choir_memory.schema.naming import schema_name
 from choir_memory.search.scope_store import Scope
 
 LARGE = 5_000
-"""Documents from which on a search does not count the words it looks for: a millisecond a thousand."""
+"""Documents from which on a search does not read a space whole: two or three milliseconds a thousand."""
 SAMPLED_PAGES = 60
 """Pages that means are taken from: some hundred rows, for a mean within a few hundredths."""
-ROWS_A_PAGE = 8
-"""Of a table that was never looked at; documents of some lines."""
 
-# Rows by the pages there are now, as the planner reckons: `reltuples` is as old as the last ANALYZE.
+# Rows by the pages there are now, as the planner reckons: `reltuples` is as old as the last
+# ANALYZE. Of a table that was never looked at: documents of some lines.
+RECKONED = """
+SELECT pg_relation_size(c.oid) / current_setting('block_size')::int
+       * CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages ELSE 8 END
+FROM pg_class c WHERE c.oid = '{documents}'::regclass
+"""
 # Nothing that waits for a lock on the vectors: full text goes on without them.
 _SIZE = """
-SELECT pg_relation_size(d.oid) / current_setting('block_size')::int AS pages,
-       d.reltuples / nullif(d.relpages, 0) AS density,
+SELECT ({reckoned})::int AS documents,
+       pg_relation_size('{documents}'::regclass) / current_setting('block_size')::int AS pages,
        (SELECT relpages FROM pg_class WHERE oid = '{embeddings}'::regclass) AS vector_pages,
        (SELECT array_agg(c.relname::text) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indrelid = '{embeddings}'::regclass AND i.indisvalid
         AND i.indexprs IS NOT NULL)
        AS vector_indexes
-FROM pg_class d WHERE d.oid = '{documents}'::regclass
 """
 _COMMON = """
 SELECT most_common_elems::text::text[] AS words, most_common_elem_freqs AS shares FROM pg_stats
@@ -41,7 +44,7 @@ SELECT avg(tokens)::float8 FROM {documents} TABLESAMPLE SYSTEM ($1) REPEATABLE (
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A space as a whole; of a large one these are estimates, of a small one the words are not looked up."""
+    """A large space as a whole; these are estimates."""
 
     documents: int
     vector_indexes: frozenset[str] = frozenset()
@@ -55,22 +58,13 @@ class Corpus:
         """Tell whether there is an index over the vectors of this model."""
         return any(name.endswith(f"_hnsw_{model}") for name in self.vector_indexes)
 
-    @property
-    def is_large(self) -> bool:
-        """Tell whether counting would cost more than estimating is wrong."""
-        return self.documents >= LARGE
-
 
 async def read_corpus(held: Connection, scope: Scope) -> Corpus:
     """Return what is known about the space of `scope`, whatever its filters."""
-    row = await held.fetchrow(scope.sql(_SIZE, 1))
+    row = await held.fetchrow(scope.sql(_SIZE.replace("{reckoned}", RECKONED), 1))
     assert row is not None
-    density = row["density"] if row["density"] is not None and row["density"] >= 0 else ROWS_A_PAGE
-    documents = int(row["pages"] * density)
     indexes = frozenset(row["vector_indexes"] or ())
     sample = _percent(row["vector_pages"])
-    if documents < LARGE:
-        return Corpus(documents, indexes, sample)
     table = "memory_documents" if scope.store == "session" else "knowledge_documents"
     known = await held.fetchrow(_COMMON, schema_name(scope.agent_id), table)
     mean = await held.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
@@ -78,7 +72,7 @@ async def read_corpus(held: Connection, scope: Scope) -> Corpus:
     common = (
         dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
     )
-    return Corpus(documents, indexes, sample, max(mean or 1.0, 1.0), common)
+    return Corpus(row["documents"], indexes, sample, max(mean or 1.0, 1.0), common)
 
 
 def _percent(pages: int) -> float:

@@ -23,7 +23,7 @@ from uuid import UUID
 import numpy as np
 
 from choir_common.wire.memories import Arm
-from choir_memory.search.material_store import Floats, Material, Places
+from choir_memory.search.material import Floats, Material, Places
 from choir_memory.search.scored import Scored
 from choir_memory.words.dates import AskedTime
 from choir_memory.words.telling import named_speakers
@@ -105,13 +105,11 @@ def fuse(
     parts = _Weighing(question, material, arms).parts()
     scores = sum(parts.values()) * (1 - QUESTION * material.asking)
     liked = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
-    found: list[int] = np.flatnonzero(material.eligible & liked).tolist()
-    ids, by_score = material.ids, (-scores).tolist()
-    found.sort(key=lambda at: (by_score[at], ids[at]))
+    found = material.best(np.flatnonzero(material.eligible & liked), scores, limit)
     ranks = {arm: {one.document_id: one for one in scored} for arm, scored in lists.items()}
     return [
-        Fused(ids[at], float(scores[at]), _thoughts(material, at, parts, ranks))
-        for at in found[:limit]
+        Fused(material.ids[at], float(scores[at]), _thoughts(material, at, parts, ranks))
+        for at in found
     ]
 
 
@@ -190,16 +188,19 @@ class _Weighing:
         means = np.zeros(len(near))
         if "session" not in self._arms:
             return means
-        nearest: dict[int, list[float]] = {}
         counted = np.flatnonzero((near > 0) & (material.sessions >= 0))
-        for session, one in zip(
-            material.sessions[counted].tolist(), near[counted].tolist(), strict=True
-        ):
-            nearest.setdefault(session, []).append(one)
-        for session, found in nearest.items():
-            mean = sum(sorted(found)[-SESSION_DOCUMENTS:]) / SESSION_DOCUMENTS
-            means[material.sessions == session] = mean
-        return means
+        if not len(counted):
+            return means
+        order = counted[np.lexsort((near[counted], material.sessions[counted]))]
+        sessions, nearest = material.sessions[order], np.append(near[order], 0.0)
+        last = np.flatnonzero(np.diff(sessions, append=-1))
+        first = np.append(0, last[:-1] + 1)
+        total = np.zeros(len(last))
+        for back in range(SESSION_DOCUMENTS - 1, -1, -1):
+            total += nearest[np.where(last - back >= first, last - back, len(order))]
+        by_session = np.zeros(int(material.sessions.max()) + 1)
+        by_session[sessions[last]] = total / SESSION_DOCUMENTS
+        return np.where(material.sessions >= 0, by_session[material.sessions], 0.0)
 
     def _spoken(self) -> Floats:
         speakers = self._material.speakers

@@ -1,6 +1,6 @@
-"""Answer a memory query: ask the arms, weigh what they say, read and show the documents, keep a receipt.
+"""Answer a memory query: find and weigh what may answer, read and show the best of it, keep a receipt.
 
-Called by `endpoints`; next are the `*_store` of each arm, `fuse`, and `embedding.embedders` for the query's
+Called by `endpoints`; next are `find`, `fuse`, `read_store`, and `embedding.embedders` for the query's
 vector. That is made first, while no connection is held; does it not come in time, the query goes on without.
 """
 
@@ -11,31 +11,30 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+import orjson
 import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, NotFound
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import Arm, MemoryHits, MemoryQuery, ReadReceipt, Receipt
+from choir_common.wire.memories import MemoryHits, MemoryQuery, ReadReceipt, Receipt
 from choir_memory.embedding.embedders import Embedders
 from choir_memory.embedding.port import QueryVector, reads
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
 from choir_memory.search.answer import hit_of, receipt_of
 from choir_memory.search.corpora import Corpora
+from choir_memory.search.find import NOTHING_FOUND, Found, Sought, find
 from choir_memory.search.fuse import Fused, Question, fuse
-from choir_memory.search.material_store import read_material
 from choir_memory.search.pack import Shown, places_beside, show
 from choir_memory.search.question import check, limit_of, scope_of
 from choir_memory.search.read_store import read, read_beside, read_in_order
-from choir_memory.search.receipt_store import ReceiptStore
+from choir_memory.search.receipt_store import MadeReceipt, ReceiptStore
+from choir_memory.search.receipts import Receipts
 from choir_memory.search.scope_store import Scope
-from choir_memory.search.scored import Scored
 from choir_memory.search.stages import Stages
-from choir_memory.search.text_arm_store import NOTHING, TextFound, text_arm
-from choir_memory.search.vector_arm_store import NO_VECTORS, VectorFound, vector_arm
-from choir_memory.words.dates import asked_time
+from choir_memory.words.dates import AskedTime, asked_time
 from choir_memory.words.telling import telling_terms
 from choir_memory.words.tokens import query_terms
 
@@ -57,18 +56,19 @@ class _Search:
     vector: QueryVector | None = None
     degraded: str | None = None
     """Why there is none."""
-    text: TextFound = NOTHING
-    near: VectorFound = NO_VECTORS
-    lists: dict[Arm, Sequence[Scored]] = field(default_factory=dict)
+    time: AskedTime | None = None
+    found: Found = NOTHING_FOUND
     fused: Sequence[Fused] = ()
     shown: Sequence[Shown] = ()
     more_after: int | None = None
 
     def cut_what_is_left(self) -> None:
         """Name the optional stages that did not come to their end."""
-        wanted = {"vector": self.vector is not None, "context": self.query.context}
         done = self.stages.took_ms
-        self.stages.cut += [name for name, asked in wanted.items() if asked and name not in done]
+        if self.vector is not None and "find" not in done:
+            self.stages.cut.append("vector")
+        if self.query.context and "context" not in done:
+            self.stages.cut.append("context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class Recall:
     embedders: Embedders
     clock: Clock
     corpora: Corpora = field(default_factory=Corpora)
+    receipts: Receipts = field(default_factory=Receipts)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Return the best hits; raises BadInput or, for another agent, NotFound."""
@@ -126,18 +127,6 @@ class Recall:
         if search.shown and len(search.shown) < len(found):
             search.more_after = search.shown[-1].stored.position
 
-    async def _text_arm(self, search: _Search, held: Connection) -> None:
-        if "text" not in search.query.arms and search.query.mode == "semantic":
-            return
-        words = telling_terms(search.query.query)
-        terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
-        search.lists["text"] = []
-        if terms:
-            with search.stages.stage("text"):
-                corpus = await self.corpora.of(held, search.scope)
-                search.text = await text_arm(held, search.scope, corpus, terms)
-            search.lists["text"] = search.text.hits
-
     async def _make_vector(self, search: _Search) -> None:
         if search.query.mode != "semantic" or "vector" not in search.query.arms:
             return
@@ -160,18 +149,16 @@ class Recall:
             await self._rank_and_read(search, everything=False)
 
     async def _rank_and_read(self, search: _Search, *, everything: bool) -> None:
-        query, scope, lists = search.query, search.scope, search.lists
+        query, scope = search.query, search.scope
         beside = {}
-        # one transaction for all of it: each costs three round trips of its own
+        # one transaction for all of it: each costs two round trips of its own
         async with self._reading(search) as held:
-            await self._text_arm(search, held)
-            if search.vector is not None and everything:
-                with search.stages.stage("vector"):
-                    corpus = await self.corpora.of(held, scope)
-                    search.near = await vector_arm(held, scope, corpus, search.vector)
-                lists["vector"] = search.near.hits
+            if everything or "find" not in search.stages.took_ms:
+                with search.stages.stage("find"):
+                    sought = self._sought(search, everything)
+                    search.found = await find(held, self.corpora, sought)
             with search.stages.stage("weigh"):
-                search.fused = await self._weigh(search, held)
+                search.fused = self._weigh(search)
             with search.stages.stage("read"):
                 stored = await read(held, scope, [one.document_id for one in search.fused])
             hits = [stored[one.document_id] for one in search.fused if one.document_id in stored]
@@ -181,43 +168,45 @@ class Recall:
                     beside = await read_beside(held, around, places_beside(hits))
         search.shown = show(hits, beside, query.budget_tokens)
 
-    async def _weigh(self, search: _Search, held: Connection) -> Sequence[Fused]:
-        query, text, near = search.query, search.text, search.near
-        candidates = [one for scored in search.lists.values() for one in scored]
-        vector = search.vector if "vector" in search.lists else None
-        time = asked_time(query.query, self.clock.now()) if "time" in query.arms else None
-        material = await read_material(
-            held,
+    def _sought(self, search: _Search, everything: bool) -> Sought:
+        query, terms = search.query, None
+        if "text" in query.arms or query.mode != "semantic":
+            words = telling_terms(query.query)
+            terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
+        if "time" in query.arms:
+            search.time = asked_time(query.query, self.clock.now())
+        return Sought(
             search.scope,
-            candidates,
-            vector,
-            text.terms,
-            # what was said beside a word is found by meaning; who asks for words wants those
+            terms,
+            search.vector if everything else None,
+            dated=search.time is not None,
             beside=query.mode == "semantic",
-            dated=time is not None,
         )
+
+    def _weigh(self, search: _Search) -> Sequence[Fused]:
+        query, found = search.query, search.found
         question = Question(
             frozenset(query_terms(query.query)),
-            text.terms,
-            text.counts,
-            text.documents,
-            text.mean_tokens,
-            near.mean,
-            near.deviation,
-            time,
+            found.text.terms,
+            found.text.counts,
+            found.text.documents,
+            found.text.mean_tokens,
+            found.near.mean,
+            found.near.deviation,
+            search.time,
             reads(self.embedders.name, query.query),
         )
-        return fuse(question, material, search.lists, query.arms, limit_of(query))
+        return fuse(question, found.material, found.lists, query.arms, limit_of(query))
 
     async def _answer(self, search: _Search) -> MemoryHits:
         by_id = {one.document_id: one for one in search.fused}
         receipt = receipt_of(
-            search.query, search.stages, search.lists, by_id, search.shown, search.degraded
+            search.query, search.stages, search.found.lists, by_id, search.shown, search.degraded
         )
         receipt_id = await self._keep(search, receipt)
         return MemoryHits(
             hits=tuple(hit_of(one, by_id[one.stored.document_id]) for one in search.shown),
-            arms_used=tuple(sorted(search.lists)),
+            arms_used=tuple(sorted(search.found.lists)),
             degraded=search.degraded,
             cut=tuple(search.stages.cut),
             receipt_id=receipt_id,
@@ -227,17 +216,18 @@ class Recall:
         )
 
     async def _keep(self, search: _Search, receipt: JsonObject) -> str | None:
-        receipt_id = uuid4()
-        store = ReceiptStore(self.database)
+        made = MadeReceipt(
+            uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
+        )
         try:
             async with asyncio.timeout(RECEIPT_S):
-                await store.keep(receipt_id, search.scope.agent_id, search.query.agent_id, receipt)
+                await self.receipts.keep(ReceiptStore(self.database), made)
         except (ChoirError, TimeoutError) as error:
             # the answer is there: it is worth more than the note about it
             log.warning("a search left no receipt", error=str(error))
             search.stages.cut.append("receipt")
             return None
-        return str(receipt_id)
+        return str(made.receipt_id)
 
     @contextlib.asynccontextmanager
     async def _reading(self, search: _Search) -> AsyncIterator[Connection]:

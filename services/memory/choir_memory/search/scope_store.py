@@ -85,6 +85,8 @@ class Scope:
             self.agent_id,
             self.store,
             tiers=self.tiers,
+            session_id=self.session_id,
+            collection=self.collection,
             min_trust=self.min_trust,
             hidden=self.hidden,
         )

@@ -1,14 +1,14 @@
-"""The full-text arm: one statement that finds and weighs documents by the query's rarest terms.
+"""The full-text arm of a large space: one statement finds and weighs documents by the query's rarest terms.
 
-Called by `recall` on a connection that may read the agent's schema. A small space, and a part of one that an
-index leads to, is counted as it is; of a large one the common words are known beforehand (`corpora`) and only
-weigh.
+Called by `find` on a connection that may read the agent's schema. The common words are known beforehand
+(`corpora`) and only weigh.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection, Record
+from choir_memory.search.columns_store import quoted
 from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.finders import choose
 from choir_memory.search.scope_store import Scope
@@ -21,40 +21,8 @@ WEIGHED = 100
 
 # Information of a term: as in BM25. ts_rank of one term grows with its count and levels off, 0.0608
 # for a single occurrence; the length of a document counts a little against it.
-_TEXT_ARM = """
-WITH terms AS MATERIALIZED (
-    SELECT n::int AS n, term::tsquery AS term FROM unnest($1::text[]) WITH ORDINALITY AS t (term, n)
-),
-space AS MATERIALIZED (
-    SELECT count(*)::float8 AS documents, greatest(avg(d.tokens), 1)::float8 AS mean_tokens
-    FROM {documents} d WHERE {scope}
-),
-hits AS MATERIALIZED (
-    SELECT t.n, d.id, {place},
-           ts_rank(d.tsv, t.term) / 0.06079271 / (0.9 + 0.1 * d.tokens / space.mean_tokens)
-           AS weight
-    FROM space, terms t JOIN {documents} d ON d.tsv @@ t.term WHERE {scope}
-),
-counts AS (SELECT n, count(*)::float8 AS documents FROM hits GROUP BY n),
-known AS MATERIALIZED (
-    SELECT t.n, coalesce(c.documents, 0)::int AS documents,
-           ln(1 + (s.documents - coalesce(c.documents, 0) + 0.5) / (coalesce(c.documents, 0) + 0.5))
-           AS information,
-           row_number() OVER (ORDER BY c.documents NULLS LAST) AS place
-    FROM space s, terms t LEFT JOIN counts c ON c.n = t.n
-)
-SELECT h.id, h.session_id, h.chunk_index,
-       sum(h.weight * k.information) / (SELECT sum(information) FROM known WHERE place <= $2)
-       AS score,
-       row_number() OVER (ORDER BY sum(h.weight * k.information) DESC, h.id) AS place,
-       (SELECT array_agg(n ORDER BY n) FROM known WHERE place <= $2) AS terms,
-       (SELECT array_agg(documents ORDER BY n) FROM known WHERE place <= $2) AS counts,
-       (SELECT documents FROM space) AS documents, (SELECT mean_tokens FROM space) AS mean_tokens
-FROM hits h JOIN known k ON k.n = h.n WHERE k.place <= $2
-GROUP BY h.id, h.session_id, h.chunk_index ORDER BY place LIMIT $3
-"""
 # Rare words find; those documents that hold most of their information are weighed by all words.
-_LARGE_TEXT_ARM = """
+_TEXT_ARM = """
 WITH found AS MATERIALIZED (
     SELECT f.n, d.id
     FROM unnest($3::text[]) WITH ORDINALITY AS f (finder, n)
@@ -109,29 +77,18 @@ async def text_arm(
     held: Connection, scope: Scope, corpus: Corpus, terms: Sequence[str], depth: int = ARM_DEPTH
 ) -> TextFound:
     """Return the documents that hold the query's rarest terms, by the share of information they hold."""
-    if corpus.is_large and not scope.is_narrow:
-        return await _in_large(held, scope, corpus, terms, depth)
-    sql = scope.sql(_TEXT_ARM, 4)
-    quoted = [_quoted(term) for term in terms]
-    rows = await held.fetch(sql, quoted, MAX_TERMS, depth, *scope.arguments)
-    return _found(rows, terms)
-
-
-async def _in_large(
-    held: Connection, scope: Scope, corpus: Corpus, terms: Sequence[str], depth: int
-) -> TextFound:
     chosen = choose(terms, corpus, MAX_TERMS)
     arguments = (
-        [_quoted(term) for term in chosen.terms],
+        quoted(chosen.terms),
         chosen.held,
-        [" & ".join(map(_quoted, finder)) for finder in chosen.finders],
+        [" & ".join(quoted(finder)) for finder in chosen.finders],
         chosen.rows,
         float(corpus.documents),
         corpus.mean_tokens,
         WEIGHED,
         depth,
     )
-    sql = scope.sql(_LARGE_TEXT_ARM, len(arguments) + 1)
+    sql = scope.sql(_TEXT_ARM, len(arguments) + 1)
     return _found(await held.fetch(sql, *arguments, *scope.arguments), chosen.terms)
 
 
@@ -146,7 +103,3 @@ def _found(rows: Sequence[Record], terms: Sequence[str]) -> TextFound:
         best["documents"],
         best["mean_tokens"],
     )
-
-
-def _quoted(term: str) -> str:
-    return f"'{term}'"

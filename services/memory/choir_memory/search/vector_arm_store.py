@@ -1,8 +1,7 @@
 """The vector arm: documents by the cosine of their nearest passage.
 
-Called by `recall` on a connection that may read the agent's schema. A small space, and a part of one that an
-index leads to, is scanned: a thousand vectors take a millisecond, and nothing is missed. A large one has an
-index (`growth`), which is followed until enough documents have passed the filters.
+Called by `find` on a connection that may read the agent's schema. A large space has an index
+(`growth`), which is followed until enough documents have passed the filters; before that all are scanned.
 """
 
 from collections.abc import Sequence
@@ -68,7 +67,7 @@ async def vector_arm(
     held: Connection, scope: Scope, corpus: Corpus, vector: QueryVector, depth: int = ARM_DEPTH
 ) -> VectorFound:
     """Return the documents nearest to `vector`, by cosine."""
-    if corpus.has_index(vector.model) and not scope.is_narrow:
+    if corpus.has_index(vector.model):
         return await _by_index(held, scope, corpus, vector, depth)
     arguments = (vector.text, depth, vector.model, *scope.arguments)
     rows = await held.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)

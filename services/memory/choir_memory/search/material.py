@@ -1,0 +1,194 @@
+"""What the fusion weighs, a column for each thing that is known of the documents. Pure.
+
+Made by the stores that read it (`whole_store`, `material_store`), weighed by `fuse`. Numbers come as
+Postgres sends its arrays: thousands of them would cost more to take apart one by one than to weigh.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from choir_common.postgres.pool import Record
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+"""Numbers of rows."""
+
+NOWHERE = -(1 << 30)
+"""The position of what has none."""
+RANK_OF_ONE = 0.06079271
+"""What ts_rank says of a single term that is held once; more is the sum of 1/i² up to the count."""
+_SUMS = (1.0, 1.25, 1.361111, 1.423611, 1.463611, 1.491389, 1.511797, 1.527422, 1.539768, 1.549768)
+_BETWEEN = np.add(_SUMS[:-1], _SUMS[1:]) / 2
+_ARRAY_HEADER = 20
+"""Bytes of a one-dimensional array before its first element, each of which has its length before it."""
+_PLACE_ON_DISK = [("block", ">u4"), ("line", ">u2")]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Documents as the fusion sees them, a column for each thing that is known of them.
+
+    No slots: what is derived is made once and kept.
+    """
+
+    ids: Sequence[UUID]
+    sessions: Places
+    """The session (or collection) of each, by number; -1 where there is none."""
+    positions: Places
+    tokens: Floats
+    speakers: Sequence[str | None]
+    asking: Floats
+    happened_at: Sequence[datetime | None]
+    cosines: Floats
+    """Not a number where there is no vector."""
+    counts: Floats
+    """A column for each term: how often it is held."""
+    eligible: npt.NDArray[np.bool_]
+    """Whether the filters let it be found; what stands around it may be told, and weighs, all the same."""
+
+    def beside(self, step: int) -> Places:
+        """Return for each document the row of the one `step` places on; their number where there is none."""
+        known, order = self._ordered
+        wanted = np.where(self.sessions >= 0, self._keys + step, -1)
+        # of several at one place the last
+        found = np.searchsorted(known, wanted, side="right") - 1
+        there = (found >= 0) & (known[found] == wanted)
+        return np.where(there, order[found], len(self.ids))
+
+    def best(self, chosen: Places, scores: Floats, most: int) -> list[int]:
+        """Return the rows of the highest scores among the `chosen`, best first; of equals the lower id."""
+        if len(chosen) > most:
+            least = np.partition(scores[chosen], -most)[-most]
+            chosen = chosen[scores[chosen] >= least]
+        ordered = sorted(
+            zip((-scores[chosen]).tolist(), chosen.tolist(), strict=True),
+            key=lambda one: (one[0], self.ids[one[1]]),
+        )
+        return [row for _, row in ordered[:most]]
+
+    def only(self, rows: Places) -> "Material":
+        """Return these rows alone."""
+        picked = rows.tolist()
+        return Material(
+            [self.ids[at] for at in picked],
+            self.sessions[rows],
+            self.positions[rows],
+            self.tokens[rows],
+            [self.speakers[at] for at in picked],
+            self.asking[rows],
+            [self.happened_at[at] for at in picked],
+            self.cosines[rows],
+            self.counts[rows],
+            self.eligible[rows],
+        )
+
+    def with_counts(self, counts: Floats) -> "Material":
+        """Return the same documents with other terms counted."""
+        return replace(self, counts=counts)
+
+    @cached_property
+    def _keys(self) -> Places:
+        # positions are four bytes; no step leads from one session into another
+        return (self.sessions << 34) + self.positions + (1 << 32)
+
+    @cached_property
+    def _ordered(self) -> tuple[Places, Places]:
+        order = np.argsort(self._keys, kind="stable")
+        return self._keys[order], order
+
+
+_NO_PLACES, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
+NO_MATERIAL = Material(
+    ids=(),
+    sessions=_NO_PLACES,
+    positions=_NO_PLACES,
+    tokens=_NO_FLOATS,
+    speakers=(),
+    asking=_NO_FLOATS,
+    happened_at=(),
+    cosines=_NO_FLOATS,
+    counts=np.zeros((0, 0)),
+    eligible=np.zeros(0, np.bool_),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Which documents hold which terms: a row, a term and Postgres' rank for each pair."""
+
+    rows: Places
+    terms: Places
+    ranks: Floats
+
+    def counts(self, documents: int, terms: int) -> Floats:
+        """Return how often each document holds each term; more than ten are ten."""
+        counts = np.zeros((documents, terms))
+        counts[self.rows, self.terms] = np.searchsorted(_BETWEEN, self.ranks / RANK_OF_ONE) + 1.0
+        return counts
+
+
+def take_apart(row: Record, terms: int) -> tuple[Material, Held]:
+    """Return the documents of a row of columns (`columns_sql`), and which of them hold which terms."""
+    if not row["ids"]:
+        return NO_MATERIAL, Held(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+    keys = _places_on_disk(row["places"])
+    order = np.argsort(keys, kind="stable")
+    firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    material = _read(row)
+    if len(firsts) < len(keys):
+        # a document of several passages comes once for each: the nearest counts
+        cosines = np.fmax.reduceat(material.cosines[order], firsts)
+        material = replace(material.only(order[firsts]), cosines=cosines)
+        keys = keys[order[firsts]]
+        order = np.arange(len(keys))
+    held = Held(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+    if row["held_places"] is not None:
+        rows = order[np.searchsorted(keys[order], _places_on_disk(row["held_places"]))]
+        numbers = _integers(row["held_terms"], ">i4") - 1
+        held = Held(rows, numbers, _floats(row["held_ranks"], ">f4"))
+    return material.with_counts(held.counts(len(material.ids), terms)), held
+
+
+def _read(row: Record) -> Material:
+    count = len(row["ids"])
+    named = _integers(row["sessions"], ">i8")
+    _, sessions = np.unique(named, return_inverse=True)
+    eligible = row["eligible"]
+    return Material(
+        row["ids"],
+        np.where(named == 0, -1, sessions),
+        _integers(row["positions"], ">i4"),
+        _floats(row["tokens"], ">i4"),
+        row["speakers"] or [None] * count,
+        np.zeros(count) if row["asking"] is None else _floats(row["asking"], ">f4"),
+        row["happened_at"] or [None] * count,
+        np.full(count, np.nan) if row["cosines"] is None else _floats(row["cosines"], ">f8"),
+        np.zeros((count, 0)),
+        np.ones(count, np.bool_) if eligible is None else _integers(eligible, "u1") > 0,
+    )
+
+
+def _elements(sent: bytes, value: str | list[tuple[str, str]]) -> npt.NDArray[np.void]:
+    """Return the elements of an array without NULLs, as Postgres sends it, each with its length."""
+    return np.frombuffer(
+        sent, np.dtype([("length", ">i4"), ("value", value)]), offset=_ARRAY_HEADER
+    )
+
+
+def _integers(sent: bytes, kind: str) -> Places:
+    return _elements(sent, kind)["value"].astype(np.int64)
+
+
+def _floats(sent: bytes, kind: str) -> Floats:
+    return _elements(sent, kind)["value"].astype(np.float64)
+
+
+def _places_on_disk(sent: bytes) -> Places:
+    places = _elements(sent, _PLACE_ON_DISK)["value"]
+    return (places["block"].astype(np.int64) << 16) + places["line"].astype(np.int64)

@@ -1,0 +1,105 @@
+"""Read a small space, or the part of one that an index leads to, whole: all that the fusion weighs.
+
+Called by `find` on a connection that may read the agent's schema. A thousand documents take two or three
+milliseconds, less than choosing among them; and nothing is missed or estimated. What the arms name is then a
+matter of arithmetic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from choir_common.postgres.pool import Connection
+from choir_memory.search.columns_store import Wanted
+from choir_memory.search.corpus_store import LARGE, RECKONED
+from choir_memory.search.material import RANK_OF_ONE, Floats, Held, Material, take_apart
+from choir_memory.search.scored import ARM_DEPTH, Scored
+from choir_memory.search.text_arm_store import MAX_TERMS, NOTHING, TextFound
+from choir_memory.search.vector_arm_store import NO_VECTORS, VectorFound
+
+MOST_VECTOR_BYTES = 16 * 1024 * 1024
+"""Of a table of vectors that is read whole: documents of many passages are better sought by index."""
+
+# A large space answers that it is one, and nothing is read of it.
+_WHOLE = """
+WITH {terms}, space AS MATERIALIZED (SELECT {small} AS small)
+SELECT space.small, documents.*, held.* FROM space
+LEFT JOIN LATERAL (
+    SELECT {documents_columns} FROM {documents} d {vectors} WHERE space.small AND {told}
+) AS documents ON true
+LEFT JOIN LATERAL (
+    SELECT {held_columns} FROM terms t JOIN {documents} d ON d.tsv @@ t.term
+    WHERE space.small AND {told}
+) AS held ON true
+"""
+_FEW_DOCUMENTS = f"({RECKONED}) < {LARGE}"
+_FEW_VECTORS = f"pg_relation_size('{{embeddings}}'::regclass) < {MOST_VECTOR_BYTES}"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A space, and what the two arms that find name in it."""
+
+    material: Material
+    text: TextFound
+    near: VectorFound
+
+
+async def read_whole(held: Connection, wanted: Wanted) -> Whole | None:
+    """Return the documents that `wanted` may tell of, or None if they are too many to read."""
+    row = await held.fetchrow(_sql(wanted), *wanted.arguments, *wanted.scope_arguments)
+    if row is None or not row["small"]:
+        return None
+    material, pairs = take_apart(row, len(wanted.terms))
+    text, material = _text(material, pairs, wanted.terms)
+    return Whole(material, text, _near(material))
+
+
+def _sql(wanted: Wanted) -> str:
+    small = _FEW_DOCUMENTS if wanted.vector is None else f"{_FEW_DOCUMENTS} AND {_FEW_VECTORS}"
+    if wanted.scope.is_narrow:
+        small = "true"
+    return wanted.sql(_WHOLE.replace("{small}", small), len(wanted.arguments) + 1)
+
+
+def _text(material: Material, pairs: Held, terms: Sequence[str]) -> tuple[TextFound, Material]:
+    """Return the documents by the share they hold of what the rarest terms tell; and those terms counted."""
+    found = material.eligible[pairs.rows]
+    rows, numbers, ranks = pairs.rows[found], pairs.terms[found], pairs.ranks[found]
+    if not len(rows):
+        return NOTHING, material.with_counts(material.counts[:, :0])
+    holding = np.bincount(numbers, minlength=len(terms))
+    # those that nobody used come last
+    order = np.lexsort((holding, holding == 0))
+    rarest = np.sort(order[:MAX_TERMS])
+    documents = int(material.eligible.sum())
+    information = np.zeros(len(terms))
+    for at in rarest.tolist():
+        information[at] = log(1 + (documents - holding[at] + 0.5) / (holding[at] + 0.5))
+    mean_tokens = max(float(material.tokens[material.eligible].mean()), 1.0)
+    # the length of a document counts a little against it
+    length = 0.9 + 0.1 * material.tokens[rows] / mean_tokens
+    weights = ranks / RANK_OF_ONE / length * information[numbers]
+    shares = np.bincount(rows, weights, len(material.ids)) / information.sum()
+    hits = _scored(material, np.flatnonzero(shares), shares)
+    chosen = [terms[at] for at in rarest.tolist()]
+    counts = holding[rarest].tolist()
+    text = TextFound(hits, chosen, counts, documents, mean_tokens)
+    return text, material.with_counts(material.counts[:, rarest])
+
+
+def _near(material: Material) -> VectorFound:
+    """Return the documents nearest to the question, and how near any is."""
+    rows = np.flatnonzero(material.eligible & ~np.isnan(material.cosines))
+    if not len(rows):
+        return NO_VECTORS
+    cosines = material.cosines[rows]
+    hits = _scored(material, rows, material.cosines)
+    return VectorFound(hits, float(cosines.mean()), float(cosines.std()))
+
+
+def _scored(material: Material, rows: np.typing.NDArray[np.int64], scores: Floats) -> list[Scored]:
+    best = material.best(rows, scores, ARM_DEPTH)
+    return [Scored(material.ids[at], rank, float(scores[at])) for rank, at in enumerate(best, 1)]
