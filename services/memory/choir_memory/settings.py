@@ -62,7 +62,8 @@ class MemorySettings(ServiceSettings):
     embedding_retry_s: float = Field(default=1.0, gt=0, le=60)
     """Seconds before the first of three retries; the others wait twice as long each (spec 11.9)."""
     embedding_streams: int = Field(default=4, ge=1, le=32)
-    """Batches sent to a provider at a time; most take 0.2 s for one, so four make 600 documents/s."""
+    """Batches sent to a provider at a time; most take 0.2 s for one, so four make 600 documents/s. Of
+    questions as many go alone, and those that wait go together."""
     embedding_grace_s: float = Field(default=30.0, gt=0, le=86_400)
     """Seconds from the switch to a new model until old vectors are dropped; replicas notice within two."""
     embedding_sweep_s: float = Field(default=120.0, gt=0, le=86_400)

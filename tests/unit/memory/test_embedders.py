@@ -97,6 +97,7 @@ class StandIn:
 
     name: str = "stand-in"
     dimensions: int = 2
+    streams: int = 1
     error: Exception | None = None
     wait_s: float = 0.0
     asked: list[str] = field(default_factory=list)

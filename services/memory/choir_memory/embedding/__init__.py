@@ -12,6 +12,7 @@ full text (spec 11.9).
     model_store      the models and their walks in Postgres
     queue_store      the queue and the vectors in Postgres
     guard            deadline, circuit breaker and cache for queries; what troubles the embedder
+    together         the queries that wait at the same time, in one call
     offline          the model from a wheel, in one thread; `offline_model` loads it
     provider         an OpenAI-compatible API; `provider_client` speaks to it
     port             what an embedder is

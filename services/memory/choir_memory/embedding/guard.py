@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from choir_common.clock import Clock
 from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
 from choir_memory.embedding.port import Embedder, Vector, render
+from choir_memory.embedding.together import Together
 
 FAILURES_TO_OPEN = 3
 OPEN_S = 5.0
@@ -33,6 +34,7 @@ class EmbedderGuard:
         self._failures = 0
         self._closed_again_at = 0.0
         self._cache: OrderedDict[str, str] = OrderedDict()
+        self._together = Together(self.embed_documents, embedder.streams)
         self.trouble: str | None = None
         """Why vectors cannot be had right now, or None."""
 
@@ -64,7 +66,7 @@ class EmbedderGuard:
             self._closed_again_at = now + OPEN_S
         try:
             async with asyncio.timeout(self._query_deadline_s):
-                vector = render((await self.embed_documents([text]))[0])
+                vector = render(await self._one(text))
         except TimeoutError as error:
             late = DeadlineExceeded("The embedding model did not answer in time.")
             self._failed(late)
@@ -73,6 +75,12 @@ class EmbedderGuard:
         if len(self._cache) > CACHED_QUERIES:
             self._cache.popitem(last=False)
         return vector
+
+    async def _one(self, text: str) -> Vector:
+        # a model of one stream is our own: its vectors depend, a little, on what goes with them
+        if self._embedder.streams == 1:
+            return (await self.embed_documents([text]))[0]
+        return await self._together.embed(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vectors of documents; raises what the embedder raises."""

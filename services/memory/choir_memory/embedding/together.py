@@ -1,0 +1,52 @@
+"""Ask for the vectors of queries that wait at the same time in one call.
+
+Held by `guard`; next is the embedder. A call to a provider costs this process more than the vectors in it:
+beyond as many calls as are worth making at once, queries wait and go together.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from choir_common.errors import BadInput
+from choir_memory.embedding.port import BATCH, Vector
+
+
+@dataclass(slots=True)
+class _Call:
+    texts: list[str] = field(default_factory=list)
+    vectors: Sequence[Vector] | None = None
+    refused: bool = False
+
+
+class Together:
+    """At most `calls` calls of `embed` at once, each with all the texts that wait by then."""
+
+    def __init__(
+        self, embed: Callable[[Sequence[str]], Awaitable[Sequence[Vector]]], calls: int
+    ) -> None:
+        self._embed = embed
+        self._turns = asyncio.Semaphore(calls)
+        self._next = _Call()
+
+    async def embed(self, text: str) -> Vector:
+        """Return the vector of a text; raises what `embed` raises."""
+        if len(self._next.texts) == BATCH:
+            self._next = _Call()
+        call, at = self._next, len(self._next.texts)
+        call.texts.append(text)
+        async with self._turns:
+            if call is self._next:
+                self._next = _Call()
+            # who failed, or had no time left, leaves the call to the next
+            if call.vectors is None and not call.refused:
+                try:
+                    call.vectors = await self._embed(call.texts)
+                except BadInput:
+                    if len(call.texts) == 1:
+                        raise
+                    call.refused = True
+            if call.vectors is not None:
+                return call.vectors[at]
+            # one of them is at fault, and none suffers for another
+            return (await self._embed([text]))[0]
