@@ -23,6 +23,7 @@ class Desk:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         self.asked.append(list(texts))
         await self.open.wait()
+        await asyncio.sleep(0)
         if self.down:
             self.down = False
             raise Unavailable("The provider is away.")

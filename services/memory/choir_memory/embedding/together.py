@@ -17,6 +17,7 @@ class _Call:
     texts: list[str] = field(default_factory=list)
     vectors: Sequence[Vector] | None = None
     refused: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Together:
@@ -35,18 +36,23 @@ class Together:
             self._next = _Call()
         call, at = self._next, len(self._next.texts)
         call.texts.append(text)
+        async with call.turn:
+            # who failed, or had no time left, leaves the call to the next
+            if call.vectors is None and not call.refused:
+                await self._make(call)
+        if call.vectors is not None:
+            return call.vectors[at]
+        # one of them is at fault, and none suffers for another
+        async with self._turns:
+            return (await self._embed([text]))[0]
+
+    async def _make(self, call: _Call) -> None:
         async with self._turns:
             if call is self._next:
                 self._next = _Call()
-            # who failed, or had no time left, leaves the call to the next
-            if call.vectors is None and not call.refused:
-                try:
-                    call.vectors = await self._embed(call.texts)
-                except BadInput:
-                    if len(call.texts) == 1:
-                        raise
-                    call.refused = True
-            if call.vectors is not None:
-                return call.vectors[at]
-            # one of them is at fault, and none suffers for another
-            return (await self._embed([text]))[0]
+            try:
+                call.vectors = await self._embed(call.texts)
+            except BadInput:
+                if len(call.texts) == 1:
+                    raise
+                call.refused = True
