@@ -1,6 +1,7 @@
 """Fill an agent's space by COPY, as the service itself would have written it.
 
 A million of them by way of the service would take half an hour; how fast that way is, is measured on its own.
+All happened today: what is of yesterday the service would begin to sum up while it is measured.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ async def _documents(
     await held.execute(
         f'INSERT INTO "{schema}".memory_documents (id, session_id, tier, chunk_index, text, tsv, tokens, '
         "speaker, happened_at) SELECT id, session, 'mid_term', place, text, tsv::tsvector, tokens, 'user', "
-        "timestamptz '2024-01-01' + place * interval '1 minute' FROM unnest($1::uuid[], $2::text[], "
+        "date_trunc('day', now()) + place * interval '1 ms' FROM unnest($1::uuid[], $2::text[], "
         "$3::int[], $4::text[], $5::text[], $6::int[]) AS made (id, session, place, text, tsv, tokens)",
         list(ids),
         [f"ses_{place // TURNS}" for place in places],

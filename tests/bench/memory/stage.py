@@ -133,15 +133,6 @@ async def postgres_in(home: Path) -> AsyncIterator[EmbeddedPostgres]:
         await server.stop()
 
 
-async def _forget_spaces(admin: "asyncpg.Connection[Any]") -> None:
-    """Keep the service from summing up, when it starts, days that were filled in by an earlier run.
-
-    The measurements ensure each space, and so bring it back.
-    """
-    if await admin.fetchval("SELECT to_regclass('choir_memory.spaces') IS NOT NULL"):
-        await admin.execute("DELETE FROM choir_memory.spaces")
-
-
 @contextlib.asynccontextmanager
 async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
     """Start all of it, and end all of it; what was filled stays only in `home`."""
@@ -166,7 +157,6 @@ async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
             embedder = ProviderEmbedder(provider, None, "made-up", DIMENSIONS, 30.0)
             pid = await admin.fetchval("SELECT pg_backend_pid()")
             try:
-                await _forget_spaces(admin)
                 await memory.start()
                 yield Stage(
                     memory,
