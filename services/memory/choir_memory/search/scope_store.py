@@ -21,6 +21,9 @@ _KNOWLEDGE_PLACE = "d.collection AS session_id, d.chunk_index AS chunk_index"
 _SESSION_TIME = "d.happened_at"
 _KNOWLEDGE_TIME = "coalesce(d.happened_at, d.valid_from, d.created_at)"
 
+ONLY_IF_NAMED = ("error", "entity")
+"""Kinds of knowledge: what failed is told when it fails again, and a name alone tells nothing."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -45,6 +48,8 @@ class Scope:
     """JSON that the metadata must contain."""
     hidden: tuple[Hidden, ...] = ()
     """What is not found unless it is named here."""
+    named_kinds: tuple[str, ...] = ()
+    """Of a hit's surroundings: the kinds its search was for."""
 
     @property
     def is_narrow(self) -> bool:
@@ -89,6 +94,7 @@ class Scope:
             collection=self.collection,
             min_trust=self.min_trust,
             hidden=self.hidden,
+            named_kinds=self.kinds,
         )
 
     @property
@@ -101,9 +107,9 @@ class Scope:
         if self.store == "knowledge":
             shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
             clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
-            if not self.kinds:
-                # what failed is told when it fails again, and a name alone tells nothing
-                clauses.append("d.kind NOT IN ('error', 'entity')")
+            unasked = [kind for kind in ONLY_IF_NAMED if kind not in self.named_kinds]
+            if not self.kinds and unasked:
+                clauses.append(f"d.kind NOT IN ({', '.join(repr(one) for one in unasked)})")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
         return tuple(clauses)
