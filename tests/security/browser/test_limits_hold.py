@@ -71,6 +71,20 @@ async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_coun
                 await asyncio.sleep(0.01)
 
 
+async def test_requests_beyond_a_burst_wait_and_no_other_agents_do(site: Site) -> None:
+    site.paths["/fine"] = FINE
+    fine = f"GET {site.url}/fine HTTP/1.1"
+    rates = Rates(MILLION, at_once=2, per_second=0.001)
+    async with make_proxy(dialler_to(site), rates) as proxy, asyncio.TaskGroup() as group:
+        for _ in range(2):
+            assert (await ask_proxy(proxy, fine, "greedy")).startswith(b"HTTP/1.1 200")
+        waiting = group.create_task(ask_proxy(proxy, fine, "greedy"))
+        for _ in range(3):
+            assert (await ask_proxy(proxy, fine, "modest")).startswith(b"HTTP/1.1 200")
+        assert not waiting.done() and len(site.requests) == 5
+        waiting.cancel()
+
+
 async def test_names_that_nobody_answers_for_hold_up_their_own_agent_alone(site: Site) -> None:
     site.paths["/fine"] = FINE
     resolver = SilentResolver()

@@ -8,9 +8,9 @@ from choir_common.wire.browsing import Click, Scroll, SelectOption, TypeText
 
 async def click(tab: Tab, action: Click) -> None:
     """Press something and wait for what comes of it. Raises Conflict when another thing lies over it."""
-    tab.listen()
-    await press(tab, action.ref)
-    await tab.follow()
+    with tab.listening():
+        await press(tab, action.ref)
+        await tab.follow()
 
 
 async def press(tab: Tab, ref: int) -> None:
@@ -29,13 +29,13 @@ async def press(tab: Tab, ref: int) -> None:
 
 async def type_text(tab: Tab, action: TypeText) -> None:
     """Fill in a field; with `submit` wait for where that leads."""
-    tab.listen()
     focused = await tab.script.ask(Focused, "focus", action.ref, action.text)
     if not focused.done:
         await _replace(tab, action.text)
     if action.submit:
-        await tab.page.keyboard.press("Enter")
-        await tab.follow()
+        with tab.listening():
+            await tab.page.keyboard.press("Enter")
+            await tab.follow()
         return
     held = await tab.script.ask(Answer, "held", action.ref)
     tab.note(f"Field {action.ref} now holds {held.value!r}.")
@@ -43,17 +43,17 @@ async def type_text(tab: Tab, action: TypeText) -> None:
 
 async def select(tab: Tab, action: SelectOption) -> None:
     """Choose options and wait for what the page makes of it."""
-    tab.listen()
-    chosen = await tab.script.ask(Answer, "select", action.ref, list(action.options))
-    tab.note(f"List {action.ref} now has {chosen.value!r} chosen.")
-    await tab.follow()
+    with tab.listening():
+        chosen = await tab.script.ask(Answer, "select", action.ref, list(action.options))
+        tab.note(f"List {action.ref} now has {chosen.value!r} chosen.")
+        await tab.follow()
 
 
 async def scroll(tab: Tab, action: Scroll) -> None:
     """Scroll, and wait for what the page shows there."""
-    tab.listen()
-    await tab.script.ask(Answer, "scroll", action.to)
-    await tab.follow()
+    with tab.listening():
+        await tab.script.ask(Answer, "scroll", action.to)
+        await tab.follow()
 
 
 async def _replace(tab: Tab, text: str) -> None:

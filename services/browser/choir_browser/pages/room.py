@@ -162,7 +162,8 @@ class ChromiumRoom:
         """Read a tab, or the one that a press in it has opened."""
         newer = await self._book.take_opened(lane)
         if newer is not None:
-            await newer.follow()
+            with newer.listening():
+                await newer.follow()
             newer.note(f"This opened in a new tab, {newer.number}, which is the current one now.")
             for note in tab.take_notes():
                 newer.note(note)

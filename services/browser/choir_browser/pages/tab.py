@@ -5,7 +5,7 @@ Made and kept by room.py; hands.py presses and types in it, pictures.py and fetc
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Literal
 
 from playwright.async_api import CDPSession, Dialog, Error, Frame, Page, Request, Response
@@ -39,6 +39,9 @@ MAX_NOTE_CHARS = 300
 
 # From the end of a page's process to the word that it crashed.
 GONE_S = 1.0
+# What a page asks in one action; it waits between further ones.
+DIALOGS_AT_ONCE = 3
+DIALOG_PAUSE_S = 0.3
 
 Popup = Callable[["Tab", Page], Awaitable[None]]
 
@@ -57,15 +60,12 @@ class Tab:
         """Set when its process is gone: nothing asked of it is ever answered then."""
         self._endings = endings
         self._ended = CRASHED
+        self._dialogs = 0
         self._notes: list[str] = []
-        self._loading = False
+        self._loading, self._listens = False, False
         self._begun, self._arrived = asyncio.Event(), asyncio.Event()
         self._answer: Response | None = None
         self._failure = ""
-        page.on("request", self._on_request)
-        page.on("response", self._on_response)
-        page.on("requestfinished", self._on_finished)
-        page.on("requestfailed", self._on_failed)
         page.on("framenavigated", self._on_navigated)
         page.on("dialog", self._on_dialog)
         page.on("download", self._on_download)
@@ -108,33 +108,47 @@ class Tab:
         async with asyncio.timeout(TITLE_S):
             return (await self.page.title())[:MAX_TITLE_CHARS]
 
-    def listen(self) -> None:
-        """Forget what was heard: what comes now is the consequence of what is done now."""
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear of the tab's requests for the block: they are the consequence of what is done in it.
+
+        At no other time: a page can make a hundred thousand, and every agent's answers come down the
+        same line behind what is told of them.
+        """
         self._begun.clear()
-        self._failure = ""
+        self._loading, self._failure, self._dialogs = False, "", 0
+        self.page.on("request", self._on_request)
+        self.page.on("response", self._on_response)
+        self.page.on("requestfinished", self._on_finished)
+        self.page.on("requestfailed", self._on_failed)
+        self._listens = True
+        try:
+            yield
+        finally:
+            self._listen_no_more()
 
     async def open(self, url: str, timeout_s: float) -> None:
         """Load a page. Raises as `Room.act` does, and Playwright's errors."""
-        self.listen()
-        self._answer = None
+        self._answer, self._dialogs = None, 0
         response = await self.page.goto(
             url, wait_until="domcontentloaded", timeout=timeout_s * 1000
         )
         if response is None and not self.url:
             raise BadInput(f"{url} gave no page.")
-        self._answer = response or self._answer
+        self._answer = response
         await self._judge(url)
         await self._settle("load")
 
     async def back(self, timeout_s: float) -> None:
         """Go to the page before. Raises NotFound when there is none."""
-        self.listen()
         history = await self.line.send("Page.getNavigationHistory")
         at = int(history["currentIndex"])
         before = history["entries"][at - 1] if at > 0 else None
         if before is None or not str(before["url"]).startswith(("http://", "https://")):
             raise NotFound("There is no page before this one in its tab.")
-        await self.page.go_back(wait_until="domcontentloaded", timeout=timeout_s * 1000)
+        self._answer = await self.page.go_back(
+            wait_until="domcontentloaded", timeout=timeout_s * 1000
+        )
         await self._settle("load")
 
     async def follow(self) -> None:
@@ -145,6 +159,7 @@ class Tab:
         while self._loading:
             self._arrived.clear()
             await self._arrived.wait()
+        self._listen_no_more()
         await self._settle("load")
         await self._judge(self.page.url)
 
@@ -200,6 +215,14 @@ class Tab:
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(3):
                 await self.page.close(run_before_unload=False)
+
+    def _listen_no_more(self) -> None:
+        if self._listens:
+            self._listens = False
+            self.page.remove_listener("request", self._on_request)
+            self.page.remove_listener("response", self._on_response)
+            self.page.remove_listener("requestfinished", self._on_finished)
+            self.page.remove_listener("requestfailed", self._on_failed)
 
     async def _read(self, whole: bool, seen: bool) -> Reading:
         options = {"whole": whole, "seen": seen, "short": SHORT_CHARS, "share": LEAST_SHARE}
@@ -263,6 +286,10 @@ class Tab:
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         self.note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
+        self._dialogs += 1
+        if self._dialogs > DIALOGS_AT_ONCE:
+            # a loop of them keeps Chromium itself busy, which shows the pages of all
+            await asyncio.sleep(DIALOG_PAUSE_S)
         with contextlib.suppress(Error):
             # `stay on this page?` is the one question to say yes to, or nothing could be left
             await (dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
