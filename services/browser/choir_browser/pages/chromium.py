@@ -30,6 +30,11 @@ FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking", "--disable-ipc-flooding-protec
 # Scripts of a page must not find a way to the network that is no HTTP.
 _NO_PEERS = "delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;"
 _NO_TRANSPORT = "delete window.WebTransport;"
+# Nobody reads their errors here, and a storm of them would come down the line of all.
+_NO_ERRORS = (
+    "for(const kind of ['error','unhandledrejection'])"
+    "addEventListener(kind,e=>e.preventDefault(),true);"
+)
 
 
 class ChromiumEngine:
@@ -61,7 +66,7 @@ class ChromiumEngine:
                 service_workers="block",
                 storage_state=cast(StorageState, json.loads(state)) if state else None,
             )
-            await context.add_init_script(_NO_PEERS + _NO_TRANSPORT)
+            await context.add_init_script(_NO_PEERS + _NO_TRANSPORT + _NO_ERRORS)
         except Error as error:
             raise Unavailable(CRASHED) from error
         book = TabBook(context, self._launch.max_tabs, self._launch.endings)
