@@ -23,11 +23,9 @@ from tests.security.browser.web import Answer, Site, html
 
 FINE = html(f"all is well {WORDS}")
 # Several, so that it gets its share of a processor where many others work.
-START = "b=URL.createObjectURL(new Blob(['for(;;);']));for(i=0;i<8;i++)new Worker(b)"
-WORKS = html(f"{WORDS}<script>{START}</script>")
-WAITS = html(
-    f"{WORDS}<script>t=setInterval(()=>fetch('/go').then(r=>{{if(r.ok){{clearInterval(t);{START}}}}}),"
-    "200)</script>"
+WORKS = html(
+    f"{WORDS}<script>b=URL.createObjectURL(new Blob(['for(;;);']));"
+    "for(i=0;i<8;i++)new Worker(b)</script>"
 )
 
 
@@ -113,17 +111,6 @@ def renderers() -> set[int]:
     return {process.pid for process in chromium_processes(os.getpid()) if process.renderer}
 
 
-def workers() -> set[int]:
-    """List those of them whose pages have begun workers."""
-    found = set()
-    for pid in renderers():
-        with contextlib.suppress(OSError):
-            names = [name.read_text() for name in Path(f"/proc/{pid}/task").glob("*/comm")]
-            if any(name.startswith("Dedicated") for name in names):
-                found.add(pid)
-    return found
-
-
 async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Be a server that takes whatever it is sent."""
     with contextlib.suppress(OSError):
@@ -169,24 +156,6 @@ async def test_a_page_that_works_without_a_rest_is_ended_and_its_agent_told_why(
             await until_it_is_ended(rooms, f"{site.url}/works")
         for agent_id in ("honest", "victim"):
             assert "all is well" in (await browse(rooms, f"{site.url}/fine", agent_id)).text
-
-
-async def test_an_agent_that_comes_back_to_a_page_that_was_ended_hears_why(
-    make_rooms: MakeRooms, site: Site
-) -> None:
-    site.paths["/waits"], site.paths["/fine"] = WAITS, FINE
-    async with make_rooms(f"127.0.0.1:{site.port}", page_work_s=5) as rooms:
-        await browse(rooms, f"{site.url}/waits", "victim")
-        site.paths["/go"] = html("go")
-        async with asyncio.timeout(120):
-            while not (working := workers()):
-                await asyncio.sleep(0.05)
-            while working & renderers():
-                await asyncio.sleep(0.05)
-        assert not (await browse(rooms, f"{site.url}/fine", "honest")).notes
-        seen = await browse(rooms, f"{site.url}/fine", "victim")
-        assert "all is well" in seen.text
-        assert any("worked for 5 s and more" in note for note in seen.notes), seen.notes
 
 
 async def test_a_page_that_works_long_gives_way_to_all_others_in_each_of_its_threads(

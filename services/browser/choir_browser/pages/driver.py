@@ -34,7 +34,8 @@ class Driver:
         if close is not None:
             await _in_time(close)
         await _in_time(self.playwright.stop)
-        await asyncio.to_thread(_kill, self._pids)
+        if await asyncio.to_thread(_kill, self._pids):
+            await _in_time(self.playwright.stop)  # takes note of the end, which comes at once now
 
 
 async def start_driver() -> Driver:
@@ -55,7 +56,7 @@ async def start_driver() -> Driver:
 
 
 async def _in_time(ending: Callable[[], Awaitable[None]]) -> None:
-    with contextlib.suppress(Error, TimeoutError):
+    with contextlib.suppress(Error, OSError):
         async with asyncio.timeout(END_WITHIN_S):
             await ending()
 
@@ -64,7 +65,10 @@ def _drivers() -> frozenset[int]:
     return frozenset(children_of(os.getpid(), _SIGN))
 
 
-def _kill(pids: frozenset[int]) -> None:
-    for pid in pids & _drivers():
+def _kill(pids: frozenset[int]) -> bool:
+    """Kill those that still run, with all below them; tell whether there were any."""
+    running = pids & _drivers()
+    for pid in running:
         log.warning("the browser's driver does not end and is killed", pid=pid)
         end_tree(pid)
+    return bool(running)
