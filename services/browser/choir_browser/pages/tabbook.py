@@ -4,6 +4,7 @@ Kept by room.py. A tab is made by an action, or by a press that opens one; what 
 closed at once.
 """
 
+import asyncio
 import contextlib
 
 from playwright.async_api import BrowserContext, Error, Page
@@ -13,6 +14,9 @@ from choir_browser.pages.faults import CRASHED
 from choir_browser.pages.tab import Tab
 from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
 from choir_common.wire.browsing import BrowsedPage, Tabs, TabView
+
+NEW_WITHIN_S = 15.0
+NEW_TRIES = 2
 
 
 class TabBook:
@@ -67,10 +71,15 @@ class TabBook:
         """
         if len(self._tabs) >= self._max_tabs and not spare:
             raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
-        try:
-            return await self._enter(await self._context.new_page())
-        except Error as error:
-            raise Unavailable(CRASHED) from error
+        for _ in range(NEW_TRIES):
+            try:
+                async with asyncio.timeout(NEW_WITHIN_S):
+                    return await self._enter(await self._context.new_page())
+            except TimeoutError:
+                continue  # the process that was to show it died, and Chromium does not say so
+            except Error as error:
+                raise Unavailable(CRASHED) from error
+        raise Unavailable(CRASHED)
 
     async def drop(self, tab: Tab) -> None:
         """Close a tab, whatever state it is in."""
