@@ -272,7 +272,7 @@ class Session:
             self.commit(EDGE, started)
 
     def report(self, job: JobState, call_id: str) -> None:
-        if job.latest_by != call_id:
+        if call_id not in job.reported_by:
             reported = CoreReported(
                 job_id=job.turn_id,
                 job_name=job.name,

@@ -20,6 +20,8 @@ from choir_common.wire.events import (
 from choir_common.wire.json import JsonObject
 
 MAX_BRIEF = 6_000
+# as many as one model output can hold: only the calls of the newest can run again
+KNOWN_CALLS = 100
 PROPOSES = "choir.propose."
 
 _OUTCOMES = {
@@ -44,7 +46,7 @@ def after_report(state: SessionState, report: CoreReported) -> SessionState:
     job = next((job for job in state.jobs if job.turn_id == report.job_id), None)
     if job is None:
         return state
-    noted = replace(job, latest_by=report.call_id)
+    noted = replace(job, reported_by=_newest(job.reported_by, report.call_id))
     if report.kind == "need_info":
         needs = _needs(job, _text(report.body))
         noted = replace(noted, needs=needs)
@@ -54,6 +56,10 @@ def after_report(state: SessionState, report: CoreReported) -> SessionState:
     elif report.kind in ("progress", "plan"):
         noted = replace(noted, latest={"kind": report.kind, **report.body})
     return replace(state, jobs=tuple(noted if other is job else other for other in state.jobs))
+
+
+def _newest(calls: tuple[str, ...], call_id: str) -> tuple[str, ...]:
+    return (*calls, call_id)[-KNOWN_CALLS:]
 
 
 def _needs(job: JobState, text: str) -> str:
@@ -78,7 +84,8 @@ def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) ->
     """Give a job something new to read; the runtime's own words are no injection of the edge's."""
     told = replace(job, news_rev=rev, needs=None)
     if injected.by != "session":
-        return replace(told, injections=job.injections + 1, injected_by=injected.call_id)
+        by = _newest(job.injected_by, injected.call_id)
+        return replace(told, injections=job.injections + 1, injected_by=by)
     if job.output is None or job.output.tool_calls:
         return told
     return replace(told, corrections=job.corrections + 1)

@@ -98,12 +98,13 @@ class JobState(Work):
     injections: int = 0
     latest: JsonObject | None = None
     """Its newest progress or plan."""
-    injected_by: str = ""
-    """The newest call that injected something: a call that a crash cut off knows its own effect."""
+    injected_by: tuple[str, ...] = ()
+    """The newest calls that injected something: one that a crash cut off knows its own effect, also when
+    another of the same model output came between."""
     corrections: int = 0
     """How often its result did not fit the asked shape."""
-    latest_by: str = ""
-    """The newest call that reported something."""
+    reported_by: tuple[str, ...] = ()
+    """The newest calls that reported something."""
     needs: str | None = None
     """What it has asked for and not yet got."""
 

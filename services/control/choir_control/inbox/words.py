@@ -64,5 +64,4 @@ def lanes_text(agent_id: str, reports: Sequence[StatusReport]) -> str:
 
 
 def _doing(report: StatusReport) -> str:
-    state = report.state.removeprefix("EDGE_").removeprefix("CORE_").replace("_", " ").lower()
-    return ", ".join(part for part in (state, report.skill, report.step) if part)
+    return ", ".join(part for part in (report.state_word, report.skill, report.step) if part)

@@ -50,7 +50,7 @@ class CoreInject:
         """Inject; raises ToolFailed when there is no such job, or it was told enough."""
         job = open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "told"}
-        if job.injected_by == context.call_id:
+        if context.call_id in job.injected_by:
             return ToolOutput(output)
         limit = (context.settings.budgets if context.settings else Budgets()).max_injections_per_job
         if job.injections >= limit:

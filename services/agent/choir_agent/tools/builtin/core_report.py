@@ -56,7 +56,7 @@ class CoreReport:
             raise ToolFailed("no_such_job", "Only a running core job can report.")
         kind = next(kind for kind in KINDS if kind == arguments["kind"])
         output: JsonObject = {"status": "waiting for it" if kind == "need_info" else "noted"}
-        if work.latest_by == context.call_id:
+        if context.call_id in work.reported_by:
             return ToolOutput(output)
         body = arguments["body"]
         reported = CoreReported(
