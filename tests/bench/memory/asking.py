@@ -20,7 +20,7 @@ BLOCKS = 4
 
 # a subquery: the question is read once, not once a row
 FLOOR = """
-SELECT document_id FROM {schema}.memory_embeddings
+SELECT document_id FROM {schema}.memory_embeddings WHERE model = 1
 ORDER BY embedding::public.halfvec({dimensions}) <=> (SELECT $1::text::public.halfvec({dimensions})) LIMIT 10
 """
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -124,7 +125,9 @@ def test_what_is_emptied_has_to_be_named(stack: Stack, shell: Shell) -> None:
     assert "entries deleted" in typed.shown
 
 
-def test_who_leaves_a_long_work_is_told_that_it_goes_on(stack: Stack, shell: Shell) -> None:
+def test_who_leaves_a_long_work_is_told_that_it_goes_on(
+    stack: Stack, shell: Shell, session: str
+) -> None:
     asked = subprocess.Popen(
         [CHOIRCTL, "chat", "-m", "#delay=8000 think"],
         env={**os.environ, "CHOIR_HOME": str(stack.home)},
@@ -132,6 +135,9 @@ def test_who_leaves_a_long_work_is_told_that_it_goes_on(stack: Stack, shell: She
         stderr=subprocess.DEVNULL,
     )
     try:
+        deadline = time.monotonic() + 60
+        while "#delay=8000" not in shell.succeeds("session", "events", session):
+            assert time.monotonic() < deadline
         with typing(shell, "workspace", "reset", "main", "--yes", "--restart") as typed:
             typed.until("stopping main")
             typed.interrupt()

@@ -87,8 +87,11 @@ def test_the_first_event_follows_the_genesis_hash() -> None:
 
 
 def test_the_hash_of_a_known_event_never_changes() -> None:
-    event = link(Head(), "s1", "edge", Reply(turn_id="t", dm="d", text="hé", kind="answer"), AT)
-    assert event.hash == "3a3872ebd1187f15403ffdf8b7413ba3857687c40e700748b1e78c8a413b664c"
+    # as it was stored: what replies have learnt to say since is not in it
+    stored = {"turn_id": "t", "dm": "d", "text": "hé", "kind": "answer", "answers": None}
+    reply = Reply(turn_id="t", dm="d", text="hé", kind="answer")
+    event = link(Head(), "s1", "edge", reply, AT).model_copy(update={"payload": stored})
+    assert digest(event) == "3a3872ebd1187f15403ffdf8b7413ba3857687c40e700748b1e78c8a413b664c"
 
 
 def test_a_payload_comes_back_as_its_type() -> None:

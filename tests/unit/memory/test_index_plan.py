@@ -1,8 +1,9 @@
-"""Which vector indexes a space is to have."""
+"""Which vector indexes a space is to have, and how far a search follows one."""
 
 import pytest
 
 from choir_memory.growth.plan import Index, Model, Plan, VectorTable, build_mb, plan
+from choir_memory.search.vector_arm_store import width_for
 
 OLD, NEW = Model(1, 384), Model(2, 1536)
 OF_OLD, OF_NEW = "memory_embeddings_hnsw_1", "memory_embeddings_hnsw_2"
@@ -42,3 +43,8 @@ def test_the_memory_of_an_index_grows_with_vectors_and_dimensions() -> None:
     assert build_mb(VectorTable("a", "memory_embeddings", 150_000, []), OLD) <= 256
     million = VectorTable("a", "memory_embeddings", 1_000_000, [])
     assert 256 < build_mb(million, OLD) < 2_048 < build_mb(million, NEW)
+
+
+def test_a_larger_space_keeps_more_vectors_in_view_up_to_what_pgvector_takes() -> None:
+    widths = [width_for(documents) for documents in (5_000, 10_000, 100_000, 1_000_000, 10**9)]
+    assert widths == [200, 200, 399, 796, 1_000]

@@ -29,8 +29,13 @@ WHERE place <= $2 ORDER BY place
 _FOLLOW_INDEX = """
 SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
 """
-WIDTH = 200
-"""Vectors that HNSW keeps in view: with as few as an arm names it misses most of the nearest."""
+WIDTH, WIDTH_FOR = 200, 10_000
+"""Vectors that HNSW keeps in view for so many documents: with as few as an arm names it misses most of the
+nearest. Ten times the documents want twice as many: with 200 of 100,000 it finds .977 of the true ten, with
+400 .997 (decision 31)."""
+WIDTH_GROWS = 0.3
+MOST_WIDTH = 1_000
+"""pgvector takes no more."""
 # Model and length stand in the statement itself: an index over an expression is found by nothing else.
 _INDEXED_VECTOR_ARM = """
 WITH near AS MATERIALIZED (
@@ -76,13 +81,19 @@ async def vector_arm(
     return VectorFound(scored_rows(rows), rows[0]["mean"], rows[0]["deviation"])
 
 
+def width_for(documents: int) -> int:
+    """Return how many vectors HNSW is to keep in view in a space of so many documents."""
+    grown: float = WIDTH * max(1.0, documents / WIDTH_FOR) ** WIDTH_GROWS
+    return min(MOST_WIDTH, round(grown))
+
+
 async def _by_index(
     held: Connection, scope: Scope, corpus: Corpus, vector: QueryVector, depth: int
 ) -> VectorFound:
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    await held.execute(_FOLLOW_INDEX.format(width=max(depth, WIDTH)))
+    await held.execute(_FOLLOW_INDEX.format(width=max(depth, width_for(corpus.documents))))
     rows = await held.fetch(
         scope.sql(statement, 4), vector.text, depth, corpus.vector_sample, *scope.arguments
     )
