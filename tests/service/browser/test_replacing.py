@@ -1,6 +1,7 @@
 """A browser that died or hangs is replaced, the agent is told, and nothing of it is left behind."""
 
 import asyncio
+import contextlib
 import signal
 
 import psutil
@@ -14,6 +15,7 @@ from tests.service.browser.acting import Surfer, need_chromium, surfing
 
 pytestmark = need_chromium
 
+ROUNDS = 15
 PAGE = html("<p>a page to read</p>", "Page")
 
 
@@ -68,3 +70,16 @@ async def test_a_browser_that_does_not_end_when_it_is_asked_is_killed() -> None:
             child.send_signal(signal.SIGSTOP)
     _, alive = await asyncio.to_thread(psutil.wait_procs, running, 30)
     assert alive == []
+
+
+async def test_a_page_that_goes_elsewhere_by_itself_is_read_there_and_can_be_left() -> None:
+    async with surfing() as surfer:
+        surfer.site.paths["/"] = PAGE
+        surfer.site.paths["/there"] = html("<p>where it leads</p>")
+        surfer.site.paths["/sends"] = html("<script>onload = () => location = '/there'</script>")
+        surfer.site.paths["/restless"] = html("<meta http-equiv=refresh content=0><p>again</p>")
+        for _ in range(ROUNDS):
+            assert "where it leads" in (await surfer.open("/sends")).text
+            with contextlib.suppress(Unavailable):  # it may never hold still to be read
+                await surfer.open("/restless")
+            assert "a page to read" in (await surfer.open("/")).text

@@ -184,7 +184,9 @@ class Bus:
                     handler=self._handler(endpoint),
                 )
             )
-        # a request sent after we said ready must find the subscription at the server
+        # A request sent after we said ready must find the subscription at the server. Twice, since
+        # nats-py's ping overtakes what waits to be written: only the second comes after it.
+        await self._client.flush()
         await self._client.flush()
         try:
             yield

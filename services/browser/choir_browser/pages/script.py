@@ -3,18 +3,23 @@
 Called by tab.py and hands.py; the answers are parsed here, for they come from a renderer a stranger wrote to.
 """
 
+import asyncio
 import json
 from importlib.resources import files
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from playwright.async_api import CDPSession
+from playwright.async_api import CDPSession, Error
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from choir_browser.pages.faults import is_elsewhere
 from choir_common.errors import BadInput, ChoirError, Conflict, NotFound
 
 SOURCE = files("choir_browser.pages").joinpath("page.js").read_text()
 # a page of a hundred thousand elements takes about a second
 WITHIN_MS = 10_000
+# A page that sends its visitor on at once is asked where it led.
+TRIES = 5
+PAUSE_S = 0.1
 
 
 class Answer(BaseModel):
@@ -79,20 +84,7 @@ class PageScript:
         Raises NotFound for a number that is not on the page, BadInput for what cannot be done with it.
         """
         given = ",".join(json.dumps(argument) for argument in arguments)
-        tree = await self._line.send("Page.getFrameTree")
-        world = await self._line.send(
-            "Page.createIsolatedWorld",
-            {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "choir"},
-        )
-        answer = await self._line.send(
-            "Runtime.evaluate",
-            {
-                "expression": f"{SOURCE};JSON.stringify(choir.{call}({given}))",
-                "contextId": world["executionContextId"],
-                "returnByValue": True,
-                "timeout": WITHIN_MS,
-            },
-        )
+        answer = await self._evaluate(f"{SOURCE};JSON.stringify(choir.{call}({given}))")
         try:
             said = shape.model_validate_json(answer["result"].get("value", ""))
         except ValidationError as error:
@@ -100,6 +92,25 @@ class PageScript:
         if said.fault:
             raise _fault(said, arguments[0] if arguments else "")
         return said
+
+    async def _evaluate(self, expression: str, tries: int = TRIES) -> dict[str, Any]:
+        tree = await self._line.send("Page.getFrameTree")
+        frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "choir"}
+        try:
+            world = await self._line.send("Page.createIsolatedWorld", frame)
+            asked = {
+                "expression": expression,
+                "contextId": world["executionContextId"],
+                "returnByValue": True,
+                "timeout": WITHIN_MS,
+            }
+            return await self._line.send("Runtime.evaluate", asked)
+        except Error as error:
+            # the page went elsewhere before it was asked: it is asked where it is now
+            if not is_elsewhere(error) or tries <= 1:
+                raise
+        await asyncio.sleep(PAUSE_S)
+        return await self._evaluate(expression, tries - 1)
 
 
 def _fault(said: Answer, number: Argument) -> ChoirError:
