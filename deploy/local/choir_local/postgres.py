@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
+
 from choir_local.embedded import EmbeddedServer
 from choir_local.identity import unprivileged_identity
 from choir_local.launch import Command, clean_environment
@@ -30,9 +32,14 @@ PORT = 5432  # names the socket file only; there is no TCP
 SOCKET_FILE = f".s.PGSQL.{PORT}"
 SMALL_SHM = 256 * 1024 * 1024  # bytes; Docker's default /dev/shm is 64 MiB
 
+MB = 1024 * 1024
+
 MAX_CONNECTIONS = 100
 LEAST_LOCKS = 128
 """Twice Postgres' own, for 1.6 MB: enough for 2,400 agents before the next start."""
+SHARE_OF_MEMORY = 16
+LEAST_CACHE_MB, MOST_CACHE_MB = 48, 512
+"""From half a million of an agent's vectors on the system's own cache has to do."""
 FILES_A_TABLE = 4
 """With its indexes, its long texts and their index; there are never fewer for an agent's."""
 
@@ -136,6 +143,17 @@ def locks_for(data_dir: Path) -> int:
     return max(LEAST_LOCKS, files * 3 // 2 // FILES_A_TABLE // MAX_CONNECTIONS)
 
 
+def cache_mb() -> int:
+    """Return the megabytes of data that Postgres may keep in its own memory: a sixteenth of the machine's.
+
+    It takes only as much as it has read. Where an agent's vectors do not fit in, each step of a search among
+    them asks the system for a page: with 48 MB a question to 100,000 took two and a half times the CPU.
+    """
+    return min(
+        max(psutil.virtual_memory().total // MB // SHARE_OF_MEMORY, LEAST_CACHE_MB), MOST_CACHE_MB
+    )
+
+
 def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
     """Return the server's settings: durable, small, and silent about what people said."""
     settings = {
@@ -145,7 +163,7 @@ def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
         "password_encryption": "scram-sha-256",
         "max_connections": str(MAX_CONNECTIONS),
         "max_locks_per_transaction": str(locks),
-        "shared_buffers": "48MB",
+        "shared_buffers": f"{cache_mb()}MB",
         "work_mem": "4MB",
         "maintenance_work_mem": "64MB",
         "max_wal_size": "512MB",
