@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import psutil
 import pytest
 
 from choir_browser.app import open_rooms
@@ -70,3 +71,17 @@ async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surf
         settings = settings or BrowserSettings()
         async with open_rooms(settings, dialler, SystemClock()) as (rooms, _):
             yield Surfer(rooms, site)
+
+
+def named_below(root: psutil.Process, *names: str) -> list[psutil.Process]:
+    """List the processes below `root` with one of these in their names.
+
+    Not those that report crashes: whoever adopts orphans has them as children, and they end by themselves.
+    """
+    found = []
+    for child in root.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
+            name = child.name()
+            if "crashpad" not in name and any(one in name for one in names):
+                found.append(child)
+    return found

@@ -13,6 +13,7 @@ from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailab
 from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest, OpenPage
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
+from tests.service.browser.acting import named_below
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
@@ -64,8 +65,7 @@ async def read(
 
 def chromium_of(worker: ServiceProcess) -> list[psutil.Process]:
     assert worker.process is not None
-    children = psutil.Process(worker.process.pid).children(recursive=True)
-    return [child for child in children if "chrom" in child.name()]
+    return named_below(psutil.Process(worker.process.pid), "chrom")
 
 
 async def test_a_page_arrives_as_text_with_its_title_and_final_address(

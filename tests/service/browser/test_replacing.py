@@ -11,7 +11,7 @@ from choir_browser.contexts.rooms import Rooms
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.browsing import ReadPage
 from tests.security.browser.web import Answer, Site, html
-from tests.service.browser.acting import Surfer, need_chromium, surfing
+from tests.service.browser.acting import Surfer, named_below, need_chromium, surfing
 
 pytestmark = need_chromium
 
@@ -21,14 +21,12 @@ PAGE = html("<p>a page to read</p>", "Page")
 
 def browsers() -> list[psutil.Process]:
     """List Chromium and its driver below this process."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "chrom" in child.name() or "node" in child.name()]
+    return named_below(psutil.Process(), "chrom", "node")
 
 
 def kill_chromium() -> None:
-    for child in browsers():
-        if "chrom" in child.name():
-            child.kill()
+    for child in named_below(psutil.Process(), "chrom"):
+        child.kill()
 
 
 async def find_it_dead(rooms: Rooms, site: Site) -> None:

@@ -36,7 +36,7 @@ def is_download(error: Exception) -> bool:
     return "Download is starting" in str(error) or "ERR_ABORTED" in str(error)
 
 
-def is_interrupted(error: Exception) -> bool:
+def is_interrupted(error: BaseException | None) -> bool:
     """Tell whether the page that was to be left went elsewhere itself meanwhile."""
     return _INTERRUPTED in str(error)
 

@@ -15,7 +15,7 @@ from playwright.async_api import BrowserContext, Error
 from choir_browser.blobs.shelf import Shelf
 from choir_browser.pages import hands
 from choir_browser.pages.crashing import crash
-from choir_browser.pages.faults import is_download, is_gone, translate
+from choir_browser.pages.faults import is_download, is_gone, is_interrupted, translate
 from choir_browser.pages.fetching import Fetched, Fetching
 from choir_browser.pages.owners import renderers_of
 from choir_browser.pages.pictures import take_picture
@@ -76,11 +76,15 @@ class ChromiumRoom:
                     tab = await self._book.current_or_new(lane)
                 case _:
                     tab = self._book.current_or_fail(lane)
-            self._book.press_in(tab)
             try:
                 return await self._safely(lane, tab, action, timeout_s)
-            finally:
-                self._book.press_in(None)
+            except Unavailable as error:
+                if not is_interrupted(error.__cause__):
+                    raise
+            # a page that goes elsewhere by itself without end is left by closing it, which is done
+            return await self._safely(
+                lane, await self._book.current_or_new(lane), action, timeout_s
+            )
 
     def places(self) -> dict[str, str]:
         """Tell at which address each lane is."""
@@ -103,6 +107,7 @@ class ChromiumRoom:
     async def _safely(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowsedPage:
         what = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
         sound = False
+        self._book.press_in(tab)
         try:
             async with asyncio.timeout(timeout_s):
                 seen = await unless_crashed(tab, self._do(lane, tab, action, timeout_s))
@@ -123,6 +128,7 @@ class ChromiumRoom:
             sound = isinstance(error, _HARMLESS)
             raise
         finally:
+            self._book.press_in(None)
             if not sound:
                 await crash(tab)
                 await self._book.drop(tab)

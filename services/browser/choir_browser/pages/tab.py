@@ -14,7 +14,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from choir_browser.guard.proxy import GUARD_HEADER
 from choir_browser.limits.endings import Endings
-from choir_browser.pages.faults import CRASHED, is_interrupted, reason_of
+from choir_browser.pages.faults import CRASHED, reason_of
 from choir_browser.pages.filenames import origin_of
 from choir_browser.pages.script import PageScript, Reading
 from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
@@ -33,8 +33,6 @@ SHORT_CHARS = 2_000
 # Less than this share of what is seen means that the text itself was taken for clutter.
 LEAST_SHARE = 0.1
 MAX_TITLE_CHARS = 200
-# So often a page that goes elsewhere by itself may cut off the one that is to follow it.
-GO_TRIES = 5
 TITLE_S = 1.0
 MAX_NOTES = 6
 MAX_NOTE_CHARS = 300
@@ -132,7 +130,9 @@ class Tab:
     async def open(self, url: str, timeout_s: float) -> None:
         """Load a page. Raises as `Room.act` does, and Playwright's errors."""
         self._answer, self._dialogs = None, 0
-        response = await self._go(url, timeout_s)
+        response = await self.page.goto(
+            url, wait_until="domcontentloaded", timeout=timeout_s * 1000
+        )
         if response is None and not self.url:
             raise BadInput(f"{url} gave no page.")
         self._answer = response
@@ -215,16 +215,6 @@ class Tab:
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(3):
                 await self.page.close(run_before_unload=False)
-
-    async def _go(self, url: str, timeout_s: float, tries: int = GO_TRIES) -> Response | None:
-        try:
-            return await self.page.goto(
-                url, wait_until="domcontentloaded", timeout=timeout_s * 1000
-            )
-        except Error as error:
-            if is_interrupted(error) and tries > 1:  # by a page that refreshes itself, say
-                return await self._go(url, timeout_s, tries - 1)
-            raise
 
     def _listen_no_more(self) -> None:
         if self._listens:

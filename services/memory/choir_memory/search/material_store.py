@@ -14,18 +14,22 @@ from choir_memory.search.scored import Scored
 REACH = 2
 """Places to either side that say something about a document."""
 
-# OFFSET 0: place by place by the index; the planner would rather read the whole table
+# OFFSET 0: place by place; the planner would rather read the whole table
 _MATERIAL = """
 WITH {terms}, wanted AS MATERIALIZED (
-    SELECT unnest({ids}::uuid[]) AS id
+    SELECT d.ctid AS place FROM unnest({ids}::uuid[]) AS alone (id)
+    JOIN {documents} d ON d.id = alone.id
     UNION
-    SELECT d.id FROM unnest({sessions}::text[], {positions}::int[]) AS place (name, at)
+    SELECT d.place FROM unnest({sessions}::text[], {positions}::int[]) AS found (name, at)
     CROSS JOIN LATERAL (
-        SELECT d.id FROM {documents} d WHERE {group} = place.name
-        AND d.chunk_index BETWEEN place.at - {reach} AND place.at + {reach} AND {told} OFFSET 0
+        SELECT d.ctid AS place FROM {documents} d WHERE {group} = found.name
+        AND d.chunk_index BETWEEN found.at - {reach} AND found.at + {reach} AND {told} OFFSET 0
     ) AS d
 ),
-told AS MATERIALIZED (SELECT d.ctid AS place, d.* FROM wanted w JOIN {documents} d ON d.id = w.id)
+told AS MATERIALIZED (
+    SELECT w.place, d.* FROM wanted w
+    CROSS JOIN LATERAL (SELECT * FROM {documents} WHERE ctid = w.place OFFSET 0) AS d
+)
 SELECT documents.*, held.* FROM (
     SELECT {documents_columns} FROM told d {vectors}
 ) AS documents CROSS JOIN (
@@ -42,10 +46,12 @@ async def read_material(
     listed = {one.document_id: one for one in candidates}
     if not listed:
         return NO_MATERIAL
+    # what has a place is found among what stands around it
     placed = [one for one in listed.values() if beside and one.session_id is not None]
+    alone = listed.keys() - {one.document_id for one in placed}
     arguments = (
         *wanted.arguments,
-        list(listed),
+        list(alone),
         [one.session_id for one in placed],
         [one.chunk_index for one in placed],
         " | ".join(quoted(wanted.terms)),
