@@ -34,6 +34,8 @@ class Sought:
     dated: bool
     beside: bool
     """What was said beside a word is found by meaning; who asks for words wants those."""
+    depth: int
+    """Documents each arm is to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,9 @@ async def _in_large(held: Connection, corpora: Corpora, sought: Sought) -> Found
     scope, text, near = sought.scope, NOTHING, NO_VECTORS
     corpus = await corpora.of(held, scope)
     if sought.terms:
-        text = await text_arm(held, scope, corpus, sought.terms)
+        text = await text_arm(held, scope, corpus, sought.terms, sought.depth)
     if sought.vector is not None:
-        near = await vector_arm(held, scope, corpus, sought.vector)
+        near = await vector_arm(held, scope, corpus, sought.vector, sought.depth)
     wanted = Wanted(scope, text.terms, sought.vector, sought.dated)
     candidates = (*text.hits, *near.hits)
     material = await read_material(held, wanted, candidates, beside=sought.beside)

@@ -33,6 +33,7 @@ from choir_memory.search.read_store import read, read_beside, read_in_order
 from choir_memory.search.receipt_store import MadeReceipt, ReceiptStore
 from choir_memory.search.receipts import Receipts
 from choir_memory.search.scope_store import Scope
+from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.stages import Stages
 from choir_memory.words.dates import AskedTime, asked_time
 from choir_memory.words.telling import telling_terms
@@ -181,6 +182,7 @@ class Recall:
             search.vector if everything else None,
             dated=search.time is not None,
             beside=query.mode == "semantic",
+            depth=max(ARM_DEPTH, limit_of(query)),
         )
 
     def _weigh(self, search: _Search) -> Sequence[Fused]:

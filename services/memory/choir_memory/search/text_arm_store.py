@@ -16,8 +16,8 @@ from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
 
 MAX_TERMS = 16
 """The rarest terms of a query that are looked for; commoner ones cost much and tell little."""
-WEIGHED = 100
-"""Documents of a large space, the most promising ones, whose every term is weighed: twice an arm's depth."""
+WEIGHED = 2
+"""Documents whose every term is weighed, for each that is to be named: the most promising ones."""
 
 # Information of a term: as in BM25. ts_rank of one term grows with its count and levels off, 0.0608
 # for a single occurrence; the length of a document counts a little against it.
@@ -85,7 +85,7 @@ async def text_arm(
         chosen.rows,
         float(corpus.documents),
         corpus.mean_tokens,
-        WEIGHED,
+        WEIGHED * depth,
         depth,
     )
     sql = scope.sql(_TEXT_ARM, len(arguments) + 1)
