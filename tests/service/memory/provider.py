@@ -51,12 +51,15 @@ class ScriptedProvider:
     """What happens elsewhere while the provider thinks."""
     port: int = 0
     _server: asyncio.Server | None = None
+    _embedders: list[ProviderEmbedder] = field(default_factory=list)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        for embedder in self._embedders:
+            await embedder.close()
         await self.stop()
 
     @property
@@ -66,8 +69,10 @@ class ScriptedProvider:
     def embedder(
         self, dimensions: int = DIMENSIONS, name: str = "scripted", timeout_s: float = 2.0
     ) -> ProviderEmbedder:
-        """Return the service's own adapter, pointed at this server."""
-        return ProviderEmbedder(self.url, "embedding-key", name, dimensions, timeout_s)
+        """Return the service's own adapter, pointed at this server; it is closed with it."""
+        made = ProviderEmbedder(self.url, "embedding-key", name, dimensions, timeout_s)
+        self._embedders.append(made)
+        return made
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)

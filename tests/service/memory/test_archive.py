@@ -188,7 +188,7 @@ async def test_the_oldest_session_goes_to_long_term_memory_and_keeps_its_words(d
 
 async def test_vectors_that_were_made_go_when_the_session_is_promoted(desk: Desk) -> None:
     await desk.take(make_talk(0))
-    while await desk.room.queue._take_batch():
+    while await desk.room.queue.take_batch():
         pass
     assert await desk.vectors() == {"mid_term"}
     assert await desk.database.fetchval("SELECT count(*) FROM choir_main.memory_embeddings") == 2

@@ -16,7 +16,7 @@ JOBS = "SELECT tries, due_at, due_at - clock_timestamp() AS wait FROM choir_memo
 
 
 async def work(room: Room) -> None:
-    while await room.queue._take_batch():
+    while await room.queue.take_batch():
         pass
 
 
@@ -63,8 +63,8 @@ async def test_a_provider_that_names_a_time_is_left_alone_until_then(
     provider.mood, provider.retry_after = "rate_limited", "200"
     for number in range(3 * BATCH):
         await room.put(f"note {number}")
-    assert not await room.queue._take_batch()
-    assert not await room.queue._take_batch()
+    assert not await room.queue.take_batch()
+    assert not await room.queue.take_batch()
     assert len(provider.batches) == 1, "the rest waits, too"
     waits = [row["wait"].total_seconds() for row in await jobs(room) if row["due_at"]]
     assert len(waits) == BATCH
@@ -81,7 +81,7 @@ async def test_retries_wait_longer_each_time_and_then_for_the_sweep(
         room.queue._troubles.clear()
         await room.database.execute("UPDATE choir_memory.embedding_queue SET due_at = NULL")
         before = await room.database.fetchval("SELECT clock_timestamp()")
-        await room.queue._take_batch()
+        await room.queue.take_batch()
         [row] = await jobs(room)
         assert row["tries"] == tries
         waits.append((row["due_at"] - before).total_seconds())
@@ -117,7 +117,7 @@ async def test_a_search_that_works_again_lets_the_worker_go_on_at_once(
 ) -> None:
     provider.mood, provider.retry_after = "rate_limited", "200"
     await room.put("the otter")
-    await room.queue._take_batch()
+    await room.queue.take_batch()
     provider.mood = "well"
     await room.put("the beaver")
     await work(room)

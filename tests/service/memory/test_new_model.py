@@ -42,7 +42,7 @@ class Replica:
 
     async def finish(self) -> None:
         """Do all steps there are, of the walk and of the queue."""
-        while await self.rebuild.step() or await self.room.queue._take_batch():
+        while await self.rebuild.step() or await self.room.queue.take_batch():
             pass
         await self.room.embedders.refresh()
 
@@ -86,7 +86,7 @@ async def fill(room: Room, notes: int = 3) -> None:
     for number in range(notes):
         await room.put(f"note {number} of the harbour")
     await remember_session(room, "s1", "mid_term", "we sailed at dawn")
-    while await room.queue._take_batch():
+    while await room.queue.take_batch():
         pass
 
 
@@ -124,7 +124,7 @@ async def test_the_old_model_serves_until_every_document_has_its_new_vector(
     found = await replica.room.ask("note harbour")
     assert found.arms_used == ("text", "vector")
     assert await vectors(room) == OLD
-    while await replica.room.queue._take_batch():
+    while await replica.room.queue.take_batch():
         pass
     assert await vectors(room) == OLD | NEW
     building = await replica.progress
@@ -165,7 +165,7 @@ async def test_what_is_written_meanwhile_gets_vectors_of_both_models(
     # the other replica knows nothing of it yet, and writes nonetheless for both
     await room.put("written by another replica")
     await replica.room.put("written here")
-    while await replica.room.queue._take_batch():
+    while await replica.room.queue.take_batch():
         pass
     assert await vectors(room) == {
         ("memory", "scripted", 8): 1,
@@ -261,7 +261,7 @@ async def test_a_text_that_the_new_model_refuses_does_not_hold_up_the_switch(
 ) -> None:
     await fill(room)
     await room.put("a word that is odd to the second")
-    while await room.queue._take_batch():
+    while await room.queue.take_batch():
         pass
     second.refused_word = "odd"
     replica = await start(room, second.embedder(LENGTH, "second"), provider.embedder())
@@ -307,7 +307,7 @@ async def test_a_configuration_that_is_set_back_ends_the_change(
     await replica.rebuild.step()
     await replica.rebuild.step()
     await replica.rebuild.step()
-    await replica.room.queue._take_batch()
+    await replica.room.queue.take_batch()
     back = await start(room, provider.embedder())
     assert await back.progress is None
     await back.finish()

@@ -15,7 +15,7 @@ from tests.service.memory.provider import ScriptedProvider
 
 async def embed_all(room: Room) -> None:
     """Run the queue's own step until nothing is due."""
-    while await room.queue._take_batch():
+    while await room.queue.take_batch():
         pass
     assert await room.queue.counts() == (0, 0)
 

@@ -11,6 +11,7 @@ from choir_memory.search.columns_store import Wanted
 from choir_memory.search.corpora import Corpora
 from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.scope_store import Scope
+from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.vector_arm_store import VectorFound, vector_arm
 from choir_memory.search.whole_store import read_whole
 from tests.service.memory.conftest import Room
@@ -74,7 +75,8 @@ async def test_one_session_is_read_whole(room: Room, corpus: Corpus) -> None:
     async with as_agent(room.database, "main") as held:
         whole = await read_whole(held, Wanted(session, (), question(room), dated=False))
     assert whole is not None
-    assert len(whole.near.hits) == 50
+    assert len(whole.material.ids) == 50
+    assert len(whole.near.hits) == ARM_DEPTH
     assert [one.document_id for one in whole.near.hits] == [one.document_id for one in scanned.hits]
     assert whole.near.mean == pytest.approx(scanned.mean)
     assert whole.near.deviation == pytest.approx(scanned.deviation)

@@ -1,4 +1,4 @@
-"""Files of channels and of the outbox in memory: the fakes of `clients.gateway_files` and `outbox_files`."""
+"""Files of the outbox in memory: the fake of `clients.outbox_files`."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -6,18 +6,6 @@ from collections.abc import AsyncIterator
 from choir_common.errors import ChoirError, NotFound
 
 PIECE = 8 * 1024
-
-
-class FakeGatewayFiles:
-    """Files that channels hold, by gateway and ref; an error is raised instead of giving the bytes."""
-
-    def __init__(self) -> None:
-        self.files: dict[tuple[str, str], bytes | ChoirError] = {}
-
-    @contextlib.asynccontextmanager
-    async def open(self, gateway: str, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give the bytes of a file. Raises NotFound, or what was put there."""
-        yield _pieces(self.files.get((gateway, ref)))
 
 
 class FakeOutboxFiles:

@@ -32,11 +32,6 @@ class EngineKeeper:
         """The engine if it is up."""
         return self._engine if self._engine is not None and self._engine.alive else None
 
-    @property
-    def generation(self) -> Engine | None:
-        """The engine that present rooms belong to, alive or not."""
-        return self._engine
-
     async def engine(self) -> Engine:
         """Give a live engine; raises Unavailable when none can be started."""
         async with self._changing:

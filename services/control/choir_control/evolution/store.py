@@ -15,7 +15,6 @@ from choir_common.wire.signals import InjectSignal
 from choir_control.approvals.store import Approval
 
 Stage = Literal["waiting", "applying", "applied", "failed", "reverting", "rolled_back"]
-UNDER_WAY = ("applying", "reverting")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Keep the table `outbox`. Rows are made by the log's append and by `say`; here they are read and closed."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from pydantic import TypeAdapter
 
@@ -154,16 +153,6 @@ class OutboxStore:
             "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1", dm
         )
         return int(found)
-
-    async def backlog(self) -> tuple[int, timedelta]:
-        """Return how many messages wait and for how long the oldest has."""
-        row = await self._database.fetchrow(
-            """
-            SELECT count(*) AS n, COALESCE(now() - min(at), interval '0') AS age
-            FROM choir_control.outbox WHERE status IN ('waiting', 'sending')
-            """
-        )
-        return (row["n"], row["age"]) if row else (0, timedelta())
 
 
 def _message(row: Record, maybe_repeated: bool) -> OutboundMessage:

@@ -134,7 +134,7 @@ class EmbeddingQueue:
             await lane.bell.wait_for_work(self._pace)
             try:
                 await self._embedders.refresh()
-                while await self._take_first(self._embedders.working[lane.models]):
+                while await self.take_batch(self._embedders.working[lane.models]):
                     pass
             except ChoirError as error:
                 log.warning("embedding queue waits for the database", error=error.message)
@@ -143,12 +143,9 @@ class EmbeddingQueue:
                 log.exception("embedding batch failed")
                 await asyncio.sleep(DATABASE_PAUSE_S)
 
-    async def _take_batch(self) -> bool:
-        """Embed one batch of the first model that has work; tell whether there may be more."""
-        return await self._take_first(self._embedders.working)
-
-    async def _take_first(self, models: Sequence[tuple[int, EmbedderGuard]]) -> bool:
-        for model, guard in models:
+    async def take_batch(self, models: Sequence[tuple[int, EmbedderGuard]] | None = None) -> bool:
+        """Embed a batch of the first of these models (of all) that has work; tell if there may be more."""
+        for model, guard in self._embedders.working if models is None else models:
             if self._may_try(model, guard) and await self._take_of(model, guard):
                 return True
         return False

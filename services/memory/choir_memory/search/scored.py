@@ -7,9 +7,8 @@ from uuid import UUID
 from choir_common.postgres.pool import Record
 
 ARM_DEPTH = 30
-"""Documents each arm names at least, which are weighed with their neighbours: as many as are wanted, if that is
-more. Of the time a large space takes they are a third; with 50, 100 and 200 what is found was measured to
-change in the third digit."""
+"""Documents each arm names, which are weighed with their neighbours; as many as are wanted, if that is more.
+With 50, 100 and 200 what is found was measured to change in the third digit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,6 @@ class FakeTelegram:
             self._pushes.append(self._tasks.create_task(push(made, self._client)))
         return self._directory.bots[token]
 
-    def revoke(self, token: str) -> None:
-        """Forget a bot: its token gets 401 from now on."""
-        del self._directory.bots[token]
-
     def renew_token(self, old: str, new: str) -> None:
         """Give a bot another token, as BotFather does: its chats and updates stay, the old one gets 401."""
         bot = self._directory.bots.pop(old)
