@@ -58,6 +58,25 @@ async def test_an_agent_whose_browser_died_between_two_calls_is_told() -> None:
         assert not (await surfer.open("/")).notes
 
 
+async def test_an_agent_whose_page_died_is_told_and_the_next_one_is_read() -> None:
+    async with surfing() as surfer:
+        surfer.site.paths["/"] = PAGE
+        await surfer.open("/")
+        for child in named_below(psutil.Process(), "chrom"):
+            if "--type=renderer" in child.cmdline():
+                child.kill()
+        told = list[str]()
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    seen = await surfer.open("/")
+                    break
+                except Unavailable as error:  # it was not known yet
+                    told.append(error.message)
+        assert "a page to read" in seen.text
+        assert any("the page crashed" in one for one in (*told, *seen.notes))
+
+
 async def test_a_browser_that_does_not_end_when_it_is_asked_is_killed() -> None:
     async with surfing() as surfer:
         surfer.site.paths["/"] = PAGE

@@ -7,7 +7,6 @@ vector. That is made first, while no connection is held; does it not come in tim
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -235,8 +234,6 @@ class Recall:
     async def _reading(self, search: _Search) -> AsyncIterator[Connection]:
         agent_id = search.scope.agent_id
         own = agent_id == search.query.agent_id
-        lent: AbstractAsyncContextManager[Connection] = (
-            as_agent(self.database, agent_id) if own else as_reader(self.database, agent_id)
-        )
-        async with lent as held:
+        lend = as_agent if own else as_reader
+        async with lend(self.database, agent_id, plan_once=True) as held:
             yield held
