@@ -30,7 +30,7 @@ def kill_chromium() -> None:
 
 
 async def find_it_dead(rooms: Rooms, site: Site) -> None:
-    """Let another agent browse until there is a new browser."""
+    """Let another agent browse until it can: what has died is known by then."""
     other = Surfer(rooms, site, agent_id="other")
     async with asyncio.timeout(120):
         while True:
@@ -65,6 +65,7 @@ async def test_an_agent_whose_page_died_is_told_and_the_next_one_is_read() -> No
         for child in named_below(psutil.Process(), "chrom"):
             if "--type=renderer" in child.cmdline():
                 child.kill()
+        await find_it_dead(surfer.rooms, surfer.site)
         told = list[str]()
         async with asyncio.timeout(60):
             while True:
