@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from collections.abc import Iterator
 
 import asyncpg
@@ -19,6 +18,7 @@ from tests.journey.conversation import (
     serving_a_page,
 )
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
+from tests.support.chromium import needs_chromium
 from tests.support.stack import (
     Stack,
     running_stack,
@@ -26,11 +26,6 @@ from tests.support.stack import (
     starting_stack,
     user_at,
     verify,
-)
-
-needs_chromium = pytest.mark.skipif(
-    shutil.which("chromium") is None,
-    reason="NOT TESTED: the browser needs Chromium (Debian: apt-get install chromium)",
 )
 
 

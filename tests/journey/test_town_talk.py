@@ -2,7 +2,6 @@
 
 import asyncio
 import http.server
-import shutil
 import struct
 import threading
 import zlib
@@ -20,6 +19,7 @@ from choir_common.testing.telegram import (
     Refuse,
 )
 from tests.journey.town import EVERYTHING, LOBBY, OGG, Town, founding_town, sha256
+from tests.support.chromium import needs_chromium
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 REPEATED = "(possibly repeated) "
@@ -31,11 +31,6 @@ PAGE = """<!doctype html><title>Flags</title><style>body{margin:0}
 p{position:fixed;left:20px;top:20px;color:#fff;font-size:40px}</style><div id=l></div><div id=r></div>
 <p>Two flags</p>"""
 RED, BLUE = (0xC8, 0x1E, 0x1E), (0x1E, 0x3C, 0xC8)
-
-needs_chromium = pytest.mark.skipif(
-    shutil.which("chromium") is None,
-    reason="NOT TESTED: the browser needs Chromium (Debian: apt-get install chromium)",
-)
 
 
 class Flags(http.server.BaseHTTPRequestHandler):

@@ -2,12 +2,10 @@
 
 import contextlib
 import re
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import psutil
-import pytest
 
 from choir_browser.app import open_rooms
 from choir_browser.contexts.rooms import Rooms
@@ -17,10 +15,6 @@ from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
 from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, OpenPage
 from tests.security.browser.web import Site, open_site
-
-need_chromium = pytest.mark.skipif(
-    shutil.which("chromium") is None, reason="CHROMIUM IS NOT INSTALLED: no page is really loaded"
-)
 
 
 @dataclass

@@ -17,9 +17,10 @@ from choir_common.wire.browsing import (
     TypeText,
 )
 from tests.security.browser.web import Answer, html
-from tests.service.browser.acting import Surfer, need_chromium, surfing
+from tests.service.browser.acting import Surfer, surfing
+from tests.support.chromium import needs_chromium
 
-pytestmark = need_chromium
+pytestmark = needs_chromium
 
 FORM = """<h1>Order</h1><p>See <a href="/other?x=1">the other page</a>. [12: not a number of ours]</p>
 <form action="/done"><label>Name <input name=who></label>

@@ -1,7 +1,6 @@
 """The browser worker as a process, asked over a real bus, with a real Chromium."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 
 import psutil
@@ -14,6 +13,7 @@ from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextReques
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.service.browser.acting import named_below
+from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
@@ -21,9 +21,7 @@ from tests.support.service_process import (
     running_bus_server,
 )
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("chromium") is None, reason="CHROMIUM IS NOT INSTALLED: no page is really loaded"
-)
+pytestmark = needs_chromium
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.takeaway import Takeaway
 from choir_control.leases.store import Lease
 from tests.security.browser.web import Answer, html, open_site, redirect
-from tests.service.browser.acting import need_chromium, surfing
+from tests.service.browser.acting import surfing
+from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
@@ -34,7 +35,7 @@ from tests.support.service_process import (
     running_bus_server,
 )
 
-pytestmark = need_chromium
+pytestmark = needs_chromium
 
 RED = '<body style="margin:0;background:#ff0000"><div style="height:3000px">tall</div><b id=x>x</b>'
 FILE = bytes(range(256)) * 2_000

@@ -11,9 +11,10 @@ from choir_browser.contexts.rooms import Rooms
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.browsing import ReadPage
 from tests.security.browser.web import Answer, Site, html
-from tests.service.browser.acting import Surfer, named_below, need_chromium, surfing
+from tests.service.browser.acting import Surfer, named_below, surfing
+from tests.support.chromium import needs_chromium
 
-pytestmark = need_chromium
+pytestmark = needs_chromium
 
 ROUNDS = 15
 PAGE = html("<p>a page to read</p>", "Page")

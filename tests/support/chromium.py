@@ -1,0 +1,10 @@
+"""What tests of real pages need."""
+
+import shutil
+
+import pytest
+
+needs_chromium = pytest.mark.skipif(
+    shutil.which("chromium") is None,
+    reason="NOT TESTED: the browser needs Chromium (Debian: apt-get install chromium)",
+)
