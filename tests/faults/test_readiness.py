@@ -39,7 +39,8 @@ def hanging(stack: Stack, name: str) -> Iterator[None]:
     parent.suspend()
     family = [*parent.children(recursive=True), parent]
     for process in family:
-        process.suspend()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
     try:
         yield
     finally:

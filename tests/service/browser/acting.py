@@ -67,6 +67,14 @@ async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surf
             yield Surfer(rooms, site)
 
 
+def kill_renderers() -> None:
+    """Kill every process below this one that shows a page."""
+    for child in named_below(psutil.Process(), "chrom"):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "--type=renderer" in child.cmdline():
+                child.kill()
+
+
 def named_below(root: psutil.Process, *names: str) -> list[psutil.Process]:
     """List the processes below `root` with one of these in their names.
 

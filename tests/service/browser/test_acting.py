@@ -2,7 +2,6 @@
 
 import asyncio
 
-import psutil
 import pytest
 
 from choir_browser.settings import BrowserSettings
@@ -17,7 +16,7 @@ from choir_common.wire.browsing import (
     TypeText,
 )
 from tests.security.browser.web import Answer, html
-from tests.service.browser.acting import Surfer, surfing
+from tests.service.browser.acting import Surfer, kill_renderers, surfing
 from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
@@ -214,9 +213,7 @@ async def test_a_tab_that_hangs_or_crashes_is_replaced_and_cookies_stay() -> Non
         with pytest.raises(NotFound, match="`open` one first"):
             await surfer.do(ReadPage())
         await surfer.open("/other")
-        for process in psutil.Process().children(recursive=True):
-            if "--type=renderer" in process.cmdline():
-                process.kill()
+        kill_renderers()
         with pytest.raises(Unavailable, match="crashed"):
             await surfer.do(ReadPage())
         assert "who=me" in (await surfer.open("/who")).text

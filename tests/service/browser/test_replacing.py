@@ -11,7 +11,7 @@ from choir_browser.contexts.rooms import Rooms
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.browsing import ReadPage
 from tests.security.browser.web import Answer, Site, html
-from tests.service.browser.acting import Surfer, named_below, surfing
+from tests.service.browser.acting import Surfer, kill_renderers, named_below, surfing
 from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
@@ -63,9 +63,7 @@ async def test_an_agent_whose_page_died_is_told_and_the_next_one_is_read() -> No
     async with surfing() as surfer:
         surfer.site.paths["/"] = PAGE
         await surfer.open("/")
-        for child in named_below(psutil.Process(), "chrom"):
-            if "--type=renderer" in child.cmdline():
-                child.kill()
+        kill_renderers()
         await find_it_dead(surfer.rooms, surfer.site)
         told = list[str]()
         async with asyncio.timeout(60):
