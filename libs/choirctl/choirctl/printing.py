@@ -21,12 +21,17 @@ PIPE_WIDTH = 10_000  # a pipe has no width: nothing may be cut there
 
 def out() -> Console:
     """Return the console for data."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=True)
+    return _console(PIPE_WIDTH if not sys.stdout.isatty() else None)
 
 
 def err() -> Console:
     """Return the console for words."""
-    return Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH, soft_wrap=True)
+    return _console(PIPE_WIDTH if not sys.stderr.isatty() else None, stderr=True)
+
+
+def _console(width: int | None, *, stderr: bool = False) -> Console:
+    # without its emoji: `:cd:` stands in one of five fingerprints, and in what people write
+    return Console(stderr=stderr, width=width, soft_wrap=True, emoji=False)
 
 
 def print_rows(rows: Table, nothing: str = "") -> None:
@@ -62,7 +67,8 @@ def _fitting(rows: Table, width: int) -> list[int] | None:
     Only the last column's words may be folded: texts and paths stand there.
     """
     cells = [
-        [Text.from_markup(str(c)).plain for c in (it.header, *it.cells)] for it in rows.columns
+        [Text.from_markup(str(c), emoji=False).plain for c in (it.header, *it.cells)]
+        for it in rows.columns
     ]
     natural = [max(map(cell_len, column)) for column in cells]
     words = [max(cell_len(word) for text in it for word in (text.split() or [""])) for it in cells]

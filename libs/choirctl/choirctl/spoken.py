@@ -49,8 +49,8 @@ def heard(message: OutboundMessage) -> RenderableType:
     text = safe(message.text)
     if message.agent_id == "choir" or not MARKED.search(text):
         # Choir's own words are plain: what an agent wants to do is shown in them as it is
-        return Text.from_markup(f"{head} {escape(text)}")
-    return Group(Text.from_markup(head), _laid_out(text))
+        return Text.from_markup(f"{head} {escape(text)}", emoji=False)
+    return Group(Text.from_markup(head, emoji=False), _laid_out(text))
 
 
 def _laid_out(text: str) -> Markdown:

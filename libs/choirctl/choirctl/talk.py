@@ -57,7 +57,7 @@ async def talk_on_terminal(place: Place, dm: str, files: Path) -> None:
     # raw: what rich has coloured passes as it is
     with patch_stdout(raw=True):
         # what is said is not coloured by guesses at numbers and paths
-        console = Console(highlight=False)
+        console = Console(highlight=False, emoji=False)
         async with connect(place) as api, converse(api, dm) as conversation:
             console.print(
                 f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves, /help lists commands.[/]"

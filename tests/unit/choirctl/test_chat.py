@@ -192,6 +192,8 @@ def test_markdown_is_laid_out_and_a_links_address_is_seen() -> None:
     assert "https://example.org/x" in shown
     assert "first\nsecond" in as_shown(a_message(1, "first\nsecond"))
     assert as_shown(a_message(1, "[red]plain[/] words")).count("[red]") == 1
+    assert ":cd: :smile:" in as_shown(a_message(1, ":cd: :smile:"))
+    assert ":cd: :smile:" in as_shown(a_message(1, "**bold** :cd: :smile:"))
     assert max(map(len, as_shown(a_message(1, "word " * 100 + "\n**x**"), 24).splitlines())) <= 24
 
 

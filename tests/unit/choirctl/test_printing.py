@@ -12,7 +12,7 @@ from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import StatusReport
 from choirctl.failures import explain
-from choirctl.printing import ago, print_rows, table
+from choirctl.printing import ago, err, out, print_rows, table
 from choirctl.views import agent_facts, event_line
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -94,3 +94,16 @@ def test_an_error_in_a_group_keeps_its_exit_code(capsys: pytest.CaptureFixture[s
 def test_a_file_that_may_not_be_read_is_denied(capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(PermissionError(13, "Permission denied", "/etc/shadow")) == 4
     assert "/etc/shadow" in capsys.readouterr().err
+
+
+def test_what_looks_like_the_name_of_a_picture_stays_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = table("a", "b")
+    rows.add_row("24:E9:CD:25", ":smile: [bold]x[/]")
+    print_rows(rows)
+    out().print("24:E9:CD:25", markup=False)
+    err().print(":smile:")
+    shown = capsys.readouterr()
+    assert shown.out.split() == ["a", "b", "24:E9:CD:25", ":smile:", "x", "24:E9:CD:25"]
+    assert shown.err == ":smile:\n"
