@@ -38,8 +38,8 @@ MAX_CONNECTIONS = 100
 LEAST_LOCKS = 128
 """Twice Postgres' own, for 1.6 MB: enough for 2,400 agents before the next start."""
 SHARE_OF_MEMORY = 16
-LEAST_CACHE_MB, MOST_CACHE_MB = 48, 512
-"""From half a million of an agent's vectors on the system's own cache has to do."""
+LEAST_CACHE_MB, MOST_CACHE_MB = 48, 2048
+"""The most holds a million vectors and their index. Each hundred take 1.6 MB to keep account of."""
 FILES_A_TABLE = 4
 """With its indexes, its long texts and their index; there are never fewer for an agent's."""
 

@@ -113,11 +113,14 @@ async def running_provider(home: Path | None) -> AsyncIterator[str]:
         assert process.stdout is not None
         async with asyncio.timeout(60):
             address = (await process.stdout.readline()).decode().strip()
+        if not address:
+            raise RuntimeError(f"the provider did not start; is its port {known} taken?")
         if port:
             port.write_text(address)
         yield f"http://127.0.0.1:{address}/v1"
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):  # it could not have its port
+            process.kill()
         await process.wait()
 
 
