@@ -61,6 +61,8 @@ async def test_it_speaks_vectors_and_keeps_what_it_acknowledged(server: Embedded
     assert await ask(server, "SELECT '[1,2]'::vector <-> '[1,3]'") == 1.0
     assert await ask(server, "SHOW fsync") == "on"
     assert await ask(server, "SHOW synchronous_commit") == "on"
+    cache = "SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576"
+    assert await ask(server, cache) == min(max(psutil.virtual_memory().total // 2**24, 48), 2048)
     locale = "SELECT datlocprovider::text || datlocale FROM pg_database WHERE datname = 'choir'"
     assert await ask(server, locale) == "bC.UTF-8"
 

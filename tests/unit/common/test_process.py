@@ -1,0 +1,42 @@
+"""A service as a process: how it ends, and how often it looks for garbage."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from choir_common.errors import StartupError
+from choir_common.process import GARBAGE_AFTER, run_process
+
+
+@pytest.fixture(autouse=True)
+def own_garbage() -> Iterator[None]:
+    """Give the other tests back what is theirs."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_a_service_looks_for_garbage_seldom_and_never_among_what_was_imported() -> None:
+    seen: list[tuple[object, int]] = []
+
+    async def serve() -> None:
+        seen.append((gc.get_threshold(), gc.get_freeze_count()))
+
+    assert run_process(serve) == 0
+    (thresholds, frozen), *_ = seen
+    assert thresholds == GARBAGE_AFTER
+    assert frozen > 10_000
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_one_that_cannot_start_says_so_in_one_paragraph(
+    grouped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve() -> None:
+        error = StartupError("There is no key.")
+        raise ExceptionGroup("tasks", [error]) if grouped else error
+
+    assert run_process(serve) == StartupError("x").exit_code
+    assert capsys.readouterr().err == "There is no key.\n"
