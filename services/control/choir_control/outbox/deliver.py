@@ -60,6 +60,7 @@ class Outbox:
         self._gateway = gateway
         self._is_idempotent = is_idempotent
         self._lanes: dict[str, Lane] = {}
+        self._last = 0
         self._busy: set[str] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_DMS)
         self._tasks: asyncio.TaskGroup | None = None
@@ -67,7 +68,11 @@ class Outbox:
     def offer(self, messages: Sequence[OutboundMessage]) -> None:
         """Deliver rows that were just made durable."""
         for message in messages:
-            self._lane(message.dm).offer(message)
+            lane = self._lane(message.dm)
+            # a number between was drawn by somebody who has not told us yet: perhaps for words to go first
+            lane.rescan = lane.rescan or message.outbox_id != self._last + 1
+            self._last = max(self._last, message.outbox_id)
+            lane.offer(message)
             self._start(message.dm)
 
     def rescan(self, dm: str) -> None:
