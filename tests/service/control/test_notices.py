@@ -139,6 +139,17 @@ async def test_words_of_choir_and_of_the_agent_are_heard_in_the_order_of_their_n
     assert numbers == sorted(set(numbers)) and len(numbers) == 40
 
 
+async def test_words_of_choir_that_were_not_announced_yet_go_before_the_agents(
+    world: World, agent: AgentHand
+) -> None:
+    await agent.reply("zeroth", kind="notice")
+    await world.delivered(1)
+    await world.database.fetchval("SELECT choir_control.say('console', 'console', 'first')")
+    await agent.reply("second", kind="notice")
+    await world.delivered(3)
+    assert [it.text for it in world.gateway.delivered] == ["zeroth", "first", "second"]
+
+
 async def test_nothing_the_agent_says_gets_a_number_while_choir_is_saying_something(
     world: World, agent: AgentHand
 ) -> None:
