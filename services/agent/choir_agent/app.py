@@ -31,6 +31,7 @@ from choir_agent.lanes.core_states import ENDS, CoreState
 from choir_agent.lanes.decisions import Decisions
 from choir_agent.lanes.edge import EdgeLane
 from choir_agent.lanes.ending import Ending, StopRequest
+from choir_agent.lanes.histories import Histories
 from choir_agent.lanes.jobs import SESSION_LANE, CoreJobs
 from choir_agent.lanes.prompts import LanePrompts
 from choir_agent.lanes.receive import Receiver
@@ -49,6 +50,7 @@ from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.assemble import Assembler, Prompt
+from choir_agent.prompt.history import HistoryFormat
 from choir_agent.prompt.identity import read_static_prompts
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
@@ -208,14 +210,16 @@ class Agent:
         self._summarizer = SessionSummarizer(parts.memory, asker, self._dynamic.current)
         steps = SkillSteps(self._arbiter, skills, self._dynamic.current)
 
-        def thinker(lane: str, make_prompt: Callable[[], Prompt]) -> Thinker:
+        histories = Histories()
+
+        def thinker(lane: str, make_prompt: Callable[[HistoryFormat], Prompt]) -> Thinker:
             return Thinker(
                 lane, self._arbiter, metered, make_prompt, registry.canonical, self._dynamic.current,
-                lambda: self._compactor.shrink(lane),
+                lambda: self._compactor.shrink(lane), histories,
             )  # fmt: skip
 
         def make_job(job: JobState) -> CoreJob:
-            thinks = thinker(job.lane, lambda: prompts.core(job))
+            thinks = thinker(job.lane, lambda history: prompts.core(job, history))
             return CoreJob(
                 job, self._arbiter, thinks, steps, self._dynamic.current, self._clock, faults,
                 self._note_job,

@@ -25,6 +25,7 @@ from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.prompt.assemble import Prompt
+from choir_agent.prompt.history import HistoryFormat
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import CurrentSettings
 from choir_agent.skills.registry import Skills
@@ -66,8 +67,8 @@ class Office:
         return {str(p["job_name"]): p["outcome"] for p in ended}  # type: ignore[misc]
 
 
-def prompt_of(job: JobState) -> Callable[[], Prompt]:
-    def make() -> Prompt:
+def prompt_of(job: JobState) -> Callable[[HistoryFormat], Prompt]:
+    def make(_: HistoryFormat) -> Prompt:
         if job.name == "broken":
             raise RuntimeError("a bug")
         return Prompt((b'{"role":"user","content":"%b"}' % job.name.encode(),))
@@ -102,7 +103,12 @@ async def open_office() -> AsyncIterator[Office]:
 
         def make_job(job: JobState) -> CoreJob:
             thinker = Thinker(
-                job.lane, arbiter, metered, prompt_of(job), lambda name: name, lambda: settings
+                job.lane,
+                arbiter,
+                metered,
+                prompt_of(job),
+                lambda name: name,
+                lambda: settings,
             )
             return CoreJob(
                 job,

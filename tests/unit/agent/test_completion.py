@@ -1,5 +1,6 @@
 """Requests to and responses from providers, as they really come."""
 
+import json
 from dataclasses import replace
 
 import orjson
@@ -61,3 +62,49 @@ def test_arguments_that_come_as_an_object_are_read_as_text() -> None:
 def test_what_is_no_answer_is_an_error_that_can_be_shown(body: bytes) -> None:
     with pytest.raises(ModelFailed):
         read_response(body, "m", 1.0)
+
+
+def test_unknown_fields_of_a_message_and_of_its_calls_are_kept_as_they_came() -> None:
+    call = {
+        "id": "theirs",
+        "index": 0,
+        "type": "function",
+        "extra_content": {"google": {"thought_signature": "x"}},
+        "function": {"name": "f", "arguments": "{}", "strict": True},
+    }
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call],
+        "reasoning_content": "hm",
+    }
+    thought = read_response(respond(message), "m", 1.0)
+    assert thought.fields == {"reasoning_content": "hm"}
+    signed = {"google": {"thought_signature": "x"}}
+    beside = {"id": "theirs", "extra_content": signed, "function": {"strict": True}}
+    assert thought.calls[0].fields == beside
+
+
+def test_fields_without_content_and_those_that_only_describe_an_answer_are_left_out() -> None:
+    message = {
+        "role": "assistant",
+        "content": "hi",
+        "refusal": None,
+        "annotations": [{"type": "url_citation"}],
+        "audio": {"id": "a"},
+        "reasoning": None,
+        "reasoning_details": [],
+    }
+    assert read_response(respond(message), "m", 1.0).fields == {}
+
+
+def test_content_in_parts_that_are_not_all_text_goes_back_in_parts() -> None:
+    parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hi"}]
+    thought = read_response(respond({"content": parts}), "m", 1.0)
+    assert (thought.text, thought.fields) == ("hi", {"content": parts})
+
+
+def test_fields_that_no_event_can_carry_are_dropped_whole() -> None:
+    for huge in ("x" * 600_000, 10**30, orjson.loads(b"[" * 120 + b"]" * 120)):
+        body = json.dumps({"choices": [{"message": {"content": "hi", "reasoning": huge}}]}).encode()
+        assert read_response(body, "m", 1.0).fields == {}

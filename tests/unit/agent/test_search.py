@@ -9,9 +9,11 @@ from choir_common.wire.events import (
     CoreStopped,
     Exposure,
     InjectedInstruction,
+    ModelOutput,
     ToolCall,
     ToolResultCommitted,
 )
+from choir_common.wire.provider_fields import ProviderFields
 from tests.unit.agent.told_session import TOOL, ToldSession
 
 EDGE = Reader()
@@ -39,6 +41,18 @@ def test_what_rolled_off_the_window_is_found() -> None:
     session.compact("edge", through - 4, "they talked")
     assert b"treasure" not in b"".join(session.edge().messages)
     assert revs(session, "treasure") == [1]
+
+
+def test_what_a_provider_sent_beside_the_words_is_not_searched() -> None:
+    session = ToldSession()
+    session.ask(1, "go on")
+    fields = ProviderFields(origin="m at x", message={"reasoning_content": "the treasure"})
+    output = ModelOutput(
+        turn_id="t1", text="done", model="m", finish_reason="stop", provider_fields=fields
+    )
+    session.append("edge", output)
+    assert revs(session, "treasure") == []
+    assert revs(session, "done") == [2]
 
 
 def test_an_event_is_found_by_the_hash_a_summary_names() -> None:

@@ -12,6 +12,13 @@ from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_reminders import Reminder
 from choir_common.wire.model import Wire
+from choir_common.wire.provider_fields import ProviderFields
+
+# imported by those names from here, too
+from choir_common.wire.summaries import Fact as Fact
+from choir_common.wire.summaries import LaneSummary as LaneSummary
+from choir_common.wire.summaries import ReferenceSummary as ReferenceSummary
+from choir_common.wire.summaries import SummaryTopic as SummaryTopic
 
 GENESIS = "0" * 64  # the `hash_prev` of a session's first event
 
@@ -39,7 +46,7 @@ class SessionStarted(Wire):
     epoch: int
     continues: str | None = None
     image_version: str = ""
-    seed: "tuple[LaneSummary, ...]" = ()
+    seed: tuple[LaneSummary, ...] = ()
     """What the session it continues had summed up."""
 
 
@@ -56,15 +63,8 @@ class SessionStopped(Wire):
     type: Literal["session_stopped"] = "session_stopped"
     reason: str
     summary: str | None = None
-    topics: "tuple[SummaryTopic, ...]" = ()
+    topics: tuple[SummaryTopic, ...] = ()
     """The same in parts, for long-term memory (spec 11.5)."""
-
-
-class SummaryTopic(Wire):
-    """A part of a session's summary that stands for itself."""
-
-    title: str
-    text: str
 
 
 class UserMsg(Wire):
@@ -120,6 +120,8 @@ class ModelOutput(Wire):
     duration_ms: float = 0.0
     read_rev: int = 0
     """The prompt held what stood in the log up to here; what was injected later is news to the model."""
+    provider_fields: ProviderFields | None = None
+    """What the provider sent beside the words and calls, for the same model's next prompts."""
 
 
 class ToolCallRequested(Wire):
@@ -359,31 +361,6 @@ class SkillStopped(Wire):
     outcome: Literal["completed", "error", "cancelled"]
     output: JsonObject = Field(default_factory=dict)
     reason: str = ""
-
-
-class Fact(Wire):
-    """Something a reference summary keeps, and the hash of the event it comes from."""
-
-    key: str
-    value: str
-    source_event: str = ""
-
-
-class ReferenceSummary(Wire):
-    """What rolled off a lane's event window, summed up (spec 11.3)."""
-
-    summary: str = ""
-    facts: tuple[Fact, ...] = ()
-    referenced_sessions: tuple[str, ...] = ()
-    referenced_events: tuple[str, ...] = ()
-
-
-class LaneSummary(Wire):
-    """A lane's reference summary, which covers its events up to `through_rev`."""
-
-    lane: str
-    summary: ReferenceSummary
-    through_rev: int = 0
 
 
 class CompactionRequested(Wire):

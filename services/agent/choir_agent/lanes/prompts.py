@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from choir_agent.log.state import EDGE, JobState, SessionState
 from choir_agent.prompt.assemble import Assembler, Prompt
+from choir_agent.prompt.history import HistoryFormat
 from choir_agent.skills.allow import allowed_tools
 from choir_agent.skills.note import step_note
 from choir_agent.skills.registry import Skills
@@ -29,17 +30,18 @@ class LanePrompts:
         self._registry = registry
         self._skills = skills
 
-    def edge(self) -> Prompt:
+    def edge(self, history: HistoryFormat) -> Prompt:
         """Return the edge lane's prompt."""
         state = self._state()
         tools = self._registry.view(EDGE, self._allowed(state, EDGE, None))
-        return self._assembler.edge(state, tools, self._note(state, EDGE))
+        return self._assembler.edge(state, tools, self._note(state, EDGE), history)
 
-    def core(self, job: JobState) -> Prompt:
+    def core(self, job: JobState, history: HistoryFormat) -> Prompt:
         """Return the prompt of an open core job."""
         state = self._state()
         tools = self._registry.view(job.lane, self._allowed(state, job.lane, job))
-        return self._assembler.core(state, job.name, tools, self._note(state, job.lane))
+        note = self._note(state, job.lane)
+        return self._assembler.core(state, job.name, tools, note, history)
 
     def _allowed(
         self, state: SessionState, lane: str, job: JobState | None

@@ -11,15 +11,19 @@ import structlog
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import exhausted
 from choir_agent.budgets.reserve import BudgetSpent
+from choir_agent.lanes.histories import Histories
 from choir_agent.log.state import JobState, TurnState
 from choir_agent.models.choice import model_of
 from choir_agent.models.metered import MeteredModel
-from choir_agent.models.model import ContextOverflow, ModelFailed, Thought
+from choir_agent.models.model import ContextOverflow, ModelFailed, RequestRefused, Thought
+from choir_agent.models.provider_fields import have_content
 from choir_agent.prompt.assemble import Prompt
+from choir_agent.prompt.history import HistoryFormat
 from choir_agent.settings import CurrentSettings
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.events import ModelOutput, Reply, ToolCall
+from choir_common.wire.provider_fields import ProviderFields
 
 log = structlog.get_logger("choir.agent.think")
 
@@ -40,10 +44,11 @@ class Thinker:
         lane: str,
         arbiter: Arbiter,
         model: MeteredModel,
-        make_prompt: Callable[[], Prompt],
+        make_prompt: Callable[[HistoryFormat], Prompt],
         canonical: Callable[[str], str | None],
         current: Callable[[], CurrentSettings],
         shrink: Callable[[], Awaitable[bool]] = _cannot_shrink,
+        histories: Histories | None = None,
     ) -> None:
         """Wire a lane to its model; `shrink` compacts the lane and tells whether it is shorter now."""
         self._lane = lane
@@ -53,6 +58,7 @@ class Thinker:
         self._canonical = canonical
         self._current = current
         self._shrink = shrink
+        self._histories = histories or Histories()
 
     async def think(self, work: TurnState | JobState) -> None:
         """Ask the model and record what it says.
@@ -79,12 +85,38 @@ class Thinker:
                 raise
 
     async def _ask(self, work: TurnState | JobState) -> None:
-        now, read_rev = self._current(), self._arbiter.state.rev
-        prompt = self._make_prompt()
+        """Ask once, or a few times with the history written differently if that is refused."""
+        now = self._current()
+        usual = self._histories.of(model_of(now.settings, self._lane))
+        refused = self._make_prompt(usual)
+        try:
+            return await self._send(work, now, refused, usual.origin)
+        except RequestRefused as error:
+            first = error
+        tried = [refused.messages]
+        for history in usual.alternatives(first.message, self._arbiter.state.rev):
+            prompt = self._make_prompt(history)
+            if prompt.messages in tried:
+                continue
+            log.info("a request was refused; asking again with the history rewritten",
+                     lane=self._lane, reason=first.message, with_fields=history.with_fields,
+                     plain_through=history.plain_through)  # fmt: skip
+            try:
+                await self._send(work, now, prompt, history.origin)
+            except RequestRefused:
+                tried.append(prompt.messages)
+                continue
+            return self._histories.learn(history)
+        raise first
+
+    async def _send(
+        self, work: TurnState | JobState, now: CurrentSettings, prompt: Prompt, origin: str
+    ) -> None:
+        read_rev = self._arbiter.state.rev
         model = model_of(now.settings, self._lane)
         key, lane = now.secret(model.secret), self._lane
         async with self._model.thought(model, key, prompt, lane) as thought:
-            self._record(work, thought, read_rev)
+            self._record(work, thought, read_rev, origin)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
         wait_s = error.retry_after_s
@@ -109,7 +141,9 @@ class Thinker:
         if event is not None:
             self._arbiter.commit(self._lane, event)
 
-    def _record(self, work: TurnState | JobState, thought: Thought, read_rev: int) -> None:
+    def _record(
+        self, work: TurnState | JobState, thought: Thought, read_rev: int, origin: str
+    ) -> None:
         calls = tuple(
             ToolCall(
                 # ids of our own: providers repeat theirs, and a call_id is an idempotency key
@@ -130,6 +164,14 @@ class Thinker:
             cached_tokens=thought.cached_tokens,
             duration_ms=thought.duration_ms,
             read_rev=read_rev,
+            provider_fields=_provider_fields(thought, origin),
         )
         # its calls are requested, or its words said, in the next moment: one heartbeat for both
         self._arbiter.commit(self._lane, output, more_follows=True)
+
+
+def _provider_fields(thought: Thought, origin: str) -> ProviderFields | None:
+    calls = tuple(call.fields for call in thought.calls)
+    if not have_content(thought.fields, calls):
+        return None
+    return ProviderFields(origin=origin, message=thought.fields, calls=calls)

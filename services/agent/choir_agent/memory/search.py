@@ -37,7 +37,9 @@ _SAID = frozenset(
     }
 )
 # ids are no words of anybody
-_UNSAID_KEYS = frozenset({"turn_id", "inbox_id", "call_id", "job_id", "dm", "model", "answers"})
+_UNSAID_KEYS = frozenset(
+    {"turn_id", "inbox_id", "call_id", "job_id", "dm", "model", "answers", "provider_fields"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,9 +249,10 @@ def size_of(event: Committed) -> int:
             words = len(text.encode())
         case ReportBegun(brief=text):
             words = len(text.encode())
-        case ModelOutput(text=text, tool_calls=calls):
+        case ModelOutput(text=text, tool_calls=calls, provider_fields=fields):
             inputs = sum(PER_MESSAGE + len(call.arguments.encode()) for call in calls)
-            words = len(text.encode()) + inputs
+            beside = len(fields.model_dump_json()) if fields is not None else 0
+            words = len(text.encode()) + inputs + beside
         case ToolResultCommitted(masked=True):
             words = MASKED
         case ToolResultCommitted(output=output):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from choir_agent.models.failures import disguised
 from choir_agent.models.model import ModelFailed, ProposedCall, Thought
+from choir_agent.models.provider_fields import call_fields, message_fields
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
 
@@ -45,6 +46,7 @@ class _Lenient(BaseModel):
 
 
 class _Message(_Lenient):
+    model_config = ConfigDict(extra="allow")
     content: JsonValue = None
     tool_calls: JsonValue = None
     refusal: JsonValue = None
@@ -96,6 +98,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Thought:
         completion_tokens=_count(usage.get("completion_tokens")),
         duration_ms=round(duration_ms, 3),
         cached_tokens=_cached(usage),
+        fields=message_fields(choice.message.model_extra or {}, choice.message.content),
     )
 
 
@@ -133,7 +136,11 @@ def _proposed(call: JsonValue) -> ProposedCall:
     name, arguments = function.get("name"), function.get("arguments")
     # some servers send an object where the interface says text, and nothing where there are none
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
-    return ProposedCall(name[:200] if isinstance(name, str) else "", (text or "{}")[:MAX_ARGUMENTS])
+    return ProposedCall(
+        name[:200] if isinstance(name, str) else "",
+        (text or "{}")[:MAX_ARGUMENTS],
+        call_fields(call) if isinstance(call, dict) else {},
+    )
 
 
 def _count(tokens: JsonValue) -> int:

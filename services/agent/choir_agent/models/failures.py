@@ -12,14 +12,14 @@ from datetime import datetime
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.models.model import ContextOverflow, ModelFailed
+from choir_agent.models.model import ContextOverflow, ModelFailed, RequestRefused
 from choir_common.errors import ChoirError, RateLimited
 from choir_common.redactor import masked
 
 MAX_DETAIL = 300
 
 BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
-TOO_LARGE, TOO_MANY = 413, 429
+TOO_LARGE, UNPROCESSABLE, TOO_MANY = 413, 422, 429
 
 # Of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
 _OVERFLOW = re.compile(
@@ -75,6 +75,8 @@ def _classify(
     if status == TOO_MANY:
         wait_s = retry_after_s(headers, now)
         return RateLimited("the provider limits the rate of requests", retry_after_s=wait_s)
+    if status in (BAD_REQUEST, UNPROCESSABLE):
+        return RequestRefused(detail)
     return ModelFailed(detail)
 
 
@@ -121,6 +123,8 @@ def _said(body: bytes) -> str:
         parsed: JsonValue = orjson.loads(body)
     except orjson.JSONDecodeError:
         return "" if body.lstrip()[:1] == b"<" else _whole_text(body)
+    if isinstance(parsed, list) and parsed:
+        parsed = parsed[0]  # Gemini wraps its errors in a list
     error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     if not isinstance(error, dict):
         return str(error)

@@ -3,12 +3,13 @@
 Called by the turn; `openai_model` implements it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from choir_agent.prompt.assemble import Prompt
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
+from choir_common.wire.json import JsonObject
 
 
 class ModelFailed(ChoirError):
@@ -23,12 +24,20 @@ class ContextOverflow(ModelFailed):
     code = "context_overflow"
 
 
+class RequestRefused(ModelFailed):
+    """The provider finds fault with the request itself; written otherwise it may be taken."""
+
+    code = "request_refused"
+
+
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
     """A tool call as the model wrote it: its name for the tool, and JSON text that may be malformed."""
 
     name: str
     arguments: str
+    fields: JsonObject = field(default_factory=dict)
+    """What the provider sent with the call besides, its own id included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class Thought:
     duration_ms: float
     cached_tokens: int = 0
     """Of the prompt's, those the provider had in its prefix cache."""
+    fields: JsonObject = field(default_factory=dict)
+    """What the provider sent with the message beside its words and calls."""
 
 
 class Model(Protocol):

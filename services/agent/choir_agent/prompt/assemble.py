@@ -10,6 +10,7 @@ from choir_agent.log.state import EDGE, SessionState, core_lane
 from choir_agent.memory.tokens import bytes_of
 from choir_agent.memory.window import LaneWindow, Step
 from choir_agent.memory.working import WorkingMemory
+from choir_agent.prompt.history import HistoryFormat
 from choir_agent.prompt.identity import StaticPrompts
 from choir_agent.prompt.notes import end_notes, summary_messages
 from choir_agent.prompt.render import ModelName, head_messages, step_messages, system_message
@@ -28,6 +29,7 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class _Rendered:
     events: int
+    history: HistoryFormat
     messages: list[bytes]
 
 
@@ -43,17 +45,28 @@ class Assembler:
         self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
 
-    def edge(self, state: SessionState, tools: bytes, skill_note: str = "") -> Prompt:
+    def edge(
+        self,
+        state: SessionState,
+        tools: bytes,
+        skill_note: str = "",
+        history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+    ) -> Prompt:
         """Return the edge lane's prompt; its open turn is the last one of the window."""
         notes = end_notes(state, jobs=True, skill=skill_note)
-        return self._assemble(EDGE, self._edge, state, tools, notes)
+        return self._assemble(EDGE, self._edge, state, tools, notes, history)
 
     def core(
-        self, state: SessionState, job_name: str, tools: bytes, skill_note: str = ""
+        self,
+        state: SessionState,
+        job_name: str,
+        tools: bytes,
+        skill_note: str = "",
+        history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
     ) -> Prompt:
         """Return the prompt of an open core job: its briefing stands before its steps."""
         notes = end_notes(state, jobs=False, skill=skill_note)
-        return self._assemble(core_lane(job_name), self._core, state, tools, notes)
+        return self._assemble(core_lane(job_name), self._core, state, tools, notes, history)
 
     def fixed_size(self, state: SessionState, lane: str) -> int:
         """Return the bytes of what is never compacted but for the newest message (spec 11.3)."""
@@ -64,12 +77,18 @@ class Assembler:
         return len(first) + summary + self._tools.get(lane, 0) + heads
 
     def _assemble(
-        self, lane: str, first: bytes, state: SessionState, tools: bytes, notes: list[bytes]
+        self,
+        lane: str,
+        first: bytes,
+        state: SessionState,
+        tools: bytes,
+        notes: list[bytes],
+        history: HistoryFormat,
     ) -> Prompt:
         messages = [first, *self._summary(state, lane)]
         window = self._memory.window(lane)
         if window is not None:
-            messages += self._history(window)
+            messages += self._history(window, history)
         prompt = Prompt((*messages, *notes), tools)
         self._forget_ended()
         self._tools[lane] = len(tools)
@@ -91,24 +110,28 @@ class Assembler:
             self._summaries[lane] = known
         return known[1]
 
-    def _history(self, window: LaneWindow) -> list[bytes]:
+    def _history(self, window: LaneWindow, history: HistoryFormat) -> list[bytes]:
         before = self._rendered.get(window.lane, {})
         kept: dict[int, _Rendered] = {}
         messages: list[bytes] = []
         for turn in window.turns:
             messages += head_messages(turn.head, turn.reminders)
             for step in turn.steps:
-                rendered = self._step(window.lane, step, before.get(step.events[0].rev))
+                known = before.get(step.events[0].rev)
+                rendered = self._step(window.lane, step, known, history)
                 kept[step.events[0].rev] = rendered
                 messages += rendered.messages
         self._rendered[window.lane] = kept
         return messages
 
-    def _step(self, lane: str, step: Step, known: _Rendered | None) -> _Rendered:
+    def _step(
+        self, lane: str, step: Step, known: _Rendered | None, history: HistoryFormat
+    ) -> _Rendered:
         # a step only grows, and what was sent of it stays as it was
-        if known is not None and known.events == len(step.events):
+        if known is not None and (known.events, known.history) == (len(step.events), history):
             return known
-        return _Rendered(len(step.events), step_messages(step.events, lane, self._model_name))
+        messages = step_messages(step.events, lane, self._model_name, history)
+        return _Rendered(len(step.events), history, messages)
 
     def _fixed_head(self, window: LaneWindow) -> list[bytes]:
         newest = window.turns[-1] if window.turns else None
