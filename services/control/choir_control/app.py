@@ -467,7 +467,7 @@ class Control:
             tasks.create_task(self._household.mender.run(), name="mender")
             for interval_s, what, work in (
                 (prune.EVERY_S, "pruning of signals", self._pruner.sweep),
-                (expire.EVERY_S, "expiry of approvals", self._expiry.reject_overdue),
+                (expire.EVERY_S, "expiry of approvals", self._expiry.expire_overdue),
                 (prune.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
                 (prune.EVERY_S, "tidying of files", self._talks.tidy),
             ):

@@ -128,6 +128,17 @@ async def test_it_does_not_run_when_a_human_has_rejected_it() -> None:
     assert desk.tool.runs == 0
 
 
+async def test_a_call_whose_request_expired_is_refused_and_nobody_is_said_to_have_rejected_it() -> (
+    None
+):
+    async with open_desk() as desk:
+        await desk.decide(await desk.asked(), "expired")
+        result = await desk.result()
+    assert (result.status, result.output["code"]) == ("refused", "expired")
+    assert "nobody decided in time" in str(result.output["message"])
+    assert desk.tool.runs == 0
+
+
 @pytest.mark.parametrize("other", ["apr_other", ""])
 async def test_a_decision_on_something_else_changes_nothing(other: str) -> None:
     async with open_desk() as desk:

@@ -120,7 +120,7 @@ async def test_an_unknown_job_to_cancel_changes_nothing_and_the_signal_is_done()
     assert (cancelled.target, cancelled.turn_id, cancelled.signal) == ("core:nobody", None, 1)
 
 
-@pytest.mark.parametrize("status", ["approved", "rejected"])
+@pytest.mark.parametrize("status", ["approved", "rejected", "expired"])
 async def test_a_decision_on_a_proposal_is_told_to_the_user_once(status: str) -> None:
     rule = {"when": {"contains": "change"}, "then": [{"call": PROPOSAL}, {"say": "proposed"}]}
     async with run_rehearsal(score(rule)) as model, run_control(model) as control:
@@ -139,7 +139,8 @@ async def test_a_decision_on_a_proposal_is_told_to_the_user_once(status: str) ->
     decided = of(control, ApprovalDecided)
     assert [(p.approval_id, p.status) for p in decided] == [(approval, status)]
     assert [reply.kind for reply in control.replies()] == ["answer", "report"]
-    assert status in control.replies()[1].text
+    told = control.replies()[1].text
+    assert status in told and ("Your decision" in told) == (status != "expired")
 
 
 async def test_people_see_what_each_lane_does_and_what_is_left_of_its_budgets() -> None:

@@ -107,7 +107,7 @@ async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
                     for word in ("approve", "reject", "approve", "reject")
                 ]
                 phone = tasks.create_task(decides(desk, approval))
-                clock = tasks.create_task(expiry.reject_overdue())
+                clock = tasks.create_task(expiry.expire_overdue())
             codes = sorted(tap.result().status_code for tap in taps)
             assert set(codes) <= {200, 409}
             assert codes.count(200) + phone.result() + clock.result() == 1
@@ -120,7 +120,7 @@ async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
             assert [row["status"] for row in told] == [shown["status"]]
 
 
-async def test_what_nobody_decides_is_rejected_when_time_is_up(
+async def test_what_nobody_decides_expires_when_time_is_up_and_is_not_called_rejected(
     world: World, agent: AgentHand
 ) -> None:
     approval = await ask(agent)
@@ -128,16 +128,20 @@ async def test_what_nobody_decides_is_rejected_when_time_is_up(
         "UPDATE choir_control.pending_approvals SET waited = interval '31 minutes'"
     )
 
-    async def rejected() -> bool:
+    async def expired() -> bool:
         shown = (await world.get(f"/v1/approvals/{approval}")).json()
-        return bool(shown["status"] == "rejected" and shown["decided_by"] == "timeout")
+        return bool(shown["status"] == shown["state"] == "expired")
 
-    # by choird's own clock, in its own time
-    await until(rejected)
+    async with agent.beating():
+        # by choird's own clock, in its own time
+        await until(expired)
+        again = ApprovalRequest(request_type="skill", call_id="c1", payload=PAYLOAD)
+        answer = await agent.call("REQUEST_APPROVAL", again)
     told = await world.database.fetchval("SELECT body ->> 'status' FROM choir_control.signals")
-    assert told == "rejected"
+    assert told == "expired"
+    assert ApprovalResponse.model_validate_json(answer).status == "expired"
     late = await world.post(f"/v1/approvals/{approval}/approve")
-    assert late.status_code == 409 and "timeout" in late.json()["detail"]
+    assert late.status_code == 409 and "expired without a decision" in late.json()["detail"]
 
 
 class SteppedClock(SystemClock):
@@ -161,21 +165,21 @@ async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_a
         await world.database.execute(
             f"UPDATE choir_control.pending_approvals SET created_at = created_at {days}"
         )
-        assert await expiry.reject_overdue() == 0
+        assert await expiry.expire_overdue() == 0
     clock.at += 86_400.0  # the process stood still for a day, and nobody could have answered
-    assert await expiry.reject_overdue() == 0
+    assert await expiry.expire_overdue() == 0
     for _ in range(100):
         clock.at += 10.0
-        assert await expiry.reject_overdue() == 0
+        assert await expiry.expire_overdue() == 0
     # the next choird goes on where this one was
     later = Expiry(store, desk, lambda: timedelta(minutes=30), clock)
     looks = 0
-    while not await later.reject_overdue():
+    while not await later.expire_overdue():
         clock.at += 10.0
         looks += 1
         assert looks < 100
     assert looks > 60
-    assert (await world.get(f"/v1/approvals/{approval}")).json()["state"] == "timed_out"
+    assert (await world.get(f"/v1/approvals/{approval}")).json()["state"] == "expired"
 
 
 async def test_a_decision_holds_for_what_was_shown_and_nothing_else(

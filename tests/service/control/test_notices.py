@@ -60,6 +60,18 @@ async def hears(world: World, words: str) -> str:
     return found[0]
 
 
+async def reads(world: World, words: str) -> str:
+    """Wait until the message that asked has been edited to these words; return them."""
+    found: list[str] = []
+
+    async def edited() -> bool:
+        found[:] = [it.text for it in world.gateway.delivered if it.edits and words in it.text]
+        return bool(found)
+
+    await until(edited, 60)
+    return found[0]
+
+
 async def test_who_asks_for_what_is_said_with_the_difference_and_how_to_decide(
     world: World, agent: AgentHand
 ) -> None:
@@ -81,13 +93,13 @@ async def test_a_decision_made_elsewhere_is_told_and_then_how_it_ended(
     await world.post(f"/v1/approvals/{approval}/approve")
     done = await hears(world, "Done:")
     assert "version" in done and approval in done
-    told = [text.split(":")[0] for text in world.gateway.texts[1:]]
-    assert told == ["Approved by operator", "Done"]
-    assert "Executing." in world.gateway.texts[1]
+    told = [message.text.split(":")[0] for message in world.gateway.delivered[1:]]
+    assert told == ["Approved by operator", "Done"], "each is said once"
+    assert "Executing." in world.gateway.delivered[1].text
     await world.post(f"/v1/approvals/{approval}/rollback")
     assert approval in await hears(world, "Taken back:")
     await world.post(f"/v1/approvals/{await ask(agent, 'c2')}/reject")
-    assert "setting event_window" in await hears(world, "Rejected by operator:")
+    assert "setting event_window" in await reads(world, "Rejected by operator:")
 
 
 async def test_a_decision_made_in_the_conversation_is_not_told_twice_but_why_it_failed_is(
@@ -105,15 +117,20 @@ async def test_a_decision_made_in_the_conversation_is_not_told_twice_but_why_it_
     assert not [text for text in world.gateway.texts if text.startswith("Approved")]
 
 
-async def test_a_request_that_nobody_answered_is_told_to_have_timed_out(
+async def test_a_request_that_nobody_answered_is_said_to_have_expired_once(
     world: World, agent: AgentHand
 ) -> None:
     await ask(agent, kind="call", payload={"tool": "x.y", "input": {"a": 1}})
     lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
     desk = Desk(store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm))
-    assert await Expiry(store, desk, lambda: timedelta(0), SystemClock()).reject_overdue() == 1
-    text = await hears(world, "Approval timed out: the use of x.y")
-    assert text.endswith("Rejected automatically.")
+    assert await Expiry(store, desk, lambda: timedelta(0), SystemClock()).expire_overdue() == 1
+    text = await reads(world, "Expired: the use of x.y")
+    assert text.endswith("Nobody decided in time; nothing was done.")
+    await world.database.fetchval("SELECT choir_control.say('console', 'console', 'after it')")
+    world_rescan(world, "console")
+    await hears(world, "after it")
+    assert [it.text for it in world.gateway.delivered if it.text == text] == [text]
+    assert not [it for it in world.gateway.delivered if "eject" in it.text.partition(":")[0]]
 
 
 def world_rescan(world: World, dm: str) -> None:

@@ -19,7 +19,7 @@ from choir_common.wire.messages import Press
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.expire import Expiry
 from choir_control.approvals.press import ANSWERS, NEUTRAL, Buttons
-from choir_control.approvals.store import Approval, Verdict
+from choir_control.approvals.store import Approval, Outcome, Verdict
 from choir_control.evolution.carry_out import Evolution
 from choir_control.evolution.store import EffectStore
 from tests.service.evolution.scene import SKILL, Scene, cut_off
@@ -92,7 +92,7 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
         dice.shuffle(deciders)
         async with asyncio.TaskGroup() as tasks:
             taps = [tasks.create_task(_decides(scene.desk(), approval, each)) for each in deciders]
-            clock = tasks.create_task(expiry.reject_overdue()) if dice.random() < 0.5 else None
+            clock = tasks.create_task(expiry.expire_overdue()) if dice.random() < 0.5 else None
             cut = tasks.create_task(cut_off(evolution.work(), dice.randrange(1, 40)))
             others = [tasks.create_task(evolution.work()) for _ in range(2)]
         verdicts = [tap.result() for tap in taps if tap.result()]
@@ -105,7 +105,7 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
             assert done.state == "applied" and len(ledger.lines[approval]) == 1
             assert ledger.runs[approval] <= 2  # the second one finds that it is done
         else:
-            assert done.state in ("rejected", "timed_out") and approval not in ledger.lines
+            assert done.state in ("rejected", "expired") and approval not in ledger.lines
     assert len(await scene.said()) == len(ledger.lines)
 
 
@@ -119,7 +119,7 @@ class ButtonRace:
     no: str
     notice: int
     dice: random.Random
-    won: dict[str, Verdict] = field(default_factory=dict)
+    won: dict[str, Outcome] = field(default_factory=dict)
 
     async def press(self, data: str, callback_id: str) -> None:
         """Press; each time to a choird of its own, as after a restart."""
@@ -152,8 +152,8 @@ class ButtonRace:
         """Let the time run out."""
         clock, desk = SystemClock(), self.scene.desk()
         expiry = Expiry(self.scene.approvals, desk, lambda: timedelta(0), clock)
-        if await expiry.reject_overdue():
-            self.won["timeout"] = "rejected"
+        if await expiry.expire_overdue():
+            self.won["timeout"] = "expired"
 
 
 async def _asked(scene: Scene, dice: random.Random, number: int) -> ButtonRace:
@@ -223,7 +223,7 @@ async def test_buttons_doors_the_clock_and_restarts_make_one_decision_and_at_mos
         # choird may have died between the clock's decision and anybody's hearing of it
         if not race.won:
             assert kind is _restart_between and done.decided_by == "timeout"
-            race.won["timeout"] = "rejected"
+            race.won["timeout"] = "expired"
         [(who, verdict)] = race.won.items()
         assert (done.status, done.decided_by) == (
             verdict,

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from choir_common.wire.events import (
+    ApprovalDecided,
     CoreStarted,
     CoreStopped,
     Event,
@@ -54,6 +55,16 @@ def test_a_message_a_run_of_tools_and_an_answer_are_three_units_in_order() -> No
     assert "boats.md" in run.text and "The boat lies in Falmouth." in run.text
     assert (run.first_rev, run.last_rev) == (4, 7)
     assert (answer.kind, answer.speaker, answer.text) == ("turn", "main", "In Falmouth.")
+
+
+def test_an_expired_proposal_is_not_remembered_as_words_of_the_user() -> None:
+    script = make_script()
+    for status in ("rejected", "expired"):
+        decided = {"approval_id": status, "status": status, "what": "more logs", "dm": "console"}
+        script.add(ApprovalDecided.model_validate(decided))
+    rejected, expired = of(script)
+    assert (rejected.speaker, rejected.text) == ("user", "rejected: more logs")
+    assert (expired.speaker, expired.text) == ("choir", "expired without a decision: more logs")
 
 
 @pytest.mark.parametrize(

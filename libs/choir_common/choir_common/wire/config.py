@@ -377,7 +377,7 @@ class Config(Wire):
     log_archive_keep_mb: int = Field(default=1_024, ge=1)
     """Megabytes of compressed logs that are kept of each source; the oldest go first."""
     approval_timeout_ms: int = Field(default=1_800_000, ge=1_000)
-    """How long a human may take to decide; after that the answer is no (spec 19.6)."""
+    """How long a human may take to decide; after that the request expires (spec 19.6)."""
     event_window: int = Field(default=50, ge=4)
     """Events that stand in the prompt in full (spec 11.3)."""
     compaction_threshold: float = Field(default=0.8, gt=0, le=1)

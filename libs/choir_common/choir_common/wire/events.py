@@ -314,11 +314,11 @@ class ReportBegun(Wire):
 
 
 class ApprovalDecided(Wire):
-    """A human decided on a proposal of this session."""
+    """A proposal of this session was decided by a human, or expired without a decision."""
 
     type: Literal["approval_decided"] = "approval_decided"
     approval_id: str
-    status: Literal["approved", "rejected"]
+    status: Literal["approved", "rejected", "expired"]
     what: str
     """The proposal in a few words."""
     dm: str

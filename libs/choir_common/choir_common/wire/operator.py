@@ -140,7 +140,7 @@ ApprovalState = Literal[
     "applied",
     "failed",
     "rejected",
-    "timed_out",
+    "expired",
     "reverting",
     "rolled_back",
 ]
@@ -154,7 +154,7 @@ class ApprovalView(Wire):
     agent_id: str
     request_type: str
     payload: JsonObject
-    status: Literal["pending", "approved", "rejected"]
+    status: Literal["pending", "approved", "rejected", "expired"]
     created_at: Moment
     resolved_at: Moment | None
     digest: str = ""

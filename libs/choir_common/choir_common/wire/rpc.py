@@ -116,7 +116,8 @@ class ApprovalResponse(Wire):
     """Where the request stands; the same call_id always gets the same approval."""
 
     approval_id: str
-    status: Literal["pending", "approved", "rejected"]
+    status: Literal["pending", "approved", "rejected", "expired"]
+    """`expired`: nobody decided in time, so the answer is no."""
 
 
 STATE_PREFIXES = ("EDGE_", "CORE_")

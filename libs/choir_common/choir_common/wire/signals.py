@@ -61,11 +61,11 @@ class ConfigChangedSignal(Wire):
 
 
 class ApprovalResolvedSignal(Wire):
-    """A human decided."""
+    """A human decided, or nobody did in time."""
 
     kind: Literal["approval_resolved"] = "approval_resolved"
     approval_id: str
-    status: Literal["approved", "rejected"]
+    status: Literal["approved", "rejected", "expired"]
 
 
 class ShutdownSignal(Wire):

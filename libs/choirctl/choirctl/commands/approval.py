@@ -127,11 +127,17 @@ async def _send(place: Place, approval: str, verdict: Verdict, as_json: bool) ->
     async with connect(place) as api:
         shown = _checked(await api.approval(approval))
         if shown.status != "pending":
-            raise Conflict(f"{approval} was {shown.status} by {shown.decided_by} already.")
+            raise Conflict(_already(shown))
         if not as_json:
             _tell(shown)
         # the digest of what was just shown: if it has become something else, nothing is decided
         return await api.decide(approval, verdict, shown.digest)
+
+
+def _already(view: ApprovalView) -> str:
+    if view.status == "expired":
+        return f"{view.approval_id} expired without a decision; the agent may ask again."
+    return f"{view.approval_id} was {view.status} by {view.decided_by} already."
 
 
 def _rows(views: list[ApprovalView]) -> Table:

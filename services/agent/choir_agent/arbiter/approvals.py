@@ -4,6 +4,7 @@ Called by `arbiter` when the ruling is Ask; `app` hands over the signal that say
 """
 
 import asyncio
+from typing import Literal
 
 import structlog
 
@@ -18,6 +19,8 @@ log = structlog.get_logger("choir.agent.approvals")
 # A decision whose signal was missed is found by asking again.
 ASK_AGAIN_S = 30.0
 MAX_EARLY = 100
+Decision = Literal["approved", "rejected", "expired"]
+"""`expired`: no human decided in time."""
 
 
 class Approvals:
@@ -40,15 +43,15 @@ class Approvals:
             self._early.pop(next(iter(self._early)))
         return False
 
-    async def approved(self, call_id: str, tool: str, arguments: JsonObject) -> bool:
-        """Return whether a human allowed the call; waits until one has decided."""
+    async def decision(self, call_id: str, tool: str, arguments: JsonObject) -> Decision:
+        """Return how the request for this call ended; waits until it has."""
         request = ApprovalRequest(
             request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
         )
         while True:
             answer = await self._ask(request)
             if answer.status != "pending":
-                return answer.status == "approved"
+                return answer.status
             if answer.approval_id in self._early:
                 del self._early[answer.approval_id]
                 continue

@@ -57,7 +57,17 @@ CANCELLED = Outcome(
         "message": "This was stopped before it ended; what it had done by then stands.",
     },
 )
-REJECTED = Outcome("refused", {"code": "rejected", "message": "A human rejected this call."})
+NOT_APPROVED = {
+    "rejected": Outcome("refused", {"code": "rejected", "message": "A human rejected this call."}),
+    "expired": Outcome(
+        "refused",
+        {
+            "code": "expired",
+            "message": "The request for approval expired: nobody decided in time, so this call did "
+            "not run. Nobody rejected it; ask the user before you try it again.",
+        },
+    ),
+}
 
 
 class Arbiter:
@@ -183,11 +193,11 @@ class Arbiter:
     async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
         # control tells the user of it, in words that no agent chose
         with spans.waiting("approval", call.call_id, lane):
-            approved = await self._approvals.approved(call.call_id, call.tool, permit.arguments)
-        if approved:
+            decision = await self._approvals.decision(call.call_id, call.tool, permit.arguments)
+        if decision == "approved":
             await self._run(lane, turn_id, call, permit)
         else:
-            self._close(lane, turn_id, call, REJECTED)
+            self._close(lane, turn_id, call, NOT_APPROVED[decision])
 
     async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
         async with contextlib.AsyncExitStack() as held:

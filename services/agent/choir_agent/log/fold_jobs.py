@@ -129,10 +129,15 @@ def after_proposal(state: SessionState, result: ToolResultCommitted) -> SessionS
 
 def after_decision(state: SessionState, decided: ApprovalDecided) -> SessionState:
     """Close a proposal; the decision is to be told to the user."""
-    brief = f"Your decision on my proposal ({decided.what}): {decided.status}."
-    due = Due(decided.approval_id, brief, decided.dm)
+    due = Due(decided.approval_id, _decision_in_words(decided), decided.dm)
     others = tuple(p for p in state.proposals if p.approval_id != decided.approval_id)
     return replace(state, proposals=others, due=(*state.due, due))
+
+
+def _decision_in_words(decided: ApprovalDecided) -> str:
+    if decided.status == "expired":
+        return f"My proposal ({decided.what}) expired: nobody decided in time, so nothing was changed."
+    return f"Your decision on my proposal ({decided.what}): {decided.status}."
 
 
 def _text(body: JsonObject) -> str:

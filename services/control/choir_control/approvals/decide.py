@@ -12,7 +12,7 @@ import structlog
 
 from choir_common.approvals.shown import gist_of
 from choir_common.errors import Conflict, NotFound
-from choir_control.approvals.store import Approval, ApprovalStore, Hand, Verdict
+from choir_control.approvals.store import Approval, ApprovalStore, Hand, Outcome
 from choir_control.approvals.words import decided_text
 
 log = structlog.get_logger("choir.approvals")
@@ -49,12 +49,12 @@ class Desk:
     async def decide(
         self,
         approval_id: str,
-        verdict: Verdict,
+        outcome: Outcome,
         by: str,
         digest: str | None = None,
         hand: Hand | None = None,
     ) -> Approval:
-        """Decide; `digest`, if given, is of what the decider was shown, `hand` whose button it was.
+        """Decide, or expire; `digest`, if given, is of what the decider was shown, `hand` whose button it was.
 
         Raises NotFound, or Conflict when it has been decided or was shown differently.
         """
@@ -64,25 +64,33 @@ class Desk:
                 f"{approval_id} asks for something else than what you were shown; look at it again."
             )
         gist = gist_of(asked.request_type, asked.payload)
-        words = decided_text(gist, approval_id, verdict, by, asked.request_type)
+        words = decided_text(gist, approval_id, outcome, by, asked.request_type)
         async with self._order(asked.dm):
-            won = await self._store.decide(approval_id, verdict, by, words, hand)
+            won = await self._store.decide(approval_id, outcome, by, words, hand)
         now = await self.find(approval_id)
         if not won:
-            when = now.resolved_at.isoformat(timespec="seconds") if now.resolved_at else "before"
-            raise Conflict(f"{approval_id} was {now.status} by {now.decided_by} already, {when}.")
+            raise Conflict(_already(now))
         self._ring(now.session_id)
         self._said(now.dm)
         log.info(
             "decided",
             approval_id=approval_id,
-            verdict=verdict,
+            outcome=outcome,
             by=by,
             agent=now.agent_id,
             session=now.session_id,
             request_type=now.request_type,
             digest=now.digest,
         )
-        if verdict == "approved":
+        if outcome == "approved":
             self._approved()
         return now
+
+
+def _already(decided: Approval) -> str:
+    """Say how a request ended before."""
+    at = decided.resolved_at
+    when = at.isoformat(timespec="seconds") if at else "before"
+    if decided.status == "expired":
+        return f"{decided.approval_id} expired without a decision, {when}; the agent may ask again."
+    return f"{decided.approval_id} was {decided.status} by {decided.decided_by} already, {when}."

@@ -1,4 +1,4 @@
-"""Say no in the place of a human who has not answered in time (spec 19.6). Run by `app`.
+"""Expire requests that nobody decided in time (spec 19.6). Run by `app`.
 
 Time is counted while choird runs, by the clock that does not jump, and kept in the table: neither a clock
 that is set nor a night in which nobody could have answered ends a request.
@@ -34,17 +34,17 @@ class Expiry:
         self._clock = clock
         self._looked_at = clock.monotonic()
 
-    async def reject_overdue(self) -> int:
-        """Reject what has waited too long; return how many requests that were."""
+    async def expire_overdue(self) -> int:
+        """Expire what has waited too long; return how many requests that were."""
         now = self._clock.monotonic()
         passed = timedelta(seconds=min(now - self._looked_at, MOST_BETWEEN_S))
         overdue = await self._store.wait(passed, self._patience())
         self._looked_at = now
-        rejected = 0
+        expired = 0
         for approval_id in overdue:
             try:
-                await self._desk.decide(approval_id, "rejected", TIMEOUT)
-                rejected += 1
+                await self._desk.decide(approval_id, "expired", TIMEOUT)
+                expired += 1
             except Conflict:
                 log.info("decided at the last moment", approval_id=approval_id)
-        return rejected
+        return expired

@@ -21,15 +21,18 @@ from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.nonce import Nonce
-from choir_control.approvals.words import TIMEOUT, asked_text
+from choir_control.approvals.words import asked_text
 from choir_control.leases.store import Lease
 
 MAX_CALL_ID = 200
 MAX_PAYLOAD_BYTES = 200_000
 MAX_PENDING = 20
 """Per session: more questions than that are no questions to a human any more."""
-ApprovalStatus = Literal["pending", "approved", "rejected"]
+ApprovalStatus = Literal["pending", "approved", "rejected", "expired"]
 Verdict = Literal["approved", "rejected"]
+"""What a human decides."""
+Outcome = Literal["approved", "rejected", "expired"]
+"""How a request ends; `expired` when nobody decided in time."""
 
 MAX_BASIS_BYTES = 400_000
 
@@ -60,7 +63,8 @@ WITH decided AS (
     WHERE status IN ('starting', 'active', 'stopping', 'crashed')
 ), said AS (
     SELECT choir_control.say(dm, gateway, $5) AS dm
-    FROM decided JOIN choir_control.sessions USING (session_id) WHERE $3 <> 'dm ' || dm
+    FROM decided JOIN choir_control.sessions USING (session_id)
+    WHERE notice_id IS NULL AND $3 <> 'dm ' || dm
 ), edited AS (
     SELECT choir_control.say_with(dm, gateway, $5, NULL, notice_id) AS outbox_id
     FROM decided JOIN choir_control.sessions USING (session_id) WHERE notice_id IS NOT NULL
@@ -127,8 +131,6 @@ class Approval:
     @property
     def state(self) -> ApprovalState:
         """Return where it stands: the decision, and what became of it."""
-        if self.status == "rejected" and self.decided_by == TIMEOUT:
-            return "timed_out"
         if self.status != "approved" or self.stage in (None, "waiting"):
             return self.status
         return cast(ApprovalState, self.stage)
@@ -286,17 +288,18 @@ class ApprovalStore:
         return None if row is None else _approval(row)
 
     async def decide(
-        self, approval_id: str, verdict: Verdict, by: str, words: str, hand: Hand | None = None
+        self, approval_id: str, outcome: Outcome, by: str, words: str, hand: Hand | None = None
     ) -> bool:
-        """Decide, queue the session's signal, edit what asked, and tell the conversation unless it decided.
+        """Decide, queue the session's signal, and tell the conversation once.
 
-        Returns whether it was this that decided.
+        The message that asked is edited. Without one, the words are a message of their own, unless the
+        conversation itself decided. Returns whether it was this that decided.
         """
-        body = ApprovalResolvedSignal(approval_id=approval_id, status=verdict)
+        body = ApprovalResolvedSignal(approval_id=approval_id, status=outcome)
         found = await self._database.fetchrow(
             _DECIDE,
             approval_id,
-            verdict,
+            outcome,
             by,
             body.model_dump_json(),
             words,

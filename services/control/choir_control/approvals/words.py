@@ -49,13 +49,13 @@ def beginning_of(lines: list[Line], most_lines: int, most_characters: int) -> st
     return "\n".join([*kept, f"… {left} more lines"] if left else kept)
 
 
-def decided_text(gist: str, approval_id: str, verdict: str, by: str, request_type: str) -> str:
+def decided_text(gist: str, approval_id: str, outcome: str, by: str, request_type: str) -> str:
     """Say what was decided, by whom, and what comes next."""
-    if verdict == "approved":
+    if outcome == "approved":
         then = "The agent goes on with it." if request_type == "call" else "Executing."
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
-    if by == TIMEOUT:
-        return f"Approval timed out: {gist} ({approval_id}). Rejected automatically."
+    if outcome == "expired":
+        return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."
     return f"Rejected by {by}: {gist} ({approval_id})."
 
 

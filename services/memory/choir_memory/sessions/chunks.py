@@ -196,6 +196,9 @@ class Cutter:
                 self.troubles.close(turn)
             case SessionAbandoned():
                 self._add(event, "note", said.text, "choir", "agent", "")
+            case ApprovalDecided(status="expired"):
+                words = f"expired without a decision: {said.what}"
+                self._add(event, "note", words, "choir", "agent", "")
             case ApprovalDecided():
                 self._add(event, "note", f"{said.status}: {said.what}", "user", "user", "")
             case _:
