@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from choir_browser.settings import BrowserSettings
 from choir_common.settings import ServiceSettings
+from choir_common.wire.budgets import AgentBudgets
 from choir_common.wire.config_schema import config_reference
 from choir_control.settings import ControlSettings
 from choir_gateway.settings import GatewaySettings
@@ -107,6 +108,10 @@ READ = {
     "limits.received_mb": f"{CONTROL}/inbox/fetch.py",
     "limits.sent_mb": f"{CONTROL}/workspaces/outgoing.py",
     "limits.received_keep_hours": f"{CONTROL}/inbox/fetch.py",
+    **{
+        f"agents.*.budgets.{name}": f"{CONTROL}/configuration/current.py budgets"
+        for name in AgentBudgets.model_fields
+    },
     "budgets.max_steps_per_turn": f"{AGENT}/lanes/next_move.py",
     "budgets.max_tool_calls_per_turn": f"{AGENT}/lanes/next_move.py",
     "budgets.max_core_jobs": f"{AGENT}/budgets/limits.py",

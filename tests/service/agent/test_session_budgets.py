@@ -4,6 +4,7 @@ import orjson
 
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetExhausted, BudgetGranted, CoreStopped, ModelOutput
+from choir_common.wire.signals import ConfigChangedSignal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.rude_provider import Request, completion, rude_provider
 from tests.service.agent.running_agent import running_agent
@@ -77,6 +78,28 @@ async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
     granted = [payload for payload in control.payloads() if isinstance(payload, BudgetGranted)]
     assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_3")]
     assert count(control, BudgetExhausted) == 1
+
+
+async def test_a_budget_raised_in_the_configuration_unblocks_the_session_without_a_word() -> None:
+    async with (
+        rude_provider({"read": greedy}) as provider,
+        run_control(provider.endpoint) as control,
+    ):
+        control.budgets = Budgets(max_tool_calls_per_session=2)
+        (control.workspace / "notes.txt").write_text("n")
+        async with running_agent(control):
+            await control.say("read", "inb_0")
+            assert "2 of 2 tool calls" in (await control.replied())[-1].text
+            await control.say("read", "inb_1")
+            assert "2 of 2 tool calls" in (await control.replied(2))[-1].text
+            control.budgets = Budgets(max_tool_calls_per_session=20)
+            control.config_version = 2
+            await control.tell(ConfigChangedSignal(config_version=2))
+            await control.until(lambda: control.heartbeats[-1].config_version == 2)
+            await control.say("read", "inb_2")
+            assert (await control.replied(3))[-1].text == "read"
+    assert count(control, BudgetExhausted) == 1
+    assert count(control, BudgetGranted) == 0
 
 
 async def test_core_jobs_and_the_edge_share_one_budget_and_cannot_overshoot_it_together() -> None:

@@ -10,6 +10,7 @@ from choir_agent.budgets.limits import (
     TOKENS,
     calls_fault,
     exhausted,
+    exhausted_budget,
     jobs_fault,
     left_of,
     limit_of,
@@ -191,6 +192,29 @@ def test_the_end_of_a_budget_is_said_once() -> None:
     session.commit(event)
     assert exhausted(TOKENS, session.state, BUDGETS, "console") is None
     assert exhausted(CALLS, session.state, BUDGETS, "console") is not None
+
+
+def test_a_budget_that_was_raised_in_the_configuration_stops_nothing_any_more() -> None:
+    session = Session()
+    event = exhausted(CALLS, session.state, BUDGETS, "console")
+    assert event is not None
+    session.commit(event)
+    assert exhausted_budget(session.state, BUDGETS) == CALLS
+    raised = BUDGETS.model_copy(update={"max_tool_calls_per_session": 4})
+    assert exhausted_budget(session.state, raised) is None
+    assert answer_to("yes", session.state, raised) is None, "nothing is asked any more"
+    again = exhausted(CALLS, session.state, raised, "console")
+    assert again is not None and again.limit == 4
+    session.commit(again)
+    assert exhausted_budget(session.state, raised) == CALLS
+
+
+def test_the_question_says_in_words_which_budget_is_used_up_and_where_it_is_set() -> None:
+    state = SessionState(spent=Spent(tokens=9_000, tool_calls=3))
+    calls, tokens = question_of(CALLS, state, BUDGETS), question_of(TOKENS, state, BUDGETS)
+    assert "The budget of tool calls of this session is used up: 3 of 3 tool calls." in calls
+    assert "budgets.max_tool_calls_per_session in config.json" in calls
+    assert "9,000 of 10,000 tokens, and the next step needs more than is left." in tokens
 
 
 @pytest.mark.parametrize("text", ["/continue", " /Continue ", "yes", "Yes!", "ok.", "go on"])

@@ -97,6 +97,10 @@ def test_a_proposal_that_is_no_tool_or_carries_a_program_is_refused(
     ("patch", "what"),
     [
         ({"budgets": {"max_core_jobs": 4}}, "budgets.max_core_jobs"),
+        (
+            {"agents": {"main": {"budgets": {"max_core_jobs": 4}}}},
+            "agents.main.budgets.max_core_jobs",
+        ),
         ({"models": {"default": {"temperature": None}}}, "models.default.temperature"),
         ({"agents": {"main": {"defaults": {"core_llm": "deep"}}}}, "agents.main.defaults.core_llm"),
         ({"agents": {"main": {"defaults": {"search": None}}}}, "agents.main.defaults.search"),

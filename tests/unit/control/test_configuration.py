@@ -76,6 +76,14 @@ def test_a_sound_configuration_has_no_faults() -> None:
         ({"agents": {"memory": {"defaults": DEFAULTS}}}, "agents.memory"),
         ({"budgets": {"total_session_tokens": 10}}, "budgets.total_session_tokens"),
         ({"budgets": {"max_core_jobs": 65}}, "budgets.max_core_jobs"),
+        (
+            {"agents": {"main": {"defaults": DEFAULTS, "budgets": {"total_session_tokens": 10}}}},
+            "agents.main.budgets.total_session_tokens",
+        ),
+        (
+            {"agents": {"main": {"defaults": DEFAULTS, "budgets": {"max_core_jobs": 65}}}},
+            "agents.main.budgets.max_core_jobs",
+        ),
         ({"summary_timeout_ms": 300_001}, "summary_timeout_ms"),
     ],
 )
@@ -166,6 +174,15 @@ def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
         "mail-login",
         "search-1",
     }
+
+
+def test_an_agents_own_budgets_stand_in_the_place_of_those_of_all() -> None:
+    own = {"defaults": DEFAULTS, "budgets": {"max_tool_calls_per_session": 7}}
+    agents = {"main": own, "plain": {"defaults": DEFAULTS}}
+    snapshot = Snapshot(1, config(agents=agents, budgets={"max_core_jobs": 2}))
+    main, plain = (snapshot.settings_for(name, BOUND).budgets for name in agents)
+    assert (main.max_tool_calls_per_session, main.max_core_jobs) == (7, 2)
+    assert (plain.max_tool_calls_per_session, plain.max_core_jobs) == (20_000, 2)
 
 
 def test_an_agent_is_given_no_resource_of_another() -> None:

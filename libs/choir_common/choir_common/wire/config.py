@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from choir_common.wire.budgets import AgentBudgets
+from choir_common.wire.budgets import Budgets as Budgets
 from choir_common.wire.model import AgentName, Name, Wire
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
@@ -285,33 +287,8 @@ class AgentConfig(Wire):
     """Whether a crashed session is taken up again."""
     retention: RetentionConfig = RetentionConfig()
     """How long its memory keeps what; for ever unless given."""
-
-
-class Budgets(Wire):
-    """Hard stops (spec 7.6)."""
-
-    max_steps_per_turn: int = Field(default=40, ge=1)
-    """Model calls in one turn; a turn of forty is a loop, not work."""
-    max_tool_calls_per_turn: int = Field(default=100, ge=1)
-    """Tool calls in one turn of the edge lane."""
-    max_core_jobs: int = Field(default=8, ge=0)
-    """Core jobs at the same time; each is a model conversation of its own."""
-    max_core_jobs_per_message: int = Field(default=24, ge=0)
-    """Core jobs from one message of the user's to the next: a job whose report starts jobs, and so on."""
-    total_session_tokens: int = Field(default=20_000_000, ge=1)
-    """Prompt and completion of every call of a session; the user can grant as much again."""
-    max_tool_calls_per_session: int = Field(default=20_000, ge=1)
-    """Tool calls of all lanes of a session; the user can grant as much again."""
-    per_job_max_steps: int = Field(default=100, ge=1)
-    """Model calls in one core job."""
-    per_job_max_tool_calls: int = Field(default=300, ge=1)
-    """Tool calls in one core job."""
-    per_job_wall_time_ms: int = Field(default=3_600_000, ge=1)
-    """How long a core job may take, waiting included; an hour."""
-    max_injections_per_job: int = Field(default=20, ge=0)
-    """Further instructions one core job takes."""
-    skill_step_retries: int = Field(default=2, ge=0)
-    """Forbidden tools or transitions in one state of a skill before its error transition (spec 10.2)."""
+    budgets: AgentBudgets = AgentBudgets()
+    """Its own hard stops, in the place of those in `budgets`."""
 
 
 class FileLimits(Wire):

@@ -1,8 +1,9 @@
 """Publish what config.json may hold: a JSON Schema for editors, and a table for people.
 
 Asked by control (`GET /v1/config/schema`) and `choirctl config schema`. Both are made of the models in
-`config`; what a field is for is the text below it there, read from the source when somebody asks, because
-no service needs it to run. `docs/config.schema.json` and `docs/config.md` are kept the same by a test.
+`config` and `budgets`; what a field is for is the text below it there, read from the source when somebody
+asks, because no service needs it to run. `docs/config.schema.json` and `docs/config.md` are kept the
+same by a test.
 """
 
 import ast
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from choir_common.wire import config
+from choir_common.wire import budgets, config
 from choir_common.wire.config import Config
 from choir_common.wire.config_effect import category_of
 from choir_common.wire.json import JsonObject
@@ -134,9 +135,10 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the text that stands below each field, by class and field."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(config)).body:
-        if isinstance(node, ast.ClassDef):
-            found[node.name] = dict(_texts_of(node))
+    for module in (config, budgets):
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = dict(_texts_of(node))
     return found
 
 

@@ -24,6 +24,7 @@ PROPOSABLE: tuple[tuple[str, ...], ...] = (
     ("agents", SELF, "defaults", "core_llm"),
     ("agents", SELF, "defaults", "voice_profile"),
     ("agents", SELF, "defaults", "search"),
+    ("agents", SELF, "budgets", ANY),
     ("event_window",),
     ("compaction_threshold",),
     ("summary_timeout_ms",),

@@ -66,10 +66,21 @@ def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
     }
 
 
+def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None:
+    """Return the budget that stops the session, None while none does.
+
+    A budget that was raised in the configuration since it was used up stops nothing.
+    """
+    if state.exhausted is None:
+        return None
+    budget: BudgetName = CALLS if state.exhausted == CALLS else TOKENS
+    return budget if limit_of(budget, state, budgets) <= state.exhausted_limit else None
+
+
 def exhausted(
     budget: BudgetName, state: SessionState, budgets: Budgets, dm: str
 ) -> BudgetExhausted | None:
     """Return the event that says a budget is used up, None when the log already says it."""
-    if state.exhausted == budget:
+    if exhausted_budget(state, budgets) == budget:
         return None
     return BudgetExhausted(budget=budget, limit=limit_of(budget, state, budgets), dm=dm)

@@ -6,14 +6,22 @@ budget is used up.
 
 from dataclasses import dataclass
 
-from choir_agent.budgets.limits import CALLS, TOKENS, BudgetName, limit_of, spent_of
+from choir_agent.budgets.limits import (
+    CALLS,
+    TOKENS,
+    BudgetName,
+    exhausted_budget,
+    limit_of,
+    spent_of,
+)
 from choir_agent.log.state import SessionState
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetGranted
 
 COMMAND = "/continue"
 YES = frozenset({COMMAND, "continue", "yes", "y", "ok", "okay", "go on", "go ahead", "ja"})
-_WHAT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
+_NAME: dict[BudgetName, str] = {TOKENS: "token budget", CALLS: "budget of tool calls"}
+_UNIT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +39,19 @@ class Grant:
 def question_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> str:
     """Return the words that say what was used, what the limit is, and how to go on."""
     limit, used = limit_of(budget, state, budgets), spent_of(budget, state)
+    left = ", and the next step needs more than is left" if used < limit else ""
     return (
-        f"This session has reached its budget: {used:,} of {limit:,} {_WHAT[budget]} are used "
-        f"({budget}). Answer {COMMAND} to allow {_more(budget, budgets):,} more; until then I do not "
-        "call the model."
+        f"The {_NAME[budget]} of this session is used up: {used:,} of {limit:,} {_UNIT[budget]}{left}. "
+        f"Answer {COMMAND} to allow {_more(budget, budgets):,} more, or raise budgets.{budget} in "
+        "config.json and apply it; until then I do not call the model."
     )
 
 
 def answer_to(text: str, state: SessionState, budgets: Budgets) -> Grant | None:
     """Return what a user's message grants: as much again, if a question is open and this says yes."""
-    if state.exhausted is None or text.strip().rstrip(".!").lower() not in YES:
+    budget = exhausted_budget(state, budgets)
+    if budget is None or text.strip().rstrip(".!").lower() not in YES:
         return None
-    budget: BudgetName = CALLS if state.exhausted == CALLS else TOKENS
     return Grant(budget, _more(budget, budgets))
 
 

@@ -59,7 +59,8 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Val
             limit = budgets.per_job_max_tool_calls
             return End(
                 "budget_exceeded",
-                f"It asked for more than {limit} tool calls (per_job_max_tool_calls).",
+                f"A job may make {limit} tool calls, and it asked for more "
+                "(setting budgets.per_job_max_tool_calls).",
             )
         return UseTools(job.calls)
     if job.needs is not None:
@@ -69,7 +70,9 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Val
     if job.steps >= budgets.per_job_max_steps:
         limit = budgets.per_job_max_steps
         return End(
-            "budget_exceeded", f"It took {limit} steps without a result (per_job_max_steps)."
+            "budget_exceeded",
+            f"A job may call the model {limit} times, and it had no result by then "
+            "(setting budgets.per_job_max_steps).",
         )
     return Think()
 
@@ -91,7 +94,9 @@ def out_of_time(job: JobState, budgets: Budgets) -> End:
     if asked_ms and asked_ms < budgets.per_job_wall_time_ms:
         return End("budget_exceeded", f"Its {asked_ms / 1000:g} s are over (time_budget_ms).")
     limit_s = budgets.per_job_wall_time_ms / 1000
-    return End("budget_exceeded", f"Its {limit_s:g} s are over (per_job_wall_time_ms).")
+    return End(
+        "budget_exceeded", f"Its {limit_s:g} s are over (setting budgets.per_job_wall_time_ms)."
+    )
 
 
 def _must_end(job: JobState, budgets: Budgets, now: datetime) -> End | None:

@@ -60,14 +60,15 @@ def next_move(turn: TurnState, budgets: Budgets) -> Move:
     if any(call.stage is not CallStage.DONE for call in turn.calls):
         if turn.proposed > budgets.max_tool_calls_per_turn:
             return OutOfBudget(
-                f"it asked for more than {budgets.max_tool_calls_per_turn} tool calls "
-                "(max_tool_calls_per_turn)"
+                f"one answer may take {budgets.max_tool_calls_per_turn} tool calls, and it asked for "
+                "more (setting budgets.max_tool_calls_per_turn)"
             )
         return UseTools(turn.calls)
     if output is not None and not output.tool_calls and not turn.news:
         return Answer(output.text) if output.text.strip() else Speechless()
     if turn.steps >= budgets.max_steps_per_turn:
         return OutOfBudget(
-            f"it took {budgets.max_steps_per_turn} steps without an answer (max_steps_per_turn)"
+            f"one answer may take {budgets.max_steps_per_turn} calls of the model, and they are used "
+            "up (setting budgets.max_steps_per_turn)"
         )
     return Think()

@@ -10,7 +10,7 @@ from typing import assert_never
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import CALLS, TOKENS, BudgetName
+from choir_agent.budgets.limits import BudgetName, exhausted_budget
 from choir_agent.budgets.question import question_of
 from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.lanes.edge_states import EdgeTrigger
@@ -127,11 +127,7 @@ class Turns:
         self._move(EdgeTrigger.TOOL_RESULT)
 
     def _exhausted(self) -> BudgetName | None:
-        match self._arbiter.state.exhausted:
-            case None:
-                return None
-            case name:
-                return CALLS if name == CALLS else TOKENS
+        return exhausted_budget(self._arbiter.state, self._budgets())
 
     def _ask_for_more(self, turn: TurnState, budget: BudgetName) -> None:
         text = question_of(budget, self._arbiter.state, self._budgets())

@@ -90,7 +90,7 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case CompactionRequested() as p:
             return _signal(state, p.signal)
         case BudgetExhausted() as p:
-            return replace(state, exhausted=p.budget)
+            return replace(state, exhausted=p.budget, exhausted_limit=p.limit)
         case BudgetGranted() as p:
             return _after_grant(state, p)
         case MemoryWriteCommitted():
@@ -278,4 +278,4 @@ def _after_grant(state: SessionState, granted: BudgetGranted) -> SessionState:
             spent = replace(spent, granted_tool_calls=calls)
         case _:
             assert_never(granted.budget)
-    return replace(state, spent=spent, exhausted=None)
+    return replace(state, spent=spent, exhausted=None, exhausted_limit=0)

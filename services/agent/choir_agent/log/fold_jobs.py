@@ -136,7 +136,9 @@ def after_decision(state: SessionState, decided: ApprovalDecided) -> SessionStat
 
 def _decision_in_words(decided: ApprovalDecided) -> str:
     if decided.status == "expired":
-        return f"My proposal ({decided.what}) expired: nobody decided in time, so nothing was changed."
+        return (
+            f"My proposal ({decided.what}) expired: nobody decided in time, so nothing was changed."
+        )
     return f"Your decision on my proposal ({decided.what}): {decided.status}."
 
 

@@ -195,6 +195,8 @@ class SessionState:
     spent: Spent = Spent()
     exhausted: str | None = None
     """The budget whose end the user was told of and has not answered."""
+    exhausted_limit: int = 0
+    """The limit that was reached then."""
     last_signal: int = 0
     """The newest inject, cancel or compact signal that stands in the log."""
 

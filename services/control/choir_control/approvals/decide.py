@@ -54,7 +54,7 @@ class Desk:
         digest: str | None = None,
         hand: Hand | None = None,
     ) -> Approval:
-        """Decide, or expire; `digest`, if given, is of what the decider was shown, `hand` whose button it was.
+        """Decide, or expire; `digest` is of what the decider was shown, `hand` whose button it was.
 
         Raises NotFound, or Conflict when it has been decided or was shown differently.
         """

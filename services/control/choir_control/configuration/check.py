@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
+from choir_common.wire.budgets import AgentBudgets, Budgets
 from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
 # each agent has a database schema of its own, choir_<agent>, a log, <agent>.log, and a repository beside the
@@ -150,21 +151,27 @@ def _timing(config: Config) -> Iterator[str]:
 
 
 def _limits(config: Config) -> Iterator[str]:
-    budgets = config.budgets
-    if budgets.total_session_tokens < LEAST_TOKENS:
-        yield (
-            f"budgets.total_session_tokens: {budgets.total_session_tokens} is less than one model call "
-            f"takes; set it to {LEAST_TOKENS} or more"
-        )
-    if budgets.max_core_jobs > MOST_CORE_JOBS:
-        yield (
-            f"budgets.max_core_jobs: {budgets.max_core_jobs} is more than one agent can run; set it to "
-            f"{MOST_CORE_JOBS} or less"
-        )
+    yield from _budgets("budgets", config.budgets)
+    for name, agent in config.agents.items():
+        yield from _budgets(f"agents.{name}.budgets", agent.budgets)
     if config.summary_timeout_ms > LONGEST_SUMMARY_MS:
         yield (
             f"summary_timeout_ms: {config.summary_timeout_ms} would make every stop wait for minutes; "
             f"set it to {LONGEST_SUMMARY_MS} or less"
+        )
+
+
+def _budgets(place: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
+    tokens, jobs = budgets.total_session_tokens, budgets.max_core_jobs
+    if tokens is not None and tokens < LEAST_TOKENS:
+        yield (
+            f"{place}.total_session_tokens: {tokens} is less than one model call takes; "
+            f"set it to {LEAST_TOKENS} or more"
+        )
+    if jobs is not None and jobs > MOST_CORE_JOBS:
+        yield (
+            f"{place}.max_core_jobs: {jobs} is more than one agent can run; "
+            f"set it to {MOST_CORE_JOBS} or less"
         )
 
 

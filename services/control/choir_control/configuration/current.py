@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from choir_common.errors import BadInput, NotFound
+from choir_common.wire.budgets import Budgets
 from choir_common.wire.config import (
     AgentConfig,
     AgentSettings,
@@ -91,7 +92,7 @@ class Snapshot:
             model=config.models[bound.llm],
             core_model_name=bound.core_llm,
             core_model=_named(config.models, bound.core_llm),
-            budgets=config.budgets,
+            budgets=self.budgets_of(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
             event_window=config.event_window,
@@ -105,6 +106,11 @@ class Snapshot:
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
         )
+
+    def budgets_of(self, agent_id: str) -> Budgets:
+        """Return the budgets in force for an agent: its own, else those of all."""
+        own = self.config.agents.get(agent_id)
+        return self.config.budgets.overridden(own.budgets) if own else self.config.budgets
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
         profile = _named(self.config.voice_profiles, name)

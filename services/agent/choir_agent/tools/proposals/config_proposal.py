@@ -8,14 +8,20 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from choir_agent.tools.proposals.plain_words import refuse_programs
 from choir_agent.tools.tool import ToolFailed
-from choir_common.wire.config import Budgets, Config, ModelConfig, VoiceProfileConfig, VoiceSettings
+from choir_common.wire.budgets import AgentBudgets, Budgets
+from choir_common.wire.config import Config, ModelConfig, VoiceProfileConfig, VoiceSettings
 from choir_common.wire.json import JsonObject
 from choir_common.wire.proposals import PROPOSABLE, SELF, leaves, may_be_proposed
 
 _NAMES = {"llm", "core_llm", "voice_profile", "search"}
 _OPTIONAL = {"temperature", "reasoning_effort", "core_llm", "voice_profile", "search"}
 """What a null may take away."""
-_KINDS: dict[str, type[BaseModel]] = {"budgets": Budgets, "models": ModelConfig}
+_KINDS: dict[str, type[BaseModel]] = {
+    "agents": AgentBudgets,
+    "budgets": Budgets,
+    "models": ModelConfig,
+    "voice_profiles": VoiceProfileConfig,
+}
 _MAX_NAME = 200
 
 
@@ -43,18 +49,22 @@ def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
         if field in _OPTIONAL:
             return
         raise ToolFailed("bad_input", f"{_words(path)}: it cannot be taken away, only changed.")
-    if path[0] == "agents":
+    if path[0] == "agents" and "budgets" not in path:
         if field in _NAMES and isinstance(value, str) and 0 < len(value) <= _MAX_NAME:
             return
         raise ToolFailed(
             "bad_input", f"{_words(path)}: the name of a configured resource is needed."
         )
-    kind = _KINDS.get(path[0], VoiceProfileConfig if path[0] == "voice_profiles" else Config)
-    if "voice_settings" in path:
-        kind = VoiceSettings
-    fault = _fault(kind, field, value)
+    fault = _fault(_kind_of(path), field, value)
     if fault:
         raise ToolFailed("bad_input", f"{_words(path)}: {fault}")
+
+
+def _kind_of(path: tuple[str, ...]) -> type[BaseModel]:
+    """Return the model whose field a place is."""
+    if "voice_settings" in path:
+        return VoiceSettings
+    return _KINDS.get(path[0], Config)
 
 
 def _fault(kind: type[BaseModel], field: str, value: JsonValue) -> str:
