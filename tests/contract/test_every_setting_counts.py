@@ -29,7 +29,7 @@ READ = {
     "agents.*.restart": f"{CONTROL}/sessions/crash.py",
     **{
         f"agents.*.retention.{name}": f"{MEMORY}/grains/cutoffs.py"
-        for name in ("turns", "days", "weeks", "months", "quarters", "years")
+        for name in ("turns", "vectors", "days", "weeks", "months", "quarters", "years")
     },
     "agents.*.repo.url": f"{CONTROL}/repos/source.py",
     "agents.*.repo.ref": f"{CONTROL}/repos/source.py",

@@ -1,4 +1,4 @@
-"""Measure what memory finds: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--out FILE]`."""
+"""Measure what memory finds: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--as-installed]`."""
 
 import argparse
 import asyncio
@@ -43,6 +43,8 @@ class Outcome:
     by_arms: Mapping[str, Measures]
     wrote_s: float
     asked_ms: float
+    promoted: int
+    """Sessions in long-term memory."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as they are written to a file."""
@@ -59,6 +61,7 @@ class Outcome:
             "arms": {name: asdict(measured) for name, measured in self.by_arms.items()},
             "write_and_embed_s": round(self.wrote_s, 1),
             "ask_ms": round(self.asked_ms, 1),
+            "promoted_sessions": self.promoted,
         }
 
     def _by_category(self) -> dict[str, Any]:
@@ -73,14 +76,22 @@ class Outcome:
         }
 
 
-async def evaluate(harness: Harness, spaces: Sequence[Space], *, ablate: bool) -> Outcome:
-    """Write all spaces, then ask each its questions."""
+async def evaluate(
+    harness: Harness, spaces: Sequence[Space], *, ablate: bool, as_installed: bool = False
+) -> Outcome:
+    """Write all spaces, then ask each its questions.
+
+    `as_installed` ends every session first, which promotes all but the newest to long-term memory.
+    """
     began = time.monotonic()
+    promoted = 0
     with console.status("writing") as status:
         written = []
         for number, space in enumerate(spaces):
             status.update(f"writing {space.name}")
             written.append(await harness.write(number, space))
+            if as_installed:
+                promoted += await harness.end_sessions(written[-1])
         await harness.wait_for_vectors(status.update, VECTORS_S)
         wrote_s = time.monotonic() - began
         began = time.monotonic()
@@ -95,7 +106,7 @@ async def evaluate(harness: Harness, spaces: Sequence[Space], *, ablate: bool) -
             status.update(f"asking {name}")
             found = [measured for one in written for measured in await harness.measure(one, arms)]
             by_arms[name] = mean(found)
-    return Outcome(written, by_space, by_arms, wrote_s, asked_ms)
+    return Outcome(written, by_space, by_arms, wrote_s, asked_ms, promoted)
 
 
 def show(figures: Mapping[str, Any]) -> None:
@@ -125,8 +136,15 @@ async def main(arguments: argparse.Namespace) -> None:
     spaces = FORMATS[name](path)
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
     async with running_harness() as harness:
-        outcome = await evaluate(harness, spaces, ablate=not arguments.quick)
-    figures = {"data": path.name, "format": name, **outcome.as_json()}
+        outcome = await evaluate(
+            harness, spaces, ablate=not arguments.quick, as_installed=arguments.as_installed
+        )
+    figures = {
+        "data": path.name,
+        "format": name,
+        "as_installed": arguments.as_installed,
+        **outcome.as_json(),
+    }
     show(figures)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
@@ -137,5 +155,10 @@ if __name__ == "__main__":
     parser.add_argument("data", help="a file (or BEAM's directory) with units and questions")
     parser.add_argument("--format", choices=FORMATS, help="default: what the file looks like")
     parser.add_argument("--quick", action="store_true", help="without the per-arm ablations")
+    parser.add_argument(
+        "--as-installed",
+        action="store_true",
+        help="end every session first, so that all but the newest are in long-term memory",
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

@@ -2,14 +2,24 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import BusMemory
 from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.wire.config import MemoryConfig
 from choir_common.wire.memories import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
-from choir_common.wire.memory_sessions import MAX_UNITS, RecordUnits, SessionUnit
+from choir_common.wire.memory_sessions import (
+    MAX_UNITS,
+    ArchivePage,
+    Origin,
+    RecordUnits,
+    SessionEnd,
+    SessionUnit,
+)
+from choir_memory.sessions.wording import parts
 from tests.eval.corpus import Space, Unit
 from tests.eval.measures import Measures, measure
 from tests.service.memory.servers import (
@@ -26,6 +36,9 @@ TRIES = 20
 PATIENT = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
 """Hits asked for: sessions are ranked by them, too."""
+MID_TERM = MemoryConfig().mid_term_sessions
+ASSISTANT = "assistant"
+"""The speaker of the data sets whose other speaker is a user."""
 
 
 @dataclass
@@ -40,6 +53,12 @@ class Written:
     @property
     def session_of(self) -> dict[str, str]:
         return {unit.id: unit.session for unit in self.space.units}
+
+    def units_found(self, hits: MemoryHits) -> list[str]:
+        """Return the units of the hits, best first; a summary of a session takes the place of a unit."""
+        return [
+            self.unit_of.get(hit.document_id, f"summary {hit.document_id}") for hit in hits.hits
+        ]
 
 
 @dataclass
@@ -56,18 +75,38 @@ class Harness:
         for unit in space.units:
             sessions.setdefault(unit.session, []).append(unit)
         for session, units in sessions.items():
-            for at in range(0, len(units), PAGE):
-                page = units[at : at + PAGE]
+            recorded = list(_session_units(units))
+            for at in range(0, len(recorded), PAGE):
+                page = recorded[at : at + PAGE]
                 answer = await BusSessionMemory(self.bus).record(
                     RecordUnits(
                         agent_id=written.agent_id,
                         session_id=session,
-                        units=tuple(_told(unit) for unit in page),
+                        units=tuple(unit for unit, _ in page),
                     )
                 )
-                names = (unit.id for unit in page)
+                names = (name for _, name in page)
                 written.unit_of.update(zip(answer.document_ids, names, strict=True))
         return written
+
+    async def end_sessions(self, written: Written) -> int:
+        """End every session, the oldest first, as control does; return how many were promoted."""
+        spans: dict[str, list[datetime]] = {}
+        for unit in written.space.units:
+            spans.setdefault(unit.session, []).append(unit.at)
+        promoted = 0
+        for session, moments in sorted(spans.items(), key=lambda one: min(one[1])):
+            answer = await BusSessionMemory(self.bus).archive(
+                ArchivePage(
+                    agent_id=written.agent_id,
+                    session_id=session,
+                    started_at=min(moments),
+                    events=(),
+                    end=SessionEnd(at=max(moments), mid_term_sessions=MID_TERM),
+                )
+            )
+            promoted += len(answer.promoted)
+        return promoted
 
     async def wait_for_vectors(self, say: Callable[[str], None], deadline_s: float) -> None:
         """Wait until nothing is queued; raises TimeoutError."""
@@ -104,8 +143,7 @@ class Harness:
         session_of = written.session_of
         for question in written.space.questions:
             answer = await self._ask_all_arms(written, question.text, arms)
-            found = [written.unit_of[hit.document_id] for hit in answer.hits]
-            measured.append(measure(question, found, session_of))
+            measured.append(measure(question, written.units_found(answer), session_of))
         return measured
 
 
@@ -123,12 +161,22 @@ async def running_harness() -> AsyncIterator[Harness]:
                     await process.kill()
 
 
-def _told(unit: Unit) -> SessionUnit:
-    return SessionUnit(
-        id=unit.id,
-        text=unit.text or " ",
-        at=unit.at,
-        position=unit.position,
-        speaker=unit.speaker,
-        origin="user",
-    )
+def _session_units(units: Sequence[Unit]) -> Iterator[tuple[SessionUnit, str]]:
+    """Yield the units of a session as they are recorded, each with its id in the data.
+
+    Long messages are cut as an archived session's are, so each part is a unit with a position of its own.
+    """
+    position = 0
+    for unit in units:
+        origin: Origin = "agent" if unit.speaker == ASSISTANT else "user"
+        for number, text in enumerate(parts(unit.text) or ["(empty)"]):
+            recorded = SessionUnit(
+                id=f"{unit.id}/{number}" if number else unit.id,
+                text=text,
+                at=unit.at,
+                position=position,
+                speaker=unit.speaker,
+                origin=origin,
+            )
+            yield recorded, unit.id
+            position += 1

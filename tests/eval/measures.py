@@ -19,10 +19,15 @@ class Measures:
 
 
 def measure(question: Question, found: Sequence[str], session_of: dict[str, str]) -> Measures:
-    """Return the measures of one question; `found` is best first."""
+    """Return the measures of one question.
+
+    `found` is best first; what has no session there (a summary) takes a place and answers nothing. Of the
+    parts of one long unit the first counts.
+    """
     wanted = question.evidence
+    found = list(dict.fromkeys(found))
     places = [at for at, one in enumerate(found, 1) if one in wanted]
-    sessions = list(dict.fromkeys(session_of[one] for one in found))
+    sessions = list(dict.fromkeys(session_of[one] for one in found if one in session_of))
     true_sessions = {session_of[one] for one in wanted}
     first5 = true_sessions & set(sessions[:5])
     return Measures(

@@ -57,10 +57,10 @@ FOUND = (
     "SELECT session_id, archived_rev, archived_at IS NOT NULL AS done FROM choir_control.sessions "
     "ORDER BY session_id",
 )
-# what can be found by its vector has one, or waits for it
+# every document has its vector or waits for it, also in long-term memory
 FORGOTTEN = """
 SELECT count(*) FROM choir_main.memory_documents d
-WHERE tier <> 'long_term_detail' AND NOT EXISTS (
+WHERE NOT EXISTS (
     SELECT FROM choir_memory.embedding_queue q WHERE q.document_id = d.id)
 """
 
@@ -148,7 +148,7 @@ def test_a_session_that_was_cut_anywhere_on_its_way_arrives_whole_and_once(
     witness.do(prepare)
     witness.do(archive)
     whole = witness.do(found)
-    assert [len(rows) for rows in whole] == [2 + 12 + 2 + 2, 3, 2 + 2, 3]
+    assert [len(rows) for rows in whole] == [2 + 12 + 2 + 2, 3, 2 + 12 + 2 + 2, 3]
     witness.do(clear)
 
     async def in_a_victim() -> None:

@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 
+from choir_common.bus.client import Bus
+from choir_common.clients.memory_sessions import BusSessionMemory
 from choir_common.http.transport import make_client
+from choir_common.wire.config import MemoryConfig
 from choir_common.wire.events import (
     EventPayload,
     MemoryCompacted,
@@ -15,6 +19,7 @@ from choir_common.wire.events import (
     payload_of,
 )
 from tests.support.replay import check_replay
+from tests.support.sessions import talk
 from tests.support.stack import Stack, read_log, sessions_of, starting_stack, user_at
 
 YESTERDAY = {"summary": "Ada planned the blue house.", "topics": []}
@@ -71,11 +76,14 @@ def look_back(mode: str, session_id: str | None = None) -> dict[str, object]:
     return {"call": {"name": "choir.memory.query", "arguments": arguments}}
 
 
+PLACE = "Taberna da Esperanca"
+DINNER = f"We had dinner in Lisbon at {PLACE}."
+WHERE = "where did we eat in Lisbon?"
 PAST = {
     "rules": [
         {
-            "when": {"lane": "summary", "contains": "kite"},
-            "then": [{"say": json.dumps({"summary": "Ada stored a toy.", "topics": []})}],
+            "when": {"regex": "^where did we eat", "system_contains": f"user: {DINNER}"},
+            "then": [{"say": "At the Taberna, as you said."}],
         },
         {
             "when": {"regex": "(look back): (.+)"},
@@ -88,14 +96,6 @@ PAST = {
     ],
     "otherwise": [{"say": "Noted."}],
 }
-KITE = "The blue kite lies in the attic."
-
-
-def one_session_in_full(home: Path) -> None:
-    """Let only the newest session stay in mid-term memory."""
-    path = home / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps({**config, "memory": {"mid_term_sessions": 1}}))
 
 
 async def until_archived(stack: Stack) -> None:
@@ -105,18 +105,33 @@ async def until_archived(stack: Stack) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_what_was_said_in_past_sessions_is_found_and_read(tmp_path: Path) -> None:
+async def dinner_and_thirty_later_sessions(stack: Stack) -> None:
+    """Archive 31 short sessions of `main`, as control does when a session ends."""
+    nats = str(stack.children()["endpoints"]["nats"])
+    keep = MemoryConfig().mid_term_sessions
+    began = datetime.now(UTC) - timedelta(days=40)
+    async with Bus(nats, stack.secret("nats-token"), "control") as bus:
+        memory = BusSessionMemory(bus)
+        dinner = talk("dinner", DINNER, began=began, summary="Ada had a meal.")
+        await memory.archive(dinner.page(keep=keep))
+        for day in range(1, 31):
+            said, later = f"Today ({day}) I watered the plants.", began + timedelta(days=day)
+            script = talk(f"day-{day}", said, began=later, summary="Plants were watered.")
+            await memory.archive(script.page(keep=keep))
+
+
+async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
+    tmp_path: Path,
+) -> None:
     score = tmp_path / "score.json"
     score.write_bytes(orjson.dumps(PAST))
-    async with starting_stack(score, prepare=one_session_in_full) as stack:
+    async with starting_stack(score) as stack:
+        await dinner_and_thirty_later_sessions(stack)
+        for more in ([], ["--mode", "text"]):
+            search = ("memory", "search", "main", WHERE, "--store", "session", *more)
+            assert PLACE in await asyncio.to_thread(stack.run, *search)
         async with user_at(stack.url, token=stack.secret("operator-token")) as user:
-            await user.asks(KITE)
-            first = str((await sessions_of(stack))[0]["session_id"])
-            await asyncio.to_thread(stack.run, "agent", "restart", "main")
-            await until_archived(stack)
-            assert KITE in await user.asks("look back: where is the kite?")
-            await asyncio.to_thread(stack.run, "agent", "restart", "main")
-            await until_archived(stack)
-            # two sessions are over: of the first only the summary is searched, and every word can be read
-            assert "Ada stored a toy." in await user.asks("look back: which toy was stored?")
-            assert KITE in await user.asks(f"read {first} for: kite")
+            assert await user.asks(WHERE) == "At the Taberna, as you said."
+            assert DINNER in await user.asks(f"look back: {WHERE}")
+            assert "Ada had a meal." in await user.asks("look back: which meal was it?")
+            assert DINNER in await user.asks("read dinner for: Lisbon")

@@ -86,6 +86,31 @@ async def test_an_agents_schema_of_a_release_is_adopted_with_what_is_in_it() -> 
         assert await stamp_of(database, "choir_main") == "0900"
 
 
+async def test_turns_that_an_older_version_left_without_vectors_wait_for_them_again() -> None:
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        await database.execute('CREATE ROLE "choir_main"')
+        await leave_as_a_release_did(database, "choir_memory", SHARED)
+        await database.execute(
+            "INSERT INTO choir_memory.embedding_models (name, dimensions, state) "
+            "VALUES ('m', 384, 'active'); INSERT INTO choir_memory.spaces (agent_id) VALUES ('main')"
+        )
+        await leave_as_a_release_did(database, "choir_main", AGENT[:2])
+        for place, tier in enumerate(("mid_term", "long_term_detail")):
+            await database.execute(
+                "INSERT INTO choir_main.memory_documents "
+                "(id, session_id, tier, chunk_index, text, tsv, tokens) "
+                "VALUES (gen_random_uuid(), 's', $1, $2, 'words', '', 1)",
+                tier,
+                place,
+            )
+        await migrate(database, "choir_main", AGENT)
+        waiting = await database.fetch(
+            "SELECT q.agent_id, q.store, d.tier FROM choir_memory.embedding_queue q "
+            "JOIN choir_main.memory_documents d ON d.id = q.document_id"
+        )
+        assert [tuple(row) for row in waiting] == [("main", "session", "long_term_detail")]
+
+
 async def test_a_step_that_fails_leaves_the_schema_as_it_was() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await leave_as_a_release_did(database, "s", CONTROL[:1])

@@ -1,4 +1,4 @@
-"""Sessions become memory: page by page, once, the newest event by event, older ones by their summary."""
+"""Sessions become memory: page by page, once; older ones go to long-term memory and stay searchable."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -174,7 +174,7 @@ async def test_the_oldest_session_goes_to_long_term_memory_and_keeps_its_words(d
         "s2": {"mid_term"},
         "s3": {"mid_term"},
     }
-    assert await desk.vectors() == {"mid_term", "long_term_summary"}
+    assert await desk.vectors() == {"mid_term", "long_term_summary", "long_term_detail"}
     detail = await desk.room.ask("", store="session", mode="session_detail", session_id="s0")
     assert [hit.text for hit in detail.hits][:1] == ["The 0th otter is asleep."]
     rows = await desk.rows()
@@ -186,18 +186,44 @@ async def test_the_oldest_session_goes_to_long_term_memory_and_keeps_its_words(d
     )
 
 
-async def test_vectors_that_were_made_go_when_the_session_is_promoted(desk: Desk) -> None:
+async def test_vectors_stay_when_the_session_is_promoted(desk: Desk) -> None:
     await desk.take(make_talk(0))
     while await desk.room.queue.take_batch():
         pass
     assert await desk.vectors() == {"mid_term"}
-    assert await desk.database.fetchval("SELECT count(*) FROM choir_main.memory_embeddings") == 2
     await desk.take(make_talk(1), keep=1)
-    left = await desk.database.fetch(
-        "SELECT d.session_id FROM choir_main.memory_embeddings JOIN choir_main.memory_documents d "
+    kept = await desk.database.fetchval(
+        "SELECT count(*) FROM choir_main.memory_embeddings JOIN choir_main.memory_documents d "
         "ON d.id = document_id WHERE d.tier = 'long_term_detail'"
     )
-    assert left == []
+    assert kept == 2
+
+
+@pytest.mark.parametrize("mode", ["semantic", "text"])
+async def test_what_was_said_is_found_after_thirty_later_sessions(desk: Desk, mode: str) -> None:
+    dinner = "We had dinner in Lisbon at Taberna da Esperanca."
+    await desk.take(talk("s00", dinner, summary="Of a journey."))
+    for number in range(1, 31):
+        said = f"Today ({number}) I watered the plants."
+        began = BEGAN + timedelta(days=number)
+        await desk.take(talk(f"s{number:02}", said, began=began, summary="Of plants."))
+    while await desk.room.queue.take_batch():
+        pass
+    for question in ("where did we eat in Lisbon?", "Taberna da Esperanca"):
+        found = await desk.room.ask(question, store="session", mode=mode)
+        assert dinner in found.hits[0].text
+
+
+async def test_a_session_of_recorded_units_is_promoted_like_one_with_a_log(desk: Desk) -> None:
+    units = (make_unit(0, "The lamp is green."),)
+    await desk.recorder.record(RecordUnits(agent_id="main", session_id="s0", units=units))
+    script = Script("s0")
+    assert (await desk.archive.take(script.page(0, 0, 0))).promoted == ("s0",)
+    assert await desk.tiers() == {"s0": {"long_term_detail", "long_term_summary"}}
+    more = (make_unit(1, "The lamp is blue."),)
+    await desk.recorder.record(RecordUnits(agent_id="main", session_id="s0", units=more))
+    assert await desk.tiers() == {"s0": {"long_term_detail", "long_term_summary"}}
+    assert await desk.vectors() == {"long_term_detail", "long_term_summary"}
 
 
 async def test_a_session_of_many_units_is_promoted_some_at_a_time(desk: Desk) -> None:
@@ -212,7 +238,7 @@ async def test_a_session_of_many_units_is_promoted_some_at_a_time(desk: Desk) ->
     assert counts[0]["n"] == len(script.events) - 2
     # each transaction leaves its own mark on the rows it wrote
     assert counts[0]["writes"] == 2
-    assert await desk.vectors() == {"long_term_summary"}
+    assert await desk.vectors() == {"long_term_detail", "long_term_summary"}
 
 
 async def test_each_topic_is_a_document_of_its_own(desk: Desk) -> None:
@@ -304,7 +330,7 @@ async def test_in_whatever_order_sessions_come_the_newest_stay(
         for one in order[: place + 1]:
             assert ("mid_term" in tiers[f"s{one}"]) == (one not in promoted)
             assert ("long_term_summary" in tiers[f"s{one}"]) == (one in promoted)
-    assert await desk.vectors() <= {"mid_term", "long_term_summary"}
+    assert await desk.vectors() == set().union(*(await desk.tiers()).values())
 
 
 async def test_a_session_comes_in_over_the_bus_and_gets_its_vectors(

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from choir_common.metrics import Metrics
 from choir_memory.embedding.figures import EmbeddingFigures
 from choir_memory.embedding.port import BATCH
@@ -24,11 +26,11 @@ async def jobs(room: Room) -> list[Any]:
     return list(await room.database.fetch(JOBS))
 
 
-async def test_what_expired_and_the_details_of_old_sessions_get_no_vector(
+async def test_what_expired_and_what_lost_its_vectors_get_no_vector(
     room: Room, provider: ScriptedProvider
 ) -> None:
     past, future = (datetime.now(UTC) + timedelta(days=days) for days in (-1, 1))
-    await remember(room, "s1", 0, "an old detail", tier="long_term_detail")
+    await remember(room, "s1", 0, "a turn without vectors", keep_vectors=False)
     await remember(room, "s1", 1, "expired", expires_at=past)
     await remember(room, "s1", 2, "not yet expired", expires_at=future)
     gone = await room.put("knowledge that expired")
@@ -42,19 +44,24 @@ async def test_what_expired_and_the_details_of_old_sessions_get_no_vector(
     assert await jobs(room) == []
 
 
-async def test_a_row_that_becomes_a_detail_while_it_is_embedded_stays_without_a_vector(
-    room: Room, provider: ScriptedProvider
+@pytest.mark.parametrize(
+    ("change", "vectors"), [("tier = 'long_term_detail'", 1), ("keep_vectors = false", 0)]
+)
+async def test_a_row_that_is_promoted_while_it_is_embedded_gets_its_vector_unless_it_lost_it(
+    room: Room, provider: ScriptedProvider, change: str, vectors: int
 ) -> None:
-    document_id = await remember(room, "s1", 0, "promoted meanwhile")
-    demote = "UPDATE choir_main.memory_documents SET tier = 'long_term_detail' WHERE id = $1"
+    document_id = await remember(room, "s1", 0, "changed meanwhile")
+    sql = f"UPDATE choir_main.memory_documents SET {change} WHERE id = $1"
 
-    async def promote(_: list[str]) -> None:
-        await room.database.execute(demote, document_id)
+    async def change_row(_: list[str]) -> None:
+        await room.database.execute(sql, document_id)
 
-    provider.before_answer = promote
+    provider.before_answer = change_row
     await work(room)
-    assert provider.batches == [["promoted meanwhile"]]
-    assert await room.database.fetchval("SELECT count(*) FROM choir_main.memory_embeddings") == 0
+    assert provider.batches == [["changed meanwhile"]]
+    count = "SELECT count(*) FROM choir_main.memory_embeddings"
+    assert await room.database.fetchval(count) == vectors
+    assert await jobs(room) == []
 
 
 async def test_a_provider_that_names_a_time_is_left_alone_until_then(

@@ -1,9 +1,12 @@
 """What memory must find, through the whole service with its offline model: the bars of `make eval`."""
 
+from datetime import timedelta
 from pathlib import Path
 
-from tests.eval.formats import read_jsonl
-from tests.eval.harness import running_harness
+from tests.eval.__main__ import evaluate
+from tests.eval.corpus import Question, Space, Unit
+from tests.eval.formats import LONG_AGO, read_jsonl
+from tests.eval.harness import MID_TERM, running_harness
 from tests.eval.measures import mean
 
 DATA = Path("tests/eval/data")
@@ -35,3 +38,40 @@ async def test_each_arm_can_be_taken_away_and_none_is_for_show() -> None:
         assert "A fence" in with_window.hits[1].text + with_window.hits[0].text
         in_may = await harness.ask(written, "what happened in May", ("vector", "time"))
         assert {arm.arm for arm in in_may.hits[0].arms} == {"vector", "time"}
+
+
+async def test_as_installed_ends_and_promotes_sessions_and_finds_what_it_did_before() -> None:
+    lived = Space("lived", *_thirteen_sessions())
+    async with running_harness() as harness:
+        figures = await evaluate(harness, [lived], ablate=False, as_installed=True)
+    assert figures.promoted == 13 - MID_TERM
+    told = figures.as_json()
+    assert told["turn_r5"] == told["mrr"] == 1.0, told
+    assert told["promoted_sessions"] == 13 - MID_TERM
+
+
+async def test_a_message_of_any_length_is_recorded_in_parts_and_counts_once() -> None:
+    filler = "Ordinary words fill this page of the diary. " * 8_000
+    long = Unit("long", f"{filler}The code is quokka. {filler}", LONG_AGO, "user", "1", 0)
+    short = Unit("short", "A short word about the code.", LONG_AGO, "user", "1", 1)
+    question = Question("What is the code, quokka?", frozenset({"long"}))
+    async with running_harness() as harness:
+        written = await harness.write(0, Space("long", (long, short), (question,)))
+        assert len(set(written.unit_of)) > 100
+        (measured,) = await harness.measure(written, ("text",))
+    assert measured.mrr == 1.0
+
+
+def _thirteen_sessions() -> tuple[list[Unit], list[Question]]:
+    things = (
+        "anchor", "bicycle", "candle", "drum", "easel", "fiddle", "globe",
+        "hammock", "inkwell", "jigsaw", "kettle", "ladder", "mirror",
+    )  # fmt: skip
+    units, questions = [], []
+    for number, thing in enumerate(things):
+        at = LONG_AGO + timedelta(days=number)
+        units.append(Unit(thing, f"I bought a {thing}.", at, "user", str(number), 0))
+        answer = f"Enjoy it, number {number}."
+        units.append(Unit(f"{thing}!", answer, at, "assistant", str(number), 1))
+        questions.append(Question(f"Where is the {thing}?", frozenset({thing})))
+    return units, questions

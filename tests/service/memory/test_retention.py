@@ -11,6 +11,8 @@ from choir_memory.grains.retention import Retention
 from choir_memory.schema.lease_store import Leases
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import SetClock, live_turns
+from tests.service.memory.lived import remember
+from tests.service.memory.test_search import embed_all
 
 SAID = [
     ("2026-01-05T09:00", "Ana", "The carpenter mends the roof of the barn on Tuesday."),
@@ -90,3 +92,19 @@ async def test_an_agent_that_keeps_everything_loses_nothing(
     await live_turns(room.database, SAID)
     assert await pass_by(room, "2040-01-01", **kept) == 0
     assert (await left(room)).count("s1") == len(SAID)
+
+
+async def test_retention_drops_vectors_of_old_turns_and_they_are_found_by_their_words(
+    room: Room,
+) -> None:
+    old = await remember(room, "s1", 0, "the zeppelin landed")
+    new = await remember(room, "s2", 0, "the airship left", happened_at=datetime.now(UTC))
+    await embed_all(room)
+    vectors = "SELECT document_id FROM choir_main.memory_embeddings"
+    assert {row["document_id"] for row in await room.database.fetch(vectors)} == {old, new}
+    today = datetime.now(UTC).date().isoformat()
+    assert await pass_by(room, today, vectors=30) == 0
+    assert {row["document_id"] for row in await room.database.fetch(vectors)} >= {new}
+    assert old not in {row["document_id"] for row in await room.database.fetch(vectors)}
+    found = await room.ask("zeppelin", store="session")
+    assert found.hits[0].text == "the zeppelin landed"

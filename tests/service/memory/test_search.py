@@ -84,14 +84,30 @@ async def test_an_agent_without_memory_is_not_found_and_not_made(room: Room) -> 
     assert await room.database.fetchval(sql) == 0
 
 
-async def test_session_search_reads_recent_chunks_and_summaries_only(room: Room) -> None:
+async def test_session_search_reads_recent_turns_summaries_and_the_turns_of_old_sessions(
+    room: Room,
+) -> None:
     await remember_session(room, "s1", "mid_term", "we planned the garden")
     await remember_session(room, "s2", "long_term_summary", "summary: garden was planted")
     await remember_session(room, "s2", "long_term_detail", "garden detail: tulips", "roses")
     found = await room.ask("garden", store="session", mode="text")
-    assert {hit.tier for hit in found.hits} == {"mid_term", "long_term_summary"}
+    assert {hit.tier for hit in found.hits} == {
+        "mid_term",
+        "long_term_summary",
+        "long_term_detail",
+    }
     one = await room.ask("garden", store="session", mode="text", session_id="s1")
     assert [hit.session_id for hit in one.hits] == ["s1"]
+
+
+async def test_a_summary_is_no_neighbour_of_the_turn_at_its_position(room: Room) -> None:
+    await remember_session(room, "s", "long_term_detail", "where is the violin?", "in the attic")
+    await remember_session(room, "s", "long_term_summary", "of music", "of houses")
+    await embed_all(room)
+    found = await room.ask("violin", store="session")
+    parts = {hit.text: {arm.arm: arm.part for arm in hit.arms} for hit in found.hits}
+    assert parts["in the attic"]["text"] > 0
+    assert parts["of houses"].get("text", 0) == parts["of music"].get("text", 0) == 0
 
 
 async def test_session_detail_searches_one_session_or_reads_it_in_order(room: Room) -> None:

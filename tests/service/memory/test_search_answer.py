@@ -33,9 +33,9 @@ async def test_what_two_hits_have_in_common_is_told_once(room: Room) -> None:
     assert sorted(told) == ["a", "c", "e", "walnut", "walnut walnut"]
 
 
-async def test_context_shows_no_other_tier_and_nothing_expired(room: Room) -> None:
-    await remember_session(room, "s", "mid_term", "a", "walnut", "c")
-    await remember_session(room, "s", "long_term_detail", "x", "y", "z")
+async def test_context_shows_no_summary_of_the_session_and_nothing_expired(room: Room) -> None:
+    await remember_session(room, "s", "long_term_detail", "a", "walnut", "c")
+    await remember_session(room, "s", "long_term_summary", "x", "y", "z")
     await room.database.execute(
         "UPDATE choir_main.memory_documents SET expires_at = now() WHERE text = 'c'"
     )

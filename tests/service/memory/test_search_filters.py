@@ -34,13 +34,13 @@ async def talk(room: Room) -> Room:
 @pytest.mark.parametrize(
     ("filters", "numbers"),
     [
-        ({}, "one two three four"),
-        ({"session_id": "s2"}, "four"),
+        ({}, "one two three four five"),
+        ({"session_id": "s2"}, "four five"),
         ({"speakers": ("ann", "nobody")}, "one"),
         ({"kinds": ("tools",)}, "three"),
         ({"origins": ("user", "web")}, "one three"),
         ({"min_trust": 60}, "one"),
-        ({"since": datetime(2024, 5, 2, tzinfo=UTC)}, "four"),
+        ({"since": datetime(2024, 5, 2, tzinfo=UTC)}, "four five"),
         ({"until": datetime(2024, 5, 1, 9, 1, tzinfo=UTC)}, "one"),
         ({"tags": {"a": [1]}}, "two"),
         ({"tiers": ("long_term_detail",)}, "five"),

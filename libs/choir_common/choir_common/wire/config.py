@@ -177,7 +177,7 @@ class MemoryConfig(Wire):
     model: OptionalName = None
     """A name in `models` that sums up past days and extracts facts; none: selections, no facts."""
     mid_term_sessions: int = Field(default=10, ge=0, le=100_000)
-    """An agent's newest sessions found by all that was said in them; older ones by their summary."""
+    """An agent's newest sessions in mid-term memory; older ones are found by their summary as well."""
     reminder_tokens: int = Field(default=600, ge=0, le=20_000)
     """What memory may lay beside a user's message unasked, in tokens; 0: nothing, the agent looks itself."""
 
@@ -187,6 +187,8 @@ class RetentionConfig(Wire):
 
     turns: int | None = Field(default=None, ge=1)
     """What was said and done, word by word; the summaries of sessions and of days stay."""
+    vectors: int | None = Field(default=None, ge=1)
+    """Vectors of what was said and done; without them it is found by its words alone."""
     days: int | None = Field(default=None, ge=7)
     """Summaries of days; one goes with its week, once all of that is old enough."""
     weeks: int | None = Field(default=None, ge=31)

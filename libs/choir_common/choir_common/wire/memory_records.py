@@ -42,6 +42,8 @@ class SessionRecord(Wire):
     origin: Label = "agent"
     trust: int = Field(default=50, ge=0, le=100)
     expires_at: Moment | None = None
+    keep_vectors: bool = True
+    """False: `retention.vectors` took its vectors, and it is found by its words alone."""
 
 
 class KnowledgeRecord(Wire):

@@ -58,9 +58,9 @@ _OF_SESSION = """
 SELECT id FROM {schema}.memory_documents
 WHERE session_id = $1 AND ($2::text IS NULL OR tier = $2) ORDER BY tier, chunk_index
 """
-# another version: a vector that is being made for the row as it was is not stored any more
+# The version stays: a vector that is being made for the row is still the right one.
 _MOVE = """
-UPDATE {schema}.memory_documents SET tier = $3, version = version + 1
+UPDATE {schema}.memory_documents SET tier = $3
 WHERE id IN (SELECT id FROM {schema}.memory_documents
              WHERE session_id = $1 AND tier = $2 ORDER BY chunk_index LIMIT $4)
 RETURNING id
@@ -110,7 +110,7 @@ class DocumentStore:
         return [row["id"] for row in rows]
 
     async def move(self, session_id: str, tier: Tier, to: Tier, limit: int) -> list[UUID]:
-        """Give the first rows of a session that are of `tier` another one; return them."""
+        """Move the first `limit` rows of a session from `tier` to another; return their ids."""
         rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to, limit)
         return [row["id"] for row in rows]
 

@@ -41,10 +41,10 @@ WHERE model = $1 AND due_at IS NOT NULL AND (
 ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 """
 _READ = "SELECT d.id, d.version, d.text FROM {documents} d WHERE d.id = ANY($1::uuid[]) AND {embeddable}"
-# What expired is deleted soon, and of an old session only the summary is found by its vectors.
+# What expired is deleted soon; `keep_vectors` is false once `retention.vectors` took them.
 _EMBEDDABLE = "(d.expires_at IS NULL OR d.expires_at > now())"
-_EMBEDDABLE_IN_SESSION = f"d.tier <> 'long_term_detail' AND {_EMBEDDABLE}"
-# FOR SHARE: text and tier cannot change between this comparison and the commit
+_EMBEDDABLE_IN_SESSION = f"d.keep_vectors AND {_EMBEDDABLE}"
+# FOR SHARE: neither the text nor `keep_vectors` can change between this comparison and the commit
 _STORE = """
 INSERT INTO {embeddings} (document_id, model, part, embedding)
 SELECT d.id, m.id, made.part, made.vector::halfvec

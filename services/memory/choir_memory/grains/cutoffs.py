@@ -39,6 +39,11 @@ def cutoffs(kept: RetentionConfig, now: datetime) -> Iterator[Cutoff]:
             yield Cutoff(of, _floor(of, now - timedelta(days=days)))
 
 
+def vectors_cutoff(kept: RetentionConfig, now: datetime) -> datetime | None:
+    """Return the time before which turns lose their vectors, by whole days; None if they never do."""
+    return None if kept.vectors is None else _floor("turn", now - timedelta(days=kept.vectors))
+
+
 def is_wanted(
     grain: Grain, period: str, gone: Mapping[Kept, datetime], made: Container[tuple[Grain, str]]
 ) -> bool:

@@ -18,6 +18,14 @@ _OLD_SUMMARIES = """
 SELECT id FROM {schema}.memory_documents
 WHERE grain = $3 AND ended_at <= $1 ORDER BY ended_at LIMIT $2
 """
+_FORGET_VECTORS = """
+UPDATE {schema}.memory_documents SET keep_vectors = false WHERE id IN (
+    SELECT id FROM {schema}.memory_documents
+    WHERE tier IN ('mid_term', 'long_term_detail') AND keep_vectors AND happened_at < $1
+    ORDER BY happened_at LIMIT $2)
+RETURNING id
+"""
+_DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = ANY($1::uuid[])"
 # a fact outlives the words it was taken from
 _UNQUOTE = """
 UPDATE {schema}.knowledge_documents SET evidence = NULL
@@ -44,6 +52,13 @@ class RetentionStore:
         ids = [row["id"] for row in rows]
         for statement in (_UNQUOTE, _UNLINK, _DELETE):
             await self._held.execute(self._sql(statement), ids)
+        return ids
+
+    async def drop_vectors(self, before: datetime) -> list[UUID]:
+        """Drop the vectors of up to a batch of older turns, for good; return the turns' ids."""
+        rows = await self._held.fetch(self._sql(_FORGET_VECTORS), before, BATCH)
+        ids = [row["id"] for row in rows]
+        await self._held.execute(self._sql(_DROP_VECTORS), ids)
         return ids
 
     def _sql(self, statement: str) -> str:

@@ -178,9 +178,7 @@ def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> Filed:
 
 def _embedded(records: Sequence[Record]) -> frozenset[UUID]:
     return frozenset(
-        UUID(one.id)
-        for one in records
-        if isinstance(one, SessionRecord) and one.tier != "long_term_detail"
+        UUID(one.id) for one in records if isinstance(one, SessionRecord) and one.keep_vectors
     )
 
 

@@ -72,7 +72,7 @@ SELECT 'knowledge' AS store, kind, NULL AS tier, count(*) AS documents,
 FROM {schema}.knowledge_documents d GROUP BY kind
 UNION ALL
 SELECT 'session', kind, tier, count(*),
-    count(*) FILTER (WHERE tier <> 'long_term_detail' AND NOT EXISTS (
+    count(*) FILTER (WHERE keep_vectors AND NOT EXISTS (
         SELECT FROM {schema}.memory_embeddings e, active
         WHERE e.document_id = d.id AND e.model = active.id))
 FROM {schema}.memory_documents d GROUP BY kind, tier

@@ -16,10 +16,14 @@ from choir_memory.search.scope_store import Scope
 _DOCUMENTS = """
 array_agg(d.id) AS ids, array_send(array_agg({at})) AS places,
 array_send(array_agg(coalesce(hashtextextended({group}, 0), 0))) AS sessions,
-array_send(array_agg(coalesce(d.chunk_index, {nowhere}))) AS positions,
+array_send(array_agg(coalesce({position}, {nowhere}))) AS positions,
 array_send(array_agg(d.tokens)) AS tokens, {speakers} AS speakers, {asking} AS asking,
 {moments} AS happened_at, {cosines} AS cosines, {eligible} AS eligible
 """
+# The topics of a session's summary stand beside each other, but beside none of its turns.
+_SESSION_POSITION = (
+    "CASE d.tier WHEN 'long_term_summary' THEN {nowhere} + d.chunk_index ELSE d.chunk_index END"
+)
 _HELD = """
 array_send(array_agg({at})) AS held_places, array_send(array_agg(t.n)) AS held_terms,
 array_send(array_agg(ts_rank(d.tsv, t.term))) AS held_ranks
@@ -70,6 +74,7 @@ class Wanted:
             "{terms}": _TERMS,
             "{vectors}": "" if self.vector is None else _VECTORS,
             "{cosines}": "NULL" if self.vector is None else _COSINES,
+            "{position}": _SESSION_POSITION if session else "d.chunk_index",
             "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
             "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
             "{moments}": "array_agg({happened_at})" if self.dated else "NULL",

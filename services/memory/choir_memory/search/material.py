@@ -20,7 +20,7 @@ Places = npt.NDArray[np.int64]
 """Numbers of rows."""
 
 NOWHERE = -(1 << 30)
-"""The position of what has none."""
+"""The position of what has none; summaries of a session count up from here."""
 RANK_OF_ONE = 0.06079271
 """What ts_rank says of a single term that is held once; more is the sum of 1/i² up to the count."""
 _SUMS = (1.0, 1.25, 1.361111, 1.423611, 1.463611, 1.491389, 1.511797, 1.527422, 1.539768, 1.549768)

@@ -11,7 +11,7 @@ from choir_common.errors import BadInput
 from choir_common.wire.memories import MemoryQuery
 from choir_memory.search.scope_store import Scope
 
-SEARCHED_TIERS = ("mid_term", "long_term_summary")
+SEARCHED_TIERS = ("mid_term", "long_term_summary", "long_term_detail")
 DETAIL_TIERS = ("mid_term", "long_term_detail")
 GRAIN_TIERS = ("grain_summary",)
 DEFAULT_LIMIT = 10

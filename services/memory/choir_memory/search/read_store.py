@@ -63,8 +63,8 @@ class Stored:
 
     @property
     def place(self) -> Place | None:
-        """Return where it stands among its neighbours, if anywhere."""
-        if self.session_id is None or self.position is None:
+        """Return where it stands among its neighbours, if anywhere; a summary stands beside no turn."""
+        if self.session_id is None or self.position is None or self.tier == "long_term_summary":
             return None
         return (self.session_id, self.position)
 

@@ -98,7 +98,7 @@ class Archive:
             summary = cutter.ending.summary if cutter.ending is not None else state.summary
             queued += await self._conclude(held, page, summary)
             await store.end(page.session_id, page.end.at)
-            if cutter.unsettled.next_index == 0:
+            if cutter.unsettled.next_index == 0 and not await self._has_units(held, page):
                 # nothing was said: it must not push out a session in which something was
                 await store.promoted(page.session_id)
         return through, page.end is not None, queued
@@ -112,6 +112,13 @@ class Archive:
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "session", written)
         return len(written)
+
+    async def _has_units(self, held: Connection, page: ArchivePage) -> bool:
+        """Tell whether units of the session were recorded directly, without a log."""
+        await take_agent_role(held, page.agent_id)
+        units = await DocumentStore(held, page.agent_id).ids_of_session(page.session_id)
+        await resume_service_role(held)
+        return bool(units)
 
     async def _learn(self, held: Connection, page: ArchivePage, ended: Sequence[Trouble]) -> int:
         if not ended:

@@ -1,8 +1,8 @@
 """Move sessions from mid-term to long-term memory: the oldest beyond the newest N (spec 11.5).
 
-Called by `archive` whenever a session has ended. Details keep their text and lose their vectors; the
-summary becomes documents of its own. First the summary, then the details, some at a time: whoever is cut off
-goes on with the session where it was, for it counts as promoted only when all of it is.
+Called by `archive` whenever a session has ended. Details keep their text and their vectors, so that search
+covers all history; the summary becomes documents of its own. First the summary, then the details, some at a
+time: a promotion that is cut off resumes with the same session, which counts as promoted only at the end.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.documents.store import DocumentStore, prepare
-from choir_memory.embedding.queue_store import enqueue_all, withdraw
+from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import DetailStore
 from choir_memory.sessions.store import SessionStore
@@ -57,19 +57,18 @@ class Promotion:
         return len(written)
 
     async def _move_some(self, agent_id: str, session_id: str) -> bool:
-        """Take the vectors of some details; tell whether there are more."""
+        """Move some details to their new tier; tell whether there are more."""
         async with self.database.transaction() as held:
             sessions = SessionStore(held, agent_id)
             state = await sessions.held(session_id)
             if state is None or state.promoted or state.erased:
                 return False
             await take_agent_role(held, agent_id)
-            documents = DocumentStore(held, agent_id)
-            details = await documents.move(session_id, "mid_term", "long_term_detail", AT_ONCE)
-            await documents.drop_vectors(details)
+            moved = await DocumentStore(held, agent_id).move(
+                session_id, "mid_term", "long_term_detail", AT_ONCE
+            )
             await resume_service_role(held)
-            await withdraw(held, agent_id, details)
-            if len(details) < AT_ONCE:
+            if len(moved) < AT_ONCE:
                 await sessions.promoted(session_id)
                 return False
         return True

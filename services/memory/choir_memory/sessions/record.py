@@ -52,8 +52,7 @@ class Recorder:
             await take_agent_role(held, given.agent_id)
             written = await DocumentStore(held, given.agent_id).put(prepared)
             await resume_service_role(held)
-            if not state.promoted:
-                await enqueue_all(held, given.agent_id, "session", written)
+            await enqueue_all(held, given.agent_id, "session", written)
         self.announce(len(written))
         return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
 
