@@ -48,6 +48,7 @@ from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
+from choir_agent.models.retrying import RetryingModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.history import HistoryFormat
@@ -202,8 +203,12 @@ class Agent:
         prompts = LanePrompts(lambda: self._arbiter.state, assembler, registry, skills)
         purse = Purse(lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets)
         count = Tokenizer(parts.git.own_children).count
-        metered = MeteredModel(parts.model, purse, parts.memory.meter, count)
-        asker = Asker(metered, self._dynamic.current)
+        meter = parts.memory.meter
+        metered = MeteredModel(
+            RetryingModel(parts.model, self._dynamic.current), purse, meter, count
+        )
+        # compaction has a backoff of its own, and a stop does not wait for a model that is away
+        asker = Asker(MeteredModel(parts.model, purse, meter, count), self._dynamic.current)
         self._compactor = Compactor(
             self._arbiter, parts.memory, assembler, asker, self._dynamic.current
         )

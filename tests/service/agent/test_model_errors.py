@@ -19,7 +19,7 @@ from tests.service.agent.rude_provider import (
 from tests.service.agent.running_agent import agent_process, running_agent
 
 KEY = "sk-canary-0123456789abcdefghij"
-CALLED = "I could not get an answer from the model: "
+CALLED = "I could not get an answer from the model rehearsal at http://127.0.0.1:"
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,18 @@ def limited_once(**headers: str) -> Way:
             await request.say("after the wait")
 
     return Way(behave, "answer", "after the wait", notices=1)
+
+
+def down_for(*statuses: int) -> Way:
+    """Return a way that answers these statuses once each, 0 closing the connection, and then recovers."""
+
+    async def behave(request: Request) -> None:
+        if request.nth > len(statuses):
+            await request.say("back again")
+        elif statuses[request.nth - 1]:
+            await request.respond(statuses[request.nth - 1], b"")
+
+    return Way(behave, "answer", "back again")
 
 
 def raw(data: bytes, said: str) -> Way:
@@ -126,6 +138,7 @@ WAYS = {
     "status 500": error(500, {"error": {"message": "boom"}}, "answered 500: boom"),
     "status 502 without a body": error(502, b"", "answered 502"),
     "status 503 in HTML": error(503, b"<html>sorry</html>", "answered 503"),
+    "down for a moment": down_for(502, 503, 529, 0),
     "status 404": error(404, {"error": {"message": "no such model"}}, "no such model"),
     "status 402": error(402, {"error": {"message": "pay"}}, "no credit left"),
     "status 400": error(400, {"error": {"message": "bad schema"}}, "bad schema"),

@@ -348,7 +348,7 @@ class Config(Wire):
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
     """At least twice the heartbeat interval (checked by control), against false alarms."""
     rate_limit_retry_ms: int = Field(default=1_000, ge=0)
-    """The first pause after a provider said that it is asked too often."""
+    """The first pause before a model call is repeated that was limited in rate or got no answer."""
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
     """Lines after which a log file is compressed and a new one begun, an agent's also amid its session."""
     log_archive_keep_days: int = Field(default=90, ge=1)

@@ -161,7 +161,7 @@ class CoreJob:
             self._end(job, End("budget_exceeded", error.message))
         except ModelFailed as error:
             log.warning("the model gave a job no answer", job=job.name, reason=error.message)
-            self._end(job, End("error", f"The model gave no answer: {error.message}."))
+            self._end(job, End("error", self._thinker.explain(error)))
 
     async def _await_info(self, job: JobState) -> None:
         log.info("a core job needs something", job=job.name)

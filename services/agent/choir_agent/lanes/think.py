@@ -1,4 +1,4 @@
-"""Make one model call for a turn, with the one retry that spec 7.7 allows.
+"""Make one model call for a turn, with the one wait for a rate limit that spec 7.7 allows.
 
 Called by `turn`; what comes next is `models/metered`, and the arbiter, which records the output.
 """
@@ -13,7 +13,8 @@ from choir_agent.budgets.limits import exhausted
 from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.lanes.histories import Histories
 from choir_agent.log.state import JobState, TurnState
-from choir_agent.models.choice import model_of
+from choir_agent.models.advice import explain
+from choir_agent.models.choice import model_of, name_of
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.model import ContextOverflow, ModelFailed, RequestRefused, Thought
 from choir_agent.models.provider_fields import have_content
@@ -72,7 +73,8 @@ class Thinker:
                 return await self._ask(work)
             except RateLimited as error:
                 if waited:
-                    raise ModelFailed(f"{error.message}, also after waiting") from error
+                    said = f"{error.message}, also after waiting"
+                    raise ModelFailed(said, cause="rate") from error
                 waited = True
                 await self._wait(work, error)
             except ContextOverflow as error:
@@ -83,6 +85,12 @@ class Thinker:
             except BudgetSpent as error:
                 self._tell_exhausted(work, error)
                 raise
+
+    def explain(self, error: ModelFailed) -> str:
+        """Return a failure of this lane's model in words for the user."""
+        settings = self._current().settings
+        name = name_of(settings, self._lane)
+        return explain(error, name, model_of(settings, self._lane))
 
     async def _ask(self, work: TurnState | JobState) -> None:
         """Ask once, or a few times with the history written differently if that is refused."""
@@ -123,7 +131,8 @@ class Thinker:
         if wait_s is None:
             wait_s = self._current().settings.rate_limit_retry_ms / 1000
         if wait_s > LONGEST_WAIT_S:
-            raise ModelFailed(f"{error.message} and asks to wait {wait_s:.0f} s") from error
+            said = f"{error.message} and asks to wait {wait_s:.0f} s"
+            raise ModelFailed(said, cause="rate") from error
         log.info("rate limited; waiting", lane=self._lane, wait_s=wait_s)
         # as it is now: another wait of the same work may have told the user already
         if not (self._arbiter.state.work(work.turn_id) or work).noticed:

@@ -114,8 +114,7 @@ class Turns:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
             log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
-            text = f"I could not get an answer from the model: {error.message}. Please try again."
-            self._close(turn, EdgeTrigger.MODEL_ERROR, "error", text)
+            self._close(turn, EdgeTrigger.MODEL_ERROR, "error", self._thinker.explain(error))
 
     async def _use(self, turn: TurnState, calls: tuple[CallState, ...]) -> None:
         if all(state.call.tool == SPAWN for state in calls):

@@ -9,6 +9,12 @@ def model_of(settings: AgentSettings, lane: str) -> ModelConfig:
     return settings.model if lane == EDGE else settings.core_model or settings.model
 
 
+def name_of(settings: AgentSettings, lane: str) -> str:
+    """Return the name that config.json has for a lane's model."""
+    is_core = lane != EDGE and settings.core_model is not None
+    return (settings.core_model_name if is_core else None) or settings.model_name
+
+
 def origin_of(model: ModelConfig) -> str:
     """Return what identifies a model for the fields that it alone can read."""
     return f"{model.model} at {model.endpoint}"

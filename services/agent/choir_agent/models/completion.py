@@ -77,10 +77,10 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Thought:
     if error and (choice is None or not choice.message.content):
         raise disguised(error, datetime.now(UTC))
     if choice is None:
-        raise ModelFailed("the provider's answer holds no choice")
+        raise ModelFailed("the provider's answer holds no choice", cause="format")
     finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
     if finish == "content_filter":
-        raise ModelFailed("the provider's content filter held the answer back")
+        raise ModelFailed("the provider's content filter held the answer back", cause="filter")
     text = (_text(choice.message.content) or _text(choice.message.refusal))[:MAX_TEXT]
     calls, dropped = _calls(choice.message.tool_calls)
     notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"] * bool(
@@ -109,7 +109,8 @@ def _parse(body: bytes) -> _Completion:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
         raise ModelFailed(
-            f"the provider's answer is not a chat completion ({where}: {fault['msg']})"
+            f"the provider's answer is not a chat completion ({where}: {fault['msg']})",
+            cause="format",
         ) from error
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.models.model import ContextOverflow, ModelFailed, RequestRefused
+from choir_agent.models.model import Cause, ContextOverflow, ModelFailed, NoAnswer, RequestRefused
 from choir_common.errors import ChoirError, RateLimited
 from choir_common.redactor import masked
 
@@ -20,6 +20,8 @@ MAX_DETAIL = 300
 
 BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
 TOO_LARGE, UNPROCESSABLE, TOO_MANY = 413, 422, 429
+NO_ANSWER = (502, 503, 529)
+"""Nobody thought about the request: bad gateway, unavailable, overloaded."""
 
 # Of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
 _OVERFLOW = re.compile(
@@ -36,6 +38,9 @@ _FILTER = re.compile(
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|insufficient credits|billing", re.IGNORECASE
 )
+
+
+_CAUSES: dict[int, Cause] = {FORBIDDEN: "key", NOT_FOUND: "not_found"}
 
 
 def failure_of(
@@ -64,20 +69,26 @@ def _classify(
     answered = f"the provider answered {status}" if status else "the provider reports an error"
     detail = short(f"{answered}: {said}" if said else answered, api_key)
     if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(whole)) or status == TOO_LARGE:
-        return ContextOverflow(f"the conversation is longer than the model takes ({detail})")
+        return ContextOverflow(
+            f"the conversation is longer than the model takes ({detail})", cause="too_long"
+        )
     if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(whole):
-        return ModelFailed(f"the provider's content filter refused the request ({detail})")
+        return ModelFailed(
+            f"the provider's content filter refused the request ({detail})", cause="filter"
+        )
     if status == UNAUTHORIZED:
         # its words may quote the key, also in part
-        return ModelFailed("the provider refused the API key (401)")
+        return ModelFailed("the provider refused the API key (401)", cause="key")
     if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(whole)):
-        return ModelFailed(f"the provider account has no credit left ({detail})")
+        return ModelFailed(f"the provider account has no credit left ({detail})", cause="credit")
     if status == TOO_MANY:
         wait_s = retry_after_s(headers, now)
         return RateLimited("the provider limits the rate of requests", retry_after_s=wait_s)
     if status in (BAD_REQUEST, UNPROCESSABLE):
-        return RequestRefused(detail)
-    return ModelFailed(detail)
+        return RequestRefused(detail, cause="request")
+    if status in NO_ANSWER:
+        return NoAnswer(detail, retry_after_s=retry_after_s(headers, now))
+    return ModelFailed(detail, cause=_CAUSES.get(status, "provider"))
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -4,18 +4,43 @@ Called by the turn; `openai_model` implements it.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from choir_agent.prompt.assemble import Prompt
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.json import JsonObject
 
+Cause = Literal[
+    "provider",
+    "connection",
+    "timeout",
+    "key",
+    "credit",
+    "not_found",
+    "filter",
+    "too_long",
+    "rate",
+    "request",
+    "format",
+]
+"""Why a model call failed; decides what the user is advised to do (`advice`)."""
+
 
 class ModelFailed(ChoirError):
     """The model gave no usable answer."""
 
     code, status = "model_failed", 502
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        cause: Cause = "provider",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.cause = cause
 
 
 class ContextOverflow(ModelFailed):
@@ -28,6 +53,12 @@ class RequestRefused(ModelFailed):
     """The provider finds fault with the request itself; written otherwise it may be taken."""
 
     code = "request_refused"
+
+
+class NoAnswer(ModelFailed):
+    """The call got no answer: no connection, or a gateway without a model behind it."""
+
+    code = "no_answer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class OpenAiModel:
                     answer = await client.complete(body, timeout_s)
             except TimeoutError as error:
                 said = f"the provider did not answer within {timeout_s:g} s"
-                raise ModelFailed(said) from error
+                raise ModelFailed(said, cause="timeout") from error
             return read_response(answer, settings.model, (time.perf_counter() - began) * 1000)
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ import httpx2
 import openai
 
 from choir_agent.models.failures import failure_of, short
-from choir_agent.models.model import ModelFailed
+from choir_agent.models.model import ModelFailed, NoAnswer
 
 MAX_BODY = 16 << 20
 """Bytes of an answer; a completion has thousands, an endless answer would take the agent's memory."""
@@ -78,7 +78,7 @@ class SdkClient:
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
             api_key=api_key or "none",
-            # retries are ours (spec 7.7): one, after the user was told
+            # retries are ours (spec 7.7): `retrying`, and `lanes/think` for rate limits
             max_retries=0,
             http_client=httpx2.AsyncClient(
                 transport=_Transport(verify=verify, limits=LIMITS),
@@ -109,11 +109,17 @@ class SdkClient:
                 answer.status_code, answer.content, answer.headers, now, self._api_key
             ) from error
         except openai.APITimeoutError as error:
-            raise ModelFailed(f"the provider did not answer within {timeout_s:g} s") from error
+            if isinstance(error.__cause__, httpx2.ConnectTimeout):
+                said = f"the provider took no connection within {CONNECT_S:g} s"
+                raise NoAnswer(said, cause="connection") from error
+            said = f"the provider did not answer within {timeout_s:g} s"
+            raise ModelFailed(said, cause="timeout") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error)
             said = short(f"the connection to the provider failed: {reason}", self._api_key)
-            raise ModelFailed(said) from error
+            if isinstance(error.__cause__, _TooLong):
+                raise ModelFailed(said, cause="format") from error
+            raise NoAnswer(said, cause="connection") from error
         except openai.OpenAIError as error:
             raise ModelFailed(short(f"the model call failed: {error}", self._api_key)) from error
         return response.content

@@ -1,0 +1,52 @@
+"""Say which model failed and what mends it: pure. Called by the lanes for the words of an error."""
+
+from typing import assert_never
+
+from choir_agent.models.model import ModelFailed
+from choir_common.wire.config import ModelConfig
+
+
+def explain(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    """Return an error of the model that config.json calls `name`, in words for the user."""
+    what = error.message.rstrip(". ")
+    failed = f"I could not get an answer from the model {model.model} at {model.endpoint}: {what}."
+    return f"{failed} {_advice(error, name, model)}"
+
+
+def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    match error.cause:
+        case "provider":
+            return "The fault is the provider's; please try again in a few minutes."
+        case "connection":
+            return "Check that this address is up and can be reached from here, then try again."
+        case "timeout":
+            return f"Please try again; for a slow model, raise `models.{name}.timeout_ms`."
+        case "key" if model.secret is None:
+            return f"No key is configured for it: name a secret as `models.{name}.secret` in config.json."
+        case "key":
+            return (
+                f"Store a valid key with `choirctl secret set {model.secret}`, then run "
+                "`choirctl secret apply`."
+            )
+        case "credit":
+            return "Add credit there, or use another model: `choirctl model list` names them."
+        case "not_found":
+            return (
+                f"Check the name and the endpoint of `models.{name}` in config.json; an endpoint "
+                "usually ends with `/v1`."
+            )
+        case "filter":
+            return "Please put it differently."
+        case "too_long":
+            return "Send less at once, or use a model with a longer context."
+        case "rate":
+            return "Please try again later."
+        case "request":
+            return f"Check the settings of `models.{name}` against what the provider supports."
+        case "format":
+            return (
+                f"Check that the endpoint of `models.{name}` is an OpenAI-compatible API; it usually "
+                "ends with `/v1`."
+            )
+        case _:
+            assert_never(error.cause)

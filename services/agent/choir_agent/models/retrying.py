@@ -1,0 +1,57 @@
+"""Try a model call again that got no answer.
+
+Wraps `openai_model` for the lanes. Refused and reset connections and
+the statuses 502, 503 and 529 mostly pass within seconds. A call that was answered, and one that timed out,
+is not repeated: it may have been billed. Rate limits are waited for in `lanes/think`, which tells the user.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import structlog
+
+from choir_agent.models.model import Model, NoAnswer, Thought
+from choir_agent.prompt.assemble import Prompt
+from choir_agent.settings import CurrentSettings
+from choir_common.wire.config import ModelConfig
+
+log = structlog.get_logger("choir.agent.model")
+
+RETRIES = 4
+"""With a first pause of a second the last try is made after about fifteen."""
+LONGEST_PAUSE_S = 30.0
+
+
+class RetryingModel:
+    """A model whose unanswered calls are tried again with growing pauses."""
+
+    def __init__(self, model: Model, current: Callable[[], CurrentSettings]) -> None:
+        """Wrap a model; the first pause is `rate_limit_retry_ms`, each further one twice as long."""
+        self._model = model
+        self._current = current
+
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+        """Return what the model says.
+
+        Raises NoAnswer when the last try got none either, and whatever else the model raises.
+        """
+        pause_s = self._current().settings.rate_limit_retry_ms / 1000
+        for retry in range(1, RETRIES + 1):
+            try:
+                return await self._model.think(settings, api_key, prompt)
+            except NoAnswer as error:
+                asked = error.retry_after_s or 0.0
+                # jitter, so that lanes do not all knock at once; not a secret
+                wait_s = max(pause_s * random.uniform(0.7, 1.3), asked)  # noqa: S311
+                if wait_s > LONGEST_PAUSE_S:
+                    raise
+                log.info("a model call got no answer; trying again", model=settings.model,
+                         retry=retry, wait_s=round(wait_s, 3), reason=error.message)  # fmt: skip
+            await asyncio.sleep(wait_s)
+            pause_s *= 2
+        return await self._model.think(settings, api_key, prompt)
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()

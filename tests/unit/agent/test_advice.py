@@ -1,0 +1,78 @@
+"""An error of a model names the model, its endpoint or secret, and what mends it."""
+
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+
+from choir_agent.models.advice import explain
+from choir_agent.models.choice import name_of
+from choir_agent.models.failures import failure_of
+from choir_agent.models.model import ModelFailed, NoAnswer
+from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+
+MODEL = ModelConfig(model="gpt-x", endpoint="https://api.example/v1", secret="openai-key")
+AGAIN = "try again"
+
+
+def said(status: int, message: str = "Oops.", model: ModelConfig = MODEL) -> str:
+    body = orjson.dumps({"error": {"message": message}})
+    error = failure_of(status, body, {}, datetime.now(UTC))
+    assert isinstance(error, ModelFailed)
+    return explain(error, "default", model)
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 500, 502, 503, 529])
+def test_every_error_names_the_model_and_its_endpoint_and_ends_its_sentences_once(
+    status: int,
+) -> None:
+    text = said(status)
+    assert "gpt-x at https://api.example/v1" in text
+    assert ".." not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "mend"),
+    [
+        (400, "settings of `models.default`"),
+        (401, "`choirctl secret set openai-key`, then run `choirctl secret apply`"),
+        (402, "Add credit"),
+        (403, "`choirctl secret set openai-key`"),
+        (404, "usually ends with `/v1`"),
+        (413, "Send less"),
+    ],
+)
+def test_what_trying_again_cannot_mend_says_what_can(status: int, mend: str) -> None:
+    assert mend in said(status)
+    assert AGAIN not in said(status)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 529])
+def test_a_fault_of_the_provider_can_be_tried_again(status: int) -> None:
+    assert AGAIN in said(status)
+
+
+def test_a_model_without_a_secret_is_told_where_to_name_one() -> None:
+    keyless = MODEL.model_copy(update={"secret": None})
+    assert "`models.default.secret`" in said(401, model=keyless)
+
+
+def test_a_model_that_cannot_be_reached_is_named_with_its_address() -> None:
+    error = NoAnswer("the connection to the provider failed", cause="connection")
+    assert "Check that this address is up" in explain(error, "default", MODEL)
+
+
+def test_a_core_jobs_error_names_the_model_of_core_jobs() -> None:
+    settings = AgentSettings(
+        model_name="fast",
+        model=MODEL,
+        core_model_name="deep",
+        core_model=MODEL,
+        budgets=Budgets(),
+        heartbeat_interval_ms=1000,
+        rate_limit_retry_ms=1,
+        event_window=50,
+    )
+    assert (name_of(settings, "edge"), name_of(settings, "core:x")) == ("fast", "deep")
+    without = settings.model_copy(update={"core_model": None, "core_model_name": None})
+    assert name_of(without, "core:x") == "fast"
