@@ -2,7 +2,8 @@
 
 Called by `stack` with a table of `Child`; knows nothing of what the children are. A child that dies
 is started again, by itself: those that depend on it live on and reconnect. If one does not start the
-first time, all are stopped and the reason is raised.
+first time, all are stopped and the reason is raised. What agents or control leave running when they are
+killed becomes ours (`orphans`) and is ended before control is started again.
 """
 
 import asyncio
@@ -23,11 +24,13 @@ from choir_common.logs.limits import LogLimits
 from choir_common.logs.pump import Clean
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
+from choir_local.orphans import Orphans, adopting_orphans
 from choir_local.running import Ready, await_ready, end
 from choir_local.stack_state import ChildState, Phase
 
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 5.0
+REAP_EVERY_S = 5.0
 STABLE_S = 1.0  # served for less than this, it lengthens the pause before the next
 
 T = TypeVar("T")
@@ -69,6 +72,7 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._failure: StartupError | None = None
         self._report = report
+        self._orphans = Orphans()
         self._keepers = {
             child.name: _Keeper(
                 child,
@@ -87,6 +91,16 @@ class Supervisor:
 
         Raises StartupError if a child does not start the first time.
         """
+        with adopting_orphans():
+            reaping = asyncio.create_task(self._reap_orphans())
+            try:
+                await self._keep_all(on_ready)
+            finally:
+                reaping.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _keep_all(self, on_ready: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for keeper in self._keepers.values():
                 tasks.create_task(keeper.keep())
@@ -94,8 +108,18 @@ class Supervisor:
                 await self.unless_stopped(keeper.was_ready.wait())
             if not self._stop.is_set():
                 on_ready()
-        if self._failure is not None:
-            raise self._failure
+
+    async def _reap_orphans(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_EVERY_S)
+            self._orphans.reap(self._launched())
+
+    async def end_strays(self) -> int:
+        """Kill what agents and control left running; return how many processes that were."""
+        return await self._orphans.end_strays(self._launched())
+
+    def _launched(self) -> set[int]:
+        return {pid for keeper in self._keepers.values() if (pid := keeper.state.pid) is not None}
 
     def changed(self) -> None:
         """Report the states; called by a keeper whose state changed."""
@@ -213,6 +237,8 @@ class _Keeper:
         code = await process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        # Before the next one starts: it closes their calls and grants their locks to others.
+        await self._supervisor.end_strays()
         self.state = self.state.model_copy(update={"last_exit": code, "pid": None, "born": None})
 
     def _count_restart(self) -> None:

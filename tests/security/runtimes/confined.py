@@ -76,6 +76,26 @@ class Place:
         return (self.home / "logs" / f"{agent_id}.log").read_text()
 
 
+def stand_in_control(home: Path, code: str) -> tuple[str, ...]:
+    """Return a command that starts one agent, which runs `code`, prints its pid, and waits a minute."""
+    script = f"""
+import asyncio, os, sys
+from pathlib import Path
+from choir_control.runtimes.port import LaunchSpec
+from choir_control.runtimes.process.runtime import ProcessRuntime
+async def main():
+    home = Path({str(home)!r})
+    for part in ('ws', 'choir', 's'):
+        (home / part).mkdir(exist_ok=True)
+    runtime = ProcessRuntime(home, os.environ, command=(sys.executable, '-I', '-c', {PRELUDE + code!r}))
+    spec = LaunchSpec('main', 'ses_1', 1, 'token', home / 'ws', home / 'choir', home / 's')
+    print((await runtime.start(spec)).pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    return sys.executable, "-c", script
+
+
 def program(code: str) -> tuple[str, ...]:
     """Return the command that runs `code` after the prelude."""
     return (sys.executable, "-I", "-c", PRELUDE + code)

@@ -25,6 +25,7 @@ from choir_local.settings import LocalSettings
 from choir_local.stack import Stack, running_stack, stop_stack
 from choir_local.stack_state import ChildState, read_state
 from choir_local.supervisor import Child, Supervisor
+from tests.security.runtimes.confined import stand_in_control
 
 SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
 
@@ -109,6 +110,64 @@ async def test_a_child_that_dies_is_started_again(home: Path) -> None:
     supervisor.stop()
     await running
     assert table.states["mortal"].pid is None
+
+
+async def test_what_a_killed_control_left_running_is_ended_before_the_next_one_starts(
+    home: Path,
+) -> None:
+    tool_file = home / "ws" / "report.json"
+    code = """
+tool = subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 & echo $!'], stdout=subprocess.PIPE)
+report(int(tool.stdout))
+time.sleep(60)
+"""
+    argv = stand_in_control(home, code)
+    tools: list[psutil.Process] = []
+
+    async def command() -> Command:
+        assert not any(works(tool) for tool in tools)
+        tool_file.unlink(missing_ok=True)
+        return Command(argv)
+
+    async def ready(_: int) -> bool:
+        return tool_file.exists()
+
+    table, supervisor, running = await run_table(home, Child("control", command, ready))
+    state = await table.reaches("control", "ready")
+    assert state.pid is not None
+    tools.append(psutil.Process(int(tool_file.read_text())))
+    os.kill(state.pid, signal.SIGKILL)
+    state = await table.reaches("control", "ready", restarts=1)
+    assert state.pid is not None
+    tools.append(psutil.Process(int(tool_file.read_text())))
+    os.kill(state.pid, signal.SIGKILL)
+    supervisor.stop()
+    await running
+    assert not any(works(tool) for tool in tools)
+
+
+async def test_orphans_that_end_do_not_stay_zombies(home: Path) -> None:
+    fork = (
+        "import subprocess, time; subprocess.run(['setsid', '-f', 'sleep', '0.2']); time.sleep(600)"
+    )
+    table, supervisor, running = await run_table(
+        home, child("forking", (sys.executable, "-S", "-c", fork))
+    )
+    await table.reaches("forking", "ready")
+
+    def adopted() -> list[psutil.Process]:
+        ours = psutil.Process().children()
+        return [process for process in ours if process.pid != table.states["forking"].pid]
+
+    before = set()
+    async with asyncio.timeout(60):
+        while not before:
+            before = set(adopted())
+            await asyncio.sleep(0.01)
+        while before & set(adopted()):
+            await asyncio.sleep(0.1)
+    supervisor.stop()
+    await running
 
 
 async def test_a_child_that_never_starts_stops_all_with_its_own_words(home: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from choir_common.errors import Conflict, Unavailable
 from choir_control.runtimes.process.records import Records
 from choir_control.runtimes.process.runtime import ProcessRuntime
-from tests.security.runtimes.confined import DEADLINE_S, PRELUDE, TOKEN, confining
+from tests.security.runtimes.confined import DEADLINE_S, TOKEN, confining, stand_in_control
 
 WAITS = "report({'boot': boot, 'pid': os.getpid(), 'rest': sys.stdin.read()}); time.sleep(60)"
 
@@ -201,22 +201,7 @@ async def test_a_long_session_is_put_away_in_parts_as_config_json_says() -> None
 
 def control_with_an_agent(home: Path, code: str) -> subprocess.Popen[str]:
     """Start a stand-in for control in a process of its own, with one agent that runs `code`."""
-    script = f"""
-import asyncio, os, sys
-from pathlib import Path
-from choir_control.runtimes.port import LaunchSpec
-from choir_control.runtimes.process.runtime import ProcessRuntime
-async def main():
-    home = Path({str(home)!r})
-    for part in ('ws', 'choir', 's'):
-        (home / part).mkdir(exist_ok=True)
-    runtime = ProcessRuntime(home, os.environ, command=(sys.executable, '-I', '-c', {PRELUDE + code!r}))
-    spec = LaunchSpec('main', 'ses_1', 1, 'token', home / 'ws', home / 'choir', home / 's')
-    print((await runtime.start(spec)).pid, flush=True)
-    await asyncio.sleep(60)
-asyncio.run(main())
-"""
-    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(stand_in_control(home, code), stdout=subprocess.PIPE, text=True)
 
 
 async def test_an_agent_dies_when_control_is_killed(tmp_path: Path) -> None:
@@ -251,6 +236,39 @@ async def test_what_a_killed_control_left_behind_is_removed_by_the_next(tmp_path
     assert not lives(tool)
     assert await runtime.remove_orphans() == 0
     await runtime.close()
+
+
+@pytest.mark.parametrize("scrub", ["", "env -i "])
+async def test_a_detached_tool_of_a_killed_control_is_ended_by_the_next(
+    tmp_path: Path, scrub: str
+) -> None:
+    """A tool in a session of its own, which it began with an environment of its own."""
+    start = f"setsid {scrub}sleep 600 >/dev/null 2>&1 & echo $!"
+    code = f"""
+tool = subprocess.run(['sh', '-c', {start!r}], stdout=subprocess.PIPE)
+report(int(tool.stdout)); time.sleep(60)
+"""
+    control = control_with_an_agent(tmp_path, code)
+    assert control.stdout is not None
+    agent = int(await asyncio.to_thread(control.stdout.readline))
+    report = tmp_path / "ws" / "report.json"
+    while not report.exists():
+        await asyncio.sleep(0.02)
+    tool = int(report.read_text())
+    control.kill()
+    assert await ends(agent)
+    await asyncio.to_thread(control.wait)
+    control.stdout.close()
+    assert lives(tool)
+    async with confining(WAITS) as other:
+        await other.runtime.start(other.spec())
+        await other.report()
+        runtime = ProcessRuntime(tmp_path, os.environ)
+        assert await runtime.remove_orphans() >= 1  # the agent may still be a zombie of init's
+        assert not lives(tool)
+        # an agent of another state directory is none of its business
+        assert len(await other.runtime.running()) == 1
+        await runtime.close()
 
 
 async def test_a_process_that_got_an_orphans_pid_since_is_left_alone(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class Git:
             "GIT_PROTOCOL_FROM_USER": "0",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_SSH_VARIANT": "ssh",
+            # By this the supervisor finds it when control was killed.
+            "CHOIR_STARTED_BY": "control",
             **passed,
         }
 

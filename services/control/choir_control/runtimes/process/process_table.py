@@ -77,3 +77,18 @@ def gave_up_privileges(pid: int) -> bool:
         return "NoNewPrivs:\t1" in (PROC / str(pid) / "status").read_text()
     except OSError:
         return False
+
+
+def uses_directory(pid: int, directory: Path) -> bool:
+    """Tell whether a process was started with its TMPDIR below `directory`, or has a mount there."""
+    place = PROC / str(pid)
+    below = os.fsencode(directory) + b"/"
+    try:
+        environment = (place / "environ").read_bytes().split(b"\0")
+        # The fifth field is where it is mounted; spaces and the like are written as octal numbers.
+        mounts = [line.split(b" ")[4] for line in (place / "mountinfo").read_bytes().splitlines()]
+    except (OSError, IndexError):
+        return False
+    return any(entry.startswith(b"TMPDIR=" + below) for entry in environment) or any(
+        mount.decode("unicode_escape").encode("latin-1").startswith(below) for mount in mounts
+    )

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from choir_control.runtimes.process import process_table
 from choir_control.runtimes.process.process_table import Entry
@@ -77,6 +78,34 @@ def kill_recorded(record: Record) -> bool:
         kill_exactly(entry)
     await_end(left)
     return bool(left)
+
+
+def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
+    """Kill what agents of an earlier control left running, whoever is its parent by now; return how many.
+
+    `agents` is the directory of the agents' private files: it is named in the environment of whatever they
+    start, and mounted in their view of the file tree, which they cannot leave. `living` are our own agents.
+    """
+    killed: set[int] = set()
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while time.monotonic() < deadline:
+        table = process_table.everybody()
+        own = {*living, *(entry.pid for entry in process_table.descendants(set(living), table))}
+        left = [
+            entry
+            for entry in table
+            if entry.pid not in own
+            and not entry.zombie
+            and process_table.gave_up_privileges(entry.pid)
+            and process_table.uses_directory(entry.pid, agents)
+        ]
+        if not left:
+            break
+        for entry in left:
+            kill_exactly(entry)
+            killed.add(entry.pid)
+        await_end(left)
+    return len(killed)
 
 
 def kill_exactly(entry: Entry) -> None:

@@ -206,7 +206,8 @@ class ProcessRuntime:
                 continue
             removed += record is not None and remains.kill_recorded(record)
             path.unlink(missing_ok=True)
-        return removed
+        living = {agent.process.pid for agent in self._agents.values() if agent.process}
+        return removed + remains.kill_unrecorded(self._home / "agents", living)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
