@@ -6,6 +6,7 @@ its work when the fault is over; what an agent buffered meanwhile drains in orde
 
 import asyncio
 import contextlib
+import json
 import shutil
 import subprocess
 import tempfile
@@ -191,6 +192,32 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
         proxy.flowing.set()
         await until_durable(world, agent)
         await until_reason(world, lambda said: said is None)
+
+
+async def test_an_agent_outlives_a_silence_of_the_database_that_is_longer_than_its_own_may_be() -> (
+    None
+):
+    async with running_postgres() as postgres, choird_over(postgres.dsn) as world:
+        agent = await begin(world)
+        config = json.loads(world.settings.config_file.read_text())
+        lost_s = config["crash_detection_threshold_ms"] / 1000
+        holder = await asyncpg.connect(postgres.dsn, password=PASSWORD)
+        for times in (1, 2):
+            agent.add(work())
+            assert await status_of(agent) == 200
+            async with holder.transaction():
+                await holder.execute("LOCK TABLE choir_control.sessions IN ACCESS EXCLUSIVE MODE")
+                # the round that judges silence waits for the database before the heartbeat does
+                await asyncio.sleep(lost_s / 2)
+                agent.add(work())
+                beat = asyncio.create_task(status_of(agent))
+                await asyncio.sleep(times * lost_s)
+            assert await beat == 200
+            await until_durable(world, agent)
+        await holder.close()
+        assert (await world.session(agent.spec.session_id))["epoch"] == 1
+        # who falls silent by itself is lost all the same
+        assert (await world.agent(starts=2)).spec.epoch == 2
 
 
 async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:

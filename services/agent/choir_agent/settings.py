@@ -25,7 +25,7 @@ class AgentProcessSettings:
     """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
     tmp_dir: str = USUAL_TMP_DIR
     """Where commands may put temporary files; in the process runtime /tmp itself is out of reach."""
-    hello_patience_s: float = 30.0
+    hello_patience_s: float = 60.0
     """How long to wait for control at the start; a runtime that sees us exit starts us again."""
     stop_grace_s: float = 15.0
     """How long a turn may go on after the shutdown signal; control waits twenty seconds for it."""

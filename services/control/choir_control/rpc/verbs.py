@@ -14,6 +14,7 @@ from choir_common.wire.rpc import (
     HeartbeatRequest,
     HeartbeatResponse,
     HelloRequest,
+    HelloResponse,
     HostToolRequest,
     SecretsRequest,
     SecretsResponse,
@@ -61,7 +62,7 @@ class Verbs:
     def table(self) -> dict[str, Verb]:
         """Return the eight verbs by name."""
         return {
-            "INIT_HELLO": Verb(HelloRequest, self.greeting.greet),
+            "INIT_HELLO": Verb(HelloRequest, self.greet),
             "GET_SECRETS": Verb(SecretsRequest, self.get_secrets),
             "HEARTBEAT": Verb(HeartbeatRequest, self.heartbeat),
             "REQUEST_APPROVAL": Verb(ApprovalRequest, self.approvals.request),
@@ -76,9 +77,15 @@ class Verbs:
         allowed = self.configuration.current.secret_names(lease.agent_id, lease.bindings)
         return SecretsResponse(secrets=self.vault.hand_out(request.resources, allowed))
 
+    async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
+        """Answer what a starting agent needs to know."""
+        with self.vitals.answering(lease.session_id, lease.epoch):
+            return await self.greeting.greet(lease, request)
+
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
         """Note the sign of life and make the events durable."""
-        ack_rev = await self.appender.append(lease, request)
+        with self.vitals.answering(lease.session_id, lease.epoch):
+            ack_rev = await self.appender.append(lease, request)
         self.vitals.beat(lease.session_id, lease.epoch)
         self.news.heard(lease, request.config_version)
         # a model set for this session counts from its next heartbeat on, if the signal was missed

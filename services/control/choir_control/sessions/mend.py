@@ -25,6 +25,9 @@ from choir_control.signals.bell import Bell
 log = structlog.get_logger("choir.sessions")
 
 SWEEP_S = 1.0
+# a query that takes this long: heartbeats were not stored in time either
+SLOW_S = 1.0
+STOOD_STILL_S = 3 * SWEEP_S
 # an interpreter under load, a container engine that pulls itself together
 START_DEADLINE_S = 15.0
 
@@ -131,13 +134,14 @@ class Mender:
     async def _judge_silence(self) -> None:
         """Suspect who has missed a heartbeat, end who is lost (spec 13.1).
 
-        While the database was away or this process stood still, silence was our fault.
+        While the database was away or slow, or this process stood still, silence was our fault.
         """
-        now, stood_still = self._clock.monotonic(), 3 * SWEEP_S
-        if now - self._last_round > stood_still:
+        before = self._clock.monotonic()
+        running = [row for row in await self._store.live() if row.status in RUNNING]
+        now = self._clock.monotonic()
+        if now - before > SLOW_S or now - self._last_round > STOOD_STILL_S:
             self._vitals.excuse_all()
         self._last_round = now
-        running = [row for row in await self._store.live() if row.status in RUNNING]
         self._vitals.attend(running)
         suspect_s, lost_s = thresholds(self._configuration.current.config)
         for session in running:

@@ -5,12 +5,14 @@ lasted. The database's and the machine's wall clocks have no say: one that is se
 epoch, one set back none. In memory, since after a restart of control every epoch begins anew anyway.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import structlog
 
 from choir_common.clock import Clock
+from choir_common.errors import Unavailable
 from choir_control.sessions.record import RUNNING, SessionRow
 
 log = structlog.get_logger("choir.sessions")
@@ -25,6 +27,8 @@ class _Life:
     heard: float
     """When it last gave a sign of life: a heartbeat, or another status."""
     suspect: bool = False
+    unanswered: int = 0
+    """Its signs of life that arrived and are being worked on."""
 
 
 class Vitals:
@@ -43,6 +47,25 @@ class Vitals:
         if life.suspect:
             life.suspect = False
             log.info("agent is heard again", session=session_id, epoch=epoch)
+
+    @contextlib.contextmanager
+    def answering(self, session_id: str, epoch: int) -> Iterator[None]:
+        """Count an epoch as alive while what it sent is answered, and when a part of ours fails.
+
+        An agent has one heartbeat under way: while Postgres keeps us from answering it, no other can come.
+        """
+        life = self._lives.get(session_id)
+        if life is None or life.epoch != epoch:
+            yield
+            return
+        life.unanswered += 1
+        try:
+            yield
+        except Unavailable:
+            self.beat(session_id, epoch)
+            raise
+        finally:
+            life.unanswered -= 1
 
     def attend(self, sessions: Iterable[SessionRow]) -> None:
         """Take note of the sessions that run now; all others are forgotten."""
@@ -67,7 +90,7 @@ class Vitals:
     def silence_s(self, session: SessionRow) -> float:
         """Return for how long a session has given no sign of life."""
         life = self._lives.get(session.session_id)
-        if life is None or life.epoch != session.epoch:
+        if life is None or life.epoch != session.epoch or life.unanswered:
             return 0.0
         return self._clock.monotonic() - life.heard
 
