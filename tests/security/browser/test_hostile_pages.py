@@ -1,7 +1,6 @@
 """Pages that mean harm are ended or read, and the next page of anybody is served."""
 
 import asyncio
-import contextlib
 import os
 import time
 
@@ -15,6 +14,9 @@ from tests.security.browser.visiting import MakeRooms, browse
 from tests.security.browser.web import Site, html
 
 PAGE_MS = 2_000
+SERVED_WITHIN_S = 30
+# The limit on traffic has a test of its own; here it would refuse pages that come after a flood.
+NO_TRAFFIC_LIMIT_MB = 1_000_000
 # A browser of its own for each, so that none suffers from all.
 PARTS = 5
 # What a page may leave behind: with agents, spares and Chromium's own there are about ten.
@@ -30,19 +32,34 @@ async def suffer(rooms: Rooms, url: str) -> str:
     return f"read {len(page.text)}"
 
 
+async def read_again(rooms: Rooms, url: str) -> None:
+    """Read a harmless page as the agent of the hostile one.
+
+    The hostile page may not let go of its tab, or may just be ended for the memory that it takes; both are
+    answered with an error that says so, and the agent tries again.
+    """
+    deadline = time.monotonic() + SERVED_WITHIN_S
+    while True:
+        try:
+            page = await browse(rooms, url, "victim", PAGE_MS)
+        except (DeadlineExceeded, Unavailable):
+            if time.monotonic() > deadline:
+                raise
+        else:
+            assert "all is well" in page.text
+            return
+
+
 async def check(rooms: Rooms, site: Site, name: str, path: str) -> str:
     """Visit a hostile page, then harmless ones; return a line about it, with FAILED in it or not."""
     start = time.perf_counter()
     outcome = await suffer(rooms, site.url + path)
     took = time.perf_counter() - start
     try:
-        page = await browse(rooms, f"{site.url}/fine", "honest", 30_000)
+        page = await browse(rooms, f"{site.url}/fine", "honest", SERVED_WITHIN_S * 1000)
         assert "all is well" in page.text
         served = time.perf_counter() - start - took
-        with contextlib.suppress(DeadlineExceeded):  # its tab may not let go, and is closed then
-            await browse(rooms, f"{site.url}/fine", "victim", PAGE_MS)
-        page = await browse(rooms, f"{site.url}/fine", "victim", 30_000)
-        assert "all is well" in page.text
+        await read_again(rooms, f"{site.url}/fine")
     except (ChoirError, AssertionError) as error:
         return f"{name}: FAILED afterwards: {error!r}"
     after = time.perf_counter() - start - took - served
@@ -65,7 +82,8 @@ async def test_a_page_that_means_harm_ends_in_time_and_the_next_page_is_served(
 ) -> None:
     pages = list(put_on(site).items())[part::PARTS]
     lines = []
-    async with make_rooms(f"127.0.0.1:{site.port}") as rooms:
+    limits = {"agent_traffic_mb": NO_TRAFFIC_LIMIT_MB}
+    async with make_rooms(f"127.0.0.1:{site.port}", **limits) as rooms:
         for name, path in pages:
             lines.append(await check(rooms, site, name, path))
             print(lines[-1], flush=True)

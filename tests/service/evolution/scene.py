@@ -128,6 +128,17 @@ class Scene:
         await self.workshop().evolution.work()
         return await self.found(approval)
 
+    async def worked_off(self, approval: str) -> Approval:
+        """Work until the request has come to an end, as control does every few seconds.
+
+        What is unavailable for a moment (a child process of git that is still ending) is tried again.
+        """
+        workshop = self.workshop()
+        async with asyncio.timeout(60):
+            while (done := await self.found(approval)).state not in ("applied", "failed"):
+                await workshop.evolution.work()
+        return done
+
     async def found(self, approval: str) -> Approval:
         found = await self.approvals.get(approval)
         assert found is not None

@@ -32,7 +32,7 @@ async def test_a_config_that_is_edited_at_any_wait_is_never_mixed_with_what_was_
         work = Between(scene.workshop().evolution.work(), at, lambda: _write(scene, edited))
         await work
         ended = work.waits < at
-        found, in_force = await scene.found(approval), scene.configuration.current.config
+        found, in_force = await scene.worked_off(approval), scene.configuration.current.config
         assert found.state in ("applied", "failed")
         assert (in_force.budgets.max_core_jobs == 3) == (found.state == "applied")
         assert in_force.event_window != 71
@@ -58,8 +58,7 @@ async def test_a_config_change_cut_off_at_any_wait_is_done_once_after_the_next_s
         assert "max_core_jobs" in scene.config_file.read_text() or (
             scene.config_file.read_text() == original
         )
-        await scene.workshop().evolution.work()
-        assert (await scene.found(approval)).state == "applied"
+        assert (await scene.worked_off(approval)).state == "applied"
         assert scene.configuration.current.config.budgets.max_core_jobs == 3
         assert sum(approval in words for words in await scene.said()) == 1
         assert at < MOST_WAITS
@@ -91,7 +90,7 @@ async def test_a_request_that_is_altered_in_the_database_at_any_wait_is_never_ca
         )
         await work
         ended = work.waits < at
-        done = await scene.found(approval)
+        done = await scene.worked_off(approval)
         assert done.state in ("applied", "failed"), (at, done.detail)
         # either what the human was shown, or nothing
         jobs = scene.config().get("budgets", {}).get("max_core_jobs")
@@ -130,8 +129,7 @@ async def test_a_commit_cut_off_at_any_wait_lands_once_after_the_next_start(
         asked = SKILL if kind == "skill" else scene.propose(FILES)
         approval = await scene.approve(kind, asked)
         cut = await cut_off(scene.workshop().evolution.work(), at)
-        await scene.workshop().evolution.work()
-        done = await scene.found(approval)
+        done = await scene.worked_off(approval)
         assert done.state == "applied", (at, done.detail)
         assert scene.remote.git("rev-list", "--count", f"{first}..main") == "1"
         at += EVERY
@@ -151,7 +149,8 @@ async def test_a_ref_that_moves_at_any_wait_never_gets_what_was_not_shown_and_lo
         work = Between(scene.workshop().evolution.work(), at, _mover(scene, branch, other))
         await work
         reached = work.waits >= at
-        now, done = scene.remote.git("rev-parse", "main"), await scene.found(approval)
+        done = await scene.worked_off(approval)
+        now = scene.remote.git("rev-parse", "main")
         assert done.state in ("applied", "failed"), done.detail
         assert now in (first, asked["commit"], other)
         if which == "main" and reached:

@@ -19,6 +19,7 @@ from choir_control.repos.source import Source
 
 FETCH_WITHIN_S = 120.0
 LOOK_WITHIN_S = 30.0
+END_GRACE_S = 2.0
 MAX_LOOK_BYTES = 32 << 20
 MAX_SAID = 600
 MAX_PACK_BYTES = 512 << 20
@@ -178,11 +179,32 @@ async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
 
 
 async def _end(process: Process) -> None:
-    """Kill what is left of git and of what it started."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    """End git and its child processes when a call is cut short.
+
+    SIGTERM first: git then removes its lock files. After SIGKILL they stay, and every later call fails on them.
+    """
+    if process.returncode is not None:
+        return
+    try:
+        _signal_group(process, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_GRACE_S):
+                await process.wait()
+                # what git started (ssh, receive-pack) has lock files of its own
+                while _signal_group(process, 0):
+                    await asyncio.sleep(0.01)
+    finally:
+        _signal_group(process, signal.SIGKILL)
         await asyncio.shield(process.wait())
+
+
+def _signal_group(process: Process, number: int) -> bool:
+    """Send a signal to git's process group; return whether the group has members."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def _words(complaint: bytes, code: int) -> str:

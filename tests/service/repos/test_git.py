@@ -1,0 +1,37 @@
+"""A git call that is cut short leaves nothing behind that the next one fails on."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from choir_control.repos.git import Git
+
+# called by git while it holds the lock files of the refs that it is about to change
+HOOK = """#!/bin/sh
+[ "$1" = prepared ] || exit 0
+touch {reached}
+exec sleep 600
+"""
+
+
+async def test_a_call_that_is_cancelled_leaves_no_lock_file(tmp_path: Path) -> None:
+    git, bare, reached = Git(os.environ), tmp_path / "bare", tmp_path / "reached"
+    hook = tmp_path / "hooks" / "reference-transaction"
+    bare.mkdir()
+    hook.parent.mkdir()
+    hook.write_text(HOOK.format(reached=reached))
+    hook.chmod(0o755)
+    await git.run(bare, "init", "--bare", "--quiet")
+    tree = (await git.run(bare, "hash-object", "-w", "-t", "tree", "/dev/null")).decode().strip()
+    who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+    commit = (await git.run(bare, *who, "commit-tree", tree, "-m", "one")).decode().strip()
+    slow = asyncio.create_task(
+        git.run(bare, "-c", f"core.hooksPath={hook.parent}", "update-ref", "refs/heads/a", commit)
+    )
+    async with asyncio.timeout(60):
+        while not reached.exists():
+            await asyncio.sleep(0.01)
+    slow.cancel()
+    await asyncio.gather(slow, return_exceptions=True)
+    await git.run(bare, "update-ref", "refs/heads/a", commit)
+    assert (await git.run(bare, "rev-parse", "refs/heads/a")).decode().strip() == commit
