@@ -1,5 +1,7 @@
 """What all tests share: the profile for long random walks, and who runs what when several run at a time."""
 
+import signal
+
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
@@ -8,6 +10,9 @@ from tests.support.sharing import ByFile, turn
 from tests.support.steps import register_profiles
 
 register_profiles()
+# Job runners and nohup start programs with SIGINT ignored, and all that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:

@@ -62,9 +62,8 @@ def _readiness(
     bus: Bus, keeper: EngineKeeper, chosen: Path | None
 ) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
     async def check() -> Sequence[PartStatus]:
-        detail = "" if bus.connected else "NATS is not reachable; it is being reconnected."
         return (
-            PartStatus(name="nats", ok=bus.connected, detail=detail),
+            PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble),
             # Not there is no failure of this worker: it says so to whoever browses.
             PartStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
         )

@@ -43,14 +43,13 @@ class Parts:
         postgres, runtime = await asyncio.gather(
             _ask("postgres", self._postgres), _ask("runtime", self._ask_runtime)
         )
-        bus_detail = "" if self._bus.connected else "the message bus is not reachable"
         started = self._started()
         return (
             PartStatus(
                 name="control", ok=started, detail="" if started else "it is still starting"
             ),
             postgres,
-            PartStatus(name="nats", ok=self._bus.connected, detail=bus_detail),
+            PartStatus(name="nats", ok=not self._bus.trouble, detail=self._bus.trouble),
             runtime,
         )
 

@@ -112,7 +112,6 @@ def _admit_control(trust: Trust) -> Callable[[Request], Awaitable[None]]:
 
 def _readiness(bus: Bus, roster: Roster) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
     async def check() -> Sequence[PartStatus]:
-        away = "" if bus.connected else "NATS is not reachable; it is being reconnected."
-        return (PartStatus(name="nats", ok=bus.connected, detail=away), *roster.state())
+        return (PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble), *roster.state())
 
     return check

@@ -139,7 +139,6 @@ class MemoryService:
             await self._embedders.open()
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(self._bus.serve(SERVICE, VERSION, *self._tables()))
-            self._health.serving = True
             log.info("memory serves", model=self._embedders.name)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._warm())

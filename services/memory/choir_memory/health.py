@@ -19,23 +19,15 @@ class Health:
     database: Database
     bus: Bus
     embedders: Embedders
-    serving: bool = False
-    """Set once the endpoints are subscribed."""
 
     async def check(self) -> Sequence[PartStatus]:
         """Return the parts this service stands on."""
         postgres = await self._postgres()
-        connected = self.bus.connected
         return (
             PartStatus(
                 name="postgres", ok=postgres, detail="" if postgres else "It does not answer."
             ),
-            PartStatus(name="nats", ok=connected, detail="" if connected else "Not connected."),
-            PartStatus(
-                name="endpoints",
-                ok=self.serving,
-                detail="" if self.serving else "Still starting.",
-            ),
+            PartStatus(name="nats", ok=not self.bus.trouble, detail=self.bus.trouble),
             PartStatus(name="embedder", ok=True, detail=self._embedder()),
         )
 

@@ -114,6 +114,16 @@ async def test_a_request_of_the_wrong_shape_is_the_callers_fault(nats: NatsProce
                 await bus.ask("t.ok", Nothing(), Nothing, 2)
 
 
+async def test_a_service_is_ready_only_while_its_requests_are_answered(nats: NatsProcess) -> None:
+    bus = Bus(nats.url, nats.token, "a")
+    assert "not reachable" in bus.trouble
+    async with bus:
+        assert "starting" in bus.trouble
+        async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
+            assert bus.trouble == ""
+        assert "starting" in bus.trouble
+
+
 async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         with pytest.raises(Unavailable, match="t.nobody"):

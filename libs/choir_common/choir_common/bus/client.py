@@ -66,6 +66,7 @@ class Bus:
         self._tasks: asyncio.TaskGroup | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._stack = contextlib.AsyncExitStack()
+        self._serving = False
 
     async def __aenter__(self) -> Self:
         """Connect; waits for a server that is still starting, for ever (readiness tells)."""
@@ -104,6 +105,13 @@ class Bus:
     def connected(self) -> bool:
         """Whether the server is there right now."""
         return self._client.is_connected
+
+    @property
+    def trouble(self) -> str:
+        """Why requests to this service find no answer right now; empty while they do."""
+        if not self._client.is_connected:
+            return "NATS is not reachable; it is being reconnected."
+        return "" if self._serving else "Still starting: no subscription is in place yet."
 
     async def ask(
         self, subject: str, request: Wire, answer: type[Answer], timeout_s: float
@@ -188,9 +196,11 @@ class Bus:
         # nats-py's ping overtakes what waits to be written: only the second comes after it.
         await self._client.flush()
         await self._client.flush()
+        self._serving = True
         try:
             yield
         finally:
+            self._serving = False
             with contextlib.suppress(NatsError, TimeoutError, OSError):
                 await asyncio.wait_for(service.stop(), STOP_GRACE_S)
 

@@ -181,7 +181,7 @@ async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
 async def _end(process: Process) -> None:
     """End git and its child processes when a call is cut short.
 
-    SIGTERM first: git then removes its lock files. After SIGKILL they stay, and every later call fails on them.
+    SIGTERM first: git then removes its lock files. After SIGKILL they stay, and later calls fail on them.
     """
     if process.returncode is not None:
         return
@@ -191,7 +191,7 @@ async def _end(process: Process) -> None:
             async with asyncio.timeout(END_GRACE_S):
                 await process.wait()
                 # what git started (ssh, receive-pack) has lock files of its own
-                while _signal_group(process, 0):
+                while _signal_group(process, 0):  # noqa: ASYNC110 - nothing tells when they end
                     await asyncio.sleep(0.01)
     finally:
         _signal_group(process, signal.SIGKILL)
