@@ -43,7 +43,7 @@ from choir_agent.locks.locks import Locks
 from choir_agent.log.listeners import Listeners
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import EDGE, JobState
-from choir_agent.memory.seed import seed_of
+from choir_agent.memory.predecessor import inherit
 from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
@@ -276,6 +276,7 @@ class Agent:
 
     def _open_session(self) -> None:
         structlog.contextvars.bind_contextvars(session=self._boot.session_id)
+        inherited = inherit(self._hello.snapshot, self._hello.continues)
         if self._hello.head_rev == 0:
             self._arbiter.commit(
                 SESSION_LANE,
@@ -284,10 +285,13 @@ class Agent:
                     epoch=self._hello.epoch,
                     continues=self._hello.continues,
                     image_version=self._boot.image_version,
-                    seed=seed_of(self._hello.snapshot, self._hello.continues),
+                    seed=inherited.seed,
                 ),
             )
-        else:
+        # a crash may have come before all copies were durable
+        for carried in inherited.carried[self._arbiter.state.carried :]:
+            self._arbiter.commit(EDGE, carried, more_follows=True)
+        if self._hello.head_rev:
             self._arbiter.commit(SESSION_LANE, SessionResumed(epoch=self._hello.epoch))
         log.info("session open", status=self._hello.status, epoch=self._hello.epoch)
 

@@ -1,6 +1,7 @@
 """Compaction beside a lane that goes on, what failures leave, and what a restart remembers (spec 11.3)."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import orjson
 import pytest
@@ -10,21 +11,27 @@ from starlette.responses import Response
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
 from choir_agent.log.state import SessionState
+from choir_common.eventlog.chain import Head, head_of, link
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import (
+    CarriedEvent,
+    EventPayload,
     MemoryCompacted,
     ModelOutput,
+    ReferenceSummary,
+    Reply,
     SessionStarted,
     SessionStopped,
     Snapshot,
     ToolResultCommitted,
+    UserMsg,
     payload_of,
 )
 from choir_common.wire.json import JsonObject
 from choir_common.wire.signals import CompactSignal, ShutdownSignal
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
-from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.control_stand_in import DM, ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, calls, document, run_scripted, says
 
@@ -257,13 +264,49 @@ async def test_a_session_without_a_turn_or_a_model_in_time_stops_without_a_summa
 async def test_a_session_that_continues_another_remembers_it() -> None:
     async with run_rehearsal(score(REMEMBERS)) as model, run_control(model) as control:
         control.continues = "ses_yesterday"
-        control.handed_down = {"summaries": [], "summary": MARK}
+        control.handed_down = {"events": yesterday()}
         async with running_agent(control):
             await talk(control, 1, 1)
     started = control.payloads()[0]
     assert isinstance(started, SessionStarted)
+    assert started.seed[0].summary.summary == MARK
     assert started.seed[0].summary.referenced_sessions == ("ses_yesterday",)
     assert control.replies()[0].text == "I remember"
+
+
+async def test_a_session_that_died_while_it_copied_goes_on_with_the_rest() -> None:
+    async with run_rehearsal(score(REMEMBERS)) as model, run_control(model) as control:
+        control.continues = "ses_yesterday"
+        control.handed_down = {"events": yesterday()}
+        async with running_agent(control):
+            await control.until(lambda: control.types().count("carried_event") == 3)
+        whole = control.types()
+        assert whole == ["session_started", "carried_event", "carried_event", "carried_event"]
+        control.crash_and_cut(2)
+        async with running_agent(control):
+            await control.until(lambda: "session_resumed" in control.types())
+    assert control.types() == [*whole, "session_resumed"]
+    revs = [payload.rev for payload in control.payloads() if isinstance(payload, CarriedEvent)]
+    assert revs == [2, 3, 4]
+
+
+def yesterday() -> list[JsonValue]:
+    """Return the log of a session with one turn, in which something had been folded before."""
+    words = ReferenceSummary(summary=MARK)
+    payloads: list[EventPayload] = [
+        SessionStarted(agent_id="main", epoch=1),
+        UserMsg(turn_id="t", inbox_id="i", dm=DM, text="what a day"),
+        ModelOutput(turn_id="t", text="indeed", model="m", finish_reason="stop"),
+        Reply(turn_id="t", dm=DM, text="indeed", kind="answer", answers="i"),
+        MemoryCompacted(target="edge", through_rev=1, delta={}, summary=words),
+        SessionStopped(reason="asked"),
+    ]
+    head, log = Head(), list[JsonValue]()
+    for payload in payloads:
+        event = link(head, "ses_yesterday", "edge", payload, datetime.now(UTC))
+        head = head_of(event)
+        log.append(event.model_dump(mode="json"))
+    return log
 
 
 async def test_a_core_job_is_folded_by_its_own_model_and_keeps_its_briefing() -> None:

@@ -4,28 +4,22 @@ from pydantic import TypeAdapter
 
 from choir_common.wire.events import (
     Cancelled,
+    CarriedEvent,
     CompactionRequested,
     CoreStopped,
-    Fact,
+    Event,
     InjectedInstruction,
-    LaneSummary,
-    MemoryCompacted,
-    ReferenceSummary,
     SessionStarted,
     SessionStopped,
     Snapshot,
 )
-from choir_common.wire.rpc import TerminateRequest
+from choir_common.wire.rpc import HelloResponse, TerminateRequest
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
 from choir_control.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
-SUMMARIES = TypeAdapter(list[LaneSummary])
-
-
-def summed_up(text: str) -> ReferenceSummary:
-    return ReferenceSummary(summary=text, facts=(Fact(key="colour", value="blue"),))
+EVENTS = TypeAdapter(list[Event])
 
 
 async def test_a_resumed_agent_is_given_its_log_from_the_newest_snapshots_window(
@@ -93,41 +87,75 @@ async def stop_and_start(world: World, agent: AgentHand, last_words: str | None)
     return await world.agent(starts=starts + 1)
 
 
-async def test_a_fresh_session_is_told_what_the_one_before_it_summed_up(
+def handed_on(hello: HelloResponse) -> list[str]:
+    """Return the types of the predecessor's events in an answer to INIT_HELLO."""
+    return [event.type for event in predecessor_of(hello)]
+
+
+def predecessor_of(hello: HelloResponse) -> list[Event]:
+    assert hello.snapshot is not None
+    return EVENTS.validate_python(hello.snapshot["events"], strict=False)
+
+
+async def test_a_fresh_session_is_given_the_end_of_the_log_it_continues(
     world: World, agent: AgentHand
 ) -> None:
-    for target, text in (("edge", "old"), ("core:a", "a job's"), ("edge", "liked blue")):
-        agent.add(
-            MemoryCompacted(target=target, through_rev=1, delta={}, summary=summed_up(text)), target
-        )
+    agent.say("old")
+    agent.add(Snapshot(state={"rev": 2}, window_from=2), "session")
+    agent.say("newer")
     await agent.flush()
     fresh = await stop_and_start(world, agent, "We chose a colour.")
     hello = await fresh.hello()
     assert hello.status == "fresh" and hello.continues == agent.spec.session_id
-    assert hello.snapshot is not None and hello.snapshot["summary"] == "We chose a colour."
-    assert SUMMARIES.validate_python(hello.snapshot["summaries"], strict=False) == [
-        LaneSummary(lane="edge", summary=summed_up("liked blue"))
-    ]
+    assert hello.tail_events == ()
+    assert handed_on(hello) == ["reply", "snapshot", "reply", "session_stopped"]
+    assert {event.session_id for event in predecessor_of(hello)} == {agent.spec.session_id}
 
 
-async def test_a_seed_goes_on_through_a_session_that_summed_up_nothing(
+async def test_a_session_that_died_while_it_copied_is_given_the_rest_and_later_nothing(
     world: World, agent: AgentHand
 ) -> None:
-    agent.add(MemoryCompacted(target="edge", through_rev=1, delta={}, summary=summed_up("blue")))
-    await agent.flush()
-    second = await stop_and_start(world, agent, None)
-    hello = await second.hello()
-    assert hello.snapshot is not None
-    seed = SUMMARIES.validate_python(hello.snapshot["summaries"], strict=False)
-    second.add(SessionStarted(agent_id="main", epoch=1, seed=tuple(seed)), "session")
-    third = await stop_and_start(world, second, None)
-    again = await third.hello()
-    assert again.snapshot == {"summaries": hello.snapshot["summaries"], "summary": None}
-
-
-async def test_a_session_that_left_nothing_hands_nothing_on(world: World, agent: AgentHand) -> None:
     fresh = await stop_and_start(world, agent, None)
-    assert (await fresh.hello()).snapshot is None
+    copy = CarriedEvent(
+        session_id="s", rev=1, at="2026-01-01T00:00:00.000000Z", event_type="x", payload={}
+    )
+    fresh.add(SessionStarted(agent_id="main", epoch=1), "session")
+    fresh.add(copy)
+    await fresh.flush()
+    world.runtime.die("main")
+    resumed = await world.agent(starts=3)
+    hello = await resumed.hello()
+    assert hello.status == "resumed"
+    assert handed_on(hello) == ["session_started", "session_stopped"]
+    resumed.say("now it talks")
+    await resumed.flush()
+    world.runtime.die("main")
+    assert (await (await world.agent(starts=4)).hello()).snapshot is None
+
+
+async def abandon(world: World, agent: AgentHand) -> None:
+    """Let the agent die once more than its session may be resumed."""
+    await world.database.execute(
+        "UPDATE choir_control.sessions SET resumes = 3 WHERE session_id = $1",
+        agent.spec.session_id,
+    )
+    world.runtime.die("main")
+    await world.until_status(agent.spec.session_id, "abandoned")
+
+
+async def test_a_session_without_events_is_skipped_and_an_abandoned_one_continued(
+    world: World, agent: AgentHand
+) -> None:
+    agent.say("something worth keeping")
+    await agent.flush()
+    await abandon(world, agent)
+    assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
+    empty = await world.agent(starts=2)
+    await abandon(world, empty)
+    assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
+    hello = await (await world.agent(starts=3)).hello()
+    assert hello.continues == agent.spec.session_id
+    assert "reply" in handed_on(hello)
 
 
 async def test_a_signal_that_a_durable_event_names_is_never_offered_again(

@@ -1,25 +1,20 @@
 """Working memory: one window per lane, what rolls off and what never does, rebuilt after a restart."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.compaction.plan import Limits, cut, limits_of
 from choir_agent.log.state import digest_of
-from choir_agent.memory.seed import seed_of
 from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.tokens import TokenMeter, bytes_of
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.events import (
     CoreStopped,
-    Fact,
-    LaneSummary,
     MemoryCompacted,
     ReferenceSummary,
     SessionStarted,
     SessionStopped,
 )
-from choir_common.wire.json import JsonObject
 from tests.unit.agent.told_session import ToldSession
 
 ROOMY = 1_000_000
@@ -206,31 +201,6 @@ def test_before_anything_was_counted_two_bytes_are_a_token() -> None:
 
 def test_limits_leave_room_for_what_is_never_compacted() -> None:
     assert limits_of(50, 0.8, 100_000, 20_000) == Limits(50, 64_000, 70_000)
-
-
-def test_a_session_begins_with_what_the_one_before_had_summed_up() -> None:
-    before = LaneSummary(
-        lane="edge",
-        summary=ReferenceSummary(
-            summary="old", facts=(Fact(key="a", value="b"),), referenced_sessions=("s0",)
-        ),
-        through_rev=77,
-    )
-    core = LaneSummary(lane="core:x", summary=ReferenceSummary(summary="no"))
-    snapshot: JsonObject = {
-        "summaries": [before.model_dump(mode="json"), core.model_dump(mode="json")],
-        "summary": "Yesterday we planned.",
-    }
-    (seed,) = seed_of(snapshot, "s1")
-    assert (seed.lane, seed.through_rev) == ("edge", 0)
-    assert seed.summary.summary == "Yesterday we planned."
-    assert seed.summary.facts == before.summary.facts
-    assert seed.summary.referenced_sessions == ("s0", "s1")
-
-
-@pytest.mark.parametrize("snapshot", [None, {}, {"summaries": "x"}, {"summary": 3}])
-def test_nothing_handed_down_is_no_seed(snapshot: dict[str, object] | None) -> None:
-    assert seed_of(snapshot, "s1") == ()  # type: ignore[arg-type]
 
 
 def test_a_failed_or_late_compaction_takes_nothing_out_of_a_window() -> None:

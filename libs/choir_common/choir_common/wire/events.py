@@ -15,6 +15,12 @@ from choir_common.wire.model import Wire
 from choir_common.wire.provider_fields import ProviderFields
 
 # imported by those names from here, too
+from choir_common.wire.session_events import CarriedEvent as CarriedEvent
+from choir_common.wire.session_events import SessionAbandoned as SessionAbandoned
+from choir_common.wire.session_events import SessionResumed as SessionResumed
+from choir_common.wire.session_events import SessionStarted as SessionStarted
+from choir_common.wire.session_events import SessionStopped as SessionStopped
+from choir_common.wire.session_events import Snapshot as Snapshot
 from choir_common.wire.summaries import Fact as Fact
 from choir_common.wire.summaries import LaneSummary as LaneSummary
 from choir_common.wire.summaries import ReferenceSummary as ReferenceSummary
@@ -36,35 +42,6 @@ class Event(Wire):
     """UTC, ISO 8601 with microseconds and `Z`, as hashed."""
     hash_prev: str
     hash: str
-
-
-class SessionStarted(Wire):
-    """The first event of a session."""
-
-    type: Literal["session_started"] = "session_started"
-    agent_id: str
-    epoch: int
-    continues: str | None = None
-    image_version: str = ""
-    seed: tuple[LaneSummary, ...] = ()
-    """What the session it continues had summed up."""
-
-
-class SessionResumed(Wire):
-    """The same session goes on under a new epoch after a crash."""
-
-    type: Literal["session_resumed"] = "session_resumed"
-    epoch: int
-
-
-class SessionStopped(Wire):
-    """The agent ended the session in good order; `summary` is the agent's own, if it made one."""
-
-    type: Literal["session_stopped"] = "session_stopped"
-    reason: str
-    summary: str | None = None
-    topics: tuple[SummaryTopic, ...] = ()
-    """The same in parts, for long-term memory (spec 11.5)."""
 
 
 class UserMsg(Wire):
@@ -411,26 +388,9 @@ class BudgetGranted(Wire):
     """The message that said so."""
 
 
-class Snapshot(Wire):
-    """The state the log adds up to here, so that recovery need not replay what came before."""
-
-    type: Literal["snapshot"] = "snapshot"
-    state: JsonObject
-    window_from: int
-    """The first event still needed for a prompt or an open job."""
-
-
-class SessionAbandoned(Wire):
-    """Control gave up resuming (poison loop) and told the user; written under a fresh epoch."""
-
-    type: Literal["session_abandoned"] = "session_abandoned"
-    dm: str
-    text: str
-    answers: tuple[str, ...] = ()
-
-
 EventPayload = Annotated[
     SessionStarted
+    | CarriedEvent
     | SessionResumed
     | SessionStopped
     | UserMsg
@@ -470,6 +430,15 @@ def payload_of(event: Event) -> EventPayload:
     """
     # lax on the container types only: tuples come back from JSON as lists
     return _PAYLOADS.validate_python({**event.payload, "type": event.type}, strict=False)
+
+
+def carried_payload_of(carried: CarriedEvent) -> EventPayload:
+    """Parse the payload of the event that was copied.
+
+    Raises pydantic.ValidationError when its type is unknown or the payload does not fit it.
+    """
+    payload = {**carried.payload, "type": carried.event_type}
+    return _PAYLOADS.validate_python(payload, strict=False)
 
 
 def render_payload(payload: EventPayload) -> JsonObject:

@@ -57,7 +57,7 @@ class HelloResponse(Wire):
     continues: str | None
     resource_bindings: ResourceBindings
     snapshot: JsonObject | None = None
-    """For a fresh session that continues another: its `summary` and the `summaries` of its edge lane."""
+    """For a session that continues another and has not copied it yet: `events`, the end of that one's log."""
     head_rev: int
     head_hash: str
     tail_events: tuple[Event, ...]

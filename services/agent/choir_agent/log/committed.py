@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from choir_common.wire.events import EventPayload
+from choir_common.wire.events import CarriedEvent, EventPayload, carried_payload_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +14,8 @@ class Committed:
     lane: str
     at: str
     payload: EventPayload
+
+
+def original_of(event: Committed, carried: CarriedEvent) -> Committed:
+    """Return the event that was copied, at the copy's place in the log."""
+    return Committed(event.rev, event.hash, event.lane, carried.at, carried_payload_of(carried))

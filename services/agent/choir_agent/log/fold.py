@@ -24,6 +24,7 @@ from choir_common.wire.events import (
     BudgetExhausted,
     BudgetGranted,
     Cancelled,
+    CarriedEvent,
     CompactionRequested,
     CoreReported,
     CoreStarted,
@@ -93,6 +94,9 @@ def step(state: SessionState, event: Committed) -> SessionState:
             return replace(state, exhausted=p.budget, exhausted_limit=p.limit)
         case BudgetGranted() as p:
             return _after_grant(state, p)
+        case CarriedEvent() as p:
+            sources = tuple(dict.fromkeys((*state.carried_from, p.session_id)))
+            return replace(state, carried=state.carried + 1, carried_from=sources)
         case MemoryWriteCommitted():
             return state
         case _:

@@ -179,6 +179,10 @@ class SessionState:
 
     rev: int = 0
     epoch: int = 0
+    carried: int = 0
+    """Events copied from the session before, all at the beginning of the log."""
+    carried_from: tuple[str, ...] = ()
+    """The sessions they were first written to, oldest first."""
     stopped: bool = False
     turns_done: int = 0
     turn: TurnState | None = None

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from choir_agent.log.session_log import Entry
 from choir_agent.log.state import EDGE
-from choir_common.wire.events import Event
+from choir_common.wire.events import CarriedEvent, Event
 
 EXCERPT_CHARS = 600
 SHORTEST_HASH = 6
@@ -103,6 +103,9 @@ def _words(query: str) -> tuple[str, ...]:
 
 def _read(entry: Entry, reader: Reader) -> Iterator[Found]:
     event = entry.event()
+    if event.type == "carried_event":
+        carried = CarriedEvent.model_validate(event.payload)
+        event = event.model_copy(update={"type": carried.event_type, "payload": carried.payload})
     if event.type in _SAID and _may_read(event, reader):
         text = " ".join(_texts(_shown(event)))
         if text:

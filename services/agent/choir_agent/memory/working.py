@@ -4,11 +4,12 @@ Told of each committed event by the session's log, also while a log is restored;
 `compaction`.
 """
 
-from choir_agent.log.committed import Committed
+from choir_agent.log.committed import Committed, original_of
 from choir_agent.log.state import EDGE, core_lane, load
 from choir_agent.memory.tokens import TokenMeter
 from choir_agent.memory.window import LaneWindow
 from choir_common.wire.events import (
+    CarriedEvent,
     CoreStarted,
     CoreStopped,
     InjectedInstruction,
@@ -37,6 +38,8 @@ class WorkingMemory:
         """Add the next event of the log; those a prompt has no use for are passed over."""
         payload = event.payload
         match payload:
+            case CarriedEvent():
+                self.take_in(original_of(event, payload))
             case UserMsg() | ReportBegun():
                 self._windows[EDGE].begin(payload.turn_id, event)
             case Reminded():

@@ -4,6 +4,7 @@ Called by the rpc door.
 """
 
 from choir_common.errors import Fenced
+from choir_common.wire.events import Event
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import HelloRequest, HelloResponse
 from choir_control.configuration.current import Configuration
@@ -12,6 +13,9 @@ from choir_control.images.shelf import Shelf
 from choir_control.leases.store import Lease
 from choir_control.sessions.record import SessionRow
 from choir_control.sessions.store import SessionStore
+
+COPYING = ("session_started", "carried_event")
+"""The events a session begins with. A log that ends with one may lack copies of its predecessor's events."""
 
 
 class Greeting:
@@ -50,7 +54,7 @@ class Greeting:
             epoch=session.epoch,
             continues=session.continues,
             resource_bindings=snapshot.bound(session.agent_id, session.bindings),
-            snapshot=await self._legacy(session),
+            snapshot=await self._predecessor(session, tail),
             head_rev=head.rev,
             head_hash=head.hash,
             tail_events=tuple(event for event in tail if event.rev <= head.rev),
@@ -58,8 +62,13 @@ class Greeting:
             config=snapshot.settings_for(session.agent_id, session.bindings),
         )
 
-    async def _legacy(self, session: SessionRow) -> JsonObject | None:
-        """Return what the session before this one hands on, to a fresh session only."""
-        if session.head.rev or session.continues is None:
+    async def _predecessor(self, session: SessionRow, tail: list[Event]) -> JsonObject | None:
+        """Return the end of the log this session continues, until the session has copied what it needs."""
+        copying = not session.head.rev or (tail and tail[-1].type in COPYING)
+        if not copying or session.continues is None:
             return None
-        return await self._logs.legacy(session.continues)
+        before = await self._sessions.get(session.continues)
+        if before is None or not before.head.rev:
+            return None
+        events = await self._logs.tail(before.session_id, before.head.rev)
+        return {"events": [event.model_dump(mode="json") for event in events]}

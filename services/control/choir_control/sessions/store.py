@@ -73,7 +73,7 @@ class SessionStore:
                      llm, dm, gateway, resource_bindings, continues)
                 VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb,
                     (SELECT session_id FROM choir_control.sessions
-                     WHERE agent_id = $2 AND status = 'stopped'
+                     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND head_rev > 0
                      ORDER BY started_at DESC LIMIT 1))
                 ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
                 RETURNING {COLUMNS}

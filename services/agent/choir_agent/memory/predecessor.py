@@ -1,0 +1,165 @@
+"""Take over the conversation of the session that a new one continues: pure.
+
+Called by `app` while the session is opened. The predecessor's log is folded as after a crash. The edge lane's
+reference summary becomes the seed, and the events that its prompts still showed are copied into the new log.
+So the next prompt reads the same whether the agent was restarted or killed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from choir_agent.log.committed import Committed, original_of
+from choir_agent.log.fold import step
+from choir_agent.log.state import EDGE, SessionState
+from choir_agent.memory.delta import ROOMIEST
+from choir_agent.memory.window import LaneWindow
+from choir_agent.memory.working import WorkingMemory
+from choir_common.wire.events import (
+    PASSING,
+    CarriedEvent,
+    Event,
+    EventPayload,
+    LaneSummary,
+    ModelOutput,
+    Reminded,
+    Reply,
+    SessionAbandoned,
+    UserMsg,
+    payload_of,
+    render_payload,
+)
+from choir_common.wire.json import JsonObject
+
+log = structlog.get_logger("choir.agent.memory")
+
+_EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
+FIRST_COPY = 2
+"""The revision of the first copied event: it follows `session_started`."""
+MAX_SESSIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a session takes over from its predecessor."""
+
+    seed: tuple[LaneSummary, ...] = ()
+    carried: tuple[CarriedEvent, ...] = ()
+    """In the order of the predecessor's log. The same log always gives the same list."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """An event of the predecessor, and where it was first written."""
+
+    event: Committed
+    session_id: str
+    rev: int
+
+
+def inherit(snapshot: JsonObject | None, continues: str | None) -> Inheritance:
+    """Return what to take over from the end of the predecessor's log, which `snapshot` holds as `events`.
+
+    A log that cannot be read is left out with a warning: it must not keep the agent from starting.
+    """
+    if continues is None:
+        return Inheritance()
+    try:
+        events = _EVENTS.validate_python((snapshot or {}).get("events") or (), strict=False)
+        return _inherit(events, continues)
+    except ValidationError as error:
+        log.warning("the last session's log cannot be read", reason=str(error)[:200])
+        return Inheritance()
+
+
+def _inherit(events: tuple[Event, ...], continues: str) -> Inheritance:
+    state, memory, past = SessionState(), WorkingMemory(), list[_Past]()
+    for event in events:
+        payload = payload_of(event)
+        committed = Committed(event.rev, event.hash, event.lane, event.at, payload)
+        state = step(state, committed)
+        memory.take_in(committed)
+        if isinstance(payload, CarriedEvent):
+            original = original_of(committed, payload)
+            past.append(_Past(original, payload.session_id, payload.rev))
+        else:
+            past.append(_Past(committed, event.session_id, event.rev))
+    window = memory.window(EDGE)
+    shown = [one for one in past if window is not None and _is_shown(one.event, window)]
+    carried = list(_copies(shown))
+    if window is not None and (said := _abandoned(past, window)) is not None:
+        carried.append(said)
+    return Inheritance(_seed(state, continues), tuple(carried))
+
+
+def _is_shown(event: Committed, window: LaneWindow) -> bool:
+    payload = event.payload
+    if isinstance(payload, Reminded):
+        return any(turn.turn_id == payload.turn_id for turn in window.turns)
+    for turn in window.turns:
+        if event.rev == turn.head.rev:
+            return True
+        if any(event.rev == other.rev for step in turn.steps for other in step.events):
+            return True
+        # an answer that repeats the model's words is not shown, but marks the turn as answered
+        if isinstance(payload, Reply) and payload.turn_id == turn.turn_id:
+            return payload.kind not in PASSING
+    return False
+
+
+def _copies(shown: list[_Past]) -> Iterator[CarriedEvent]:
+    revs = [one.event.rev for one in shown]
+    for one in shown:
+        payload: EventPayload = one.event.payload
+        if isinstance(payload, ModelOutput) and payload.read_rev:
+            # what the model had read, in the numbers that the copies have in the new log
+            read = bisect_right(revs, payload.read_rev)
+            payload = payload.model_copy(update={"read_rev": FIRST_COPY + read - 1 if read else 0})
+        yield CarriedEvent(
+            session_id=one.session_id,
+            rev=one.rev,
+            at=one.event.at,
+            event_type=payload.type,
+            payload=render_payload(payload),
+        )
+
+
+def _abandoned(past: list[_Past], window: LaneWindow) -> CarriedEvent | None:
+    """Return what the user was told instead of an answer when control ended the session."""
+    turn = window.turns[-1] if window.turns else None
+    said = next(
+        (one for one in reversed(past) if isinstance(one.event.payload, SessionAbandoned)), None
+    )
+    if turn is None or said is None or not isinstance(turn.head.payload, UserMsg):
+        return None
+    words = said.event.payload
+    replied = any(isinstance(e.payload, Reply) for step in turn.steps for e in step.events)
+    if replied or turn.answered or not isinstance(words, SessionAbandoned):
+        return None
+    reply = Reply(turn_id=turn.turn_id, dm=words.dm, text=words.text, kind="error")
+    return CarriedEvent(
+        session_id=said.session_id,
+        rev=said.rev,
+        at=said.event.at,
+        event_type=reply.type,
+        payload=render_payload(reply),
+    )
+
+
+def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
+    before = state.summary(EDGE)
+    if before is None:
+        return ()
+    old, sessions = before.summary, before.summary.referenced_sessions
+    if before.through_rev:
+        # events of these sessions may have been folded, its own and copied ones
+        named = dict.fromkeys((*sessions, *state.carried_from, continues))
+        sessions = tuple(named)[-MAX_SESSIONS:]
+    summary = old.model_copy(update={"referenced_sessions": sessions})
+    if len(summary.model_dump_json().encode()) > ROOMIEST:
+        summary = summary.model_copy(update={"facts": (), "referenced_events": ()})
+    # revisions are the predecessor's, so the summary covers none of the new log
+    return (LaneSummary(lane=EDGE, summary=summary, through_rev=0),)

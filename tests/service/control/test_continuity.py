@@ -1,0 +1,121 @@
+"""What the model reads after a stop in good order: the real agent on a real control."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from choir_common.http.listen import bind_tcp, serve
+from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_local.rehearsal.lane import lane_of
+from tests.service.control.test_real_agent import pid_of
+from tests.service.control.world import World
+
+Message = dict[str, Any]
+
+
+class RecordingModel:
+    """A model server that keeps each prompt of the edge lane, and refuses to sum anything up."""
+
+    def __init__(self) -> None:
+        self.prompts: list[list[Message]] = []
+
+    async def complete(self, request: Request) -> Response:
+        messages: list[Message] = orjson.loads(await request.body())["messages"]
+        if lane_of(messages[0]["content"]) != "edge":
+            return Response(status_code=401)
+        self.prompts.append(messages)
+        said = {"role": "assistant", "content": f"answer {len(self.prompts)}"}
+        choice = {"index": 0, "message": said, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+        answer = {"id": "x", "model": "recorder", "choices": [choice], "usage": usage}
+        return Response(orjson.dumps(answer), media_type="application/json")
+
+
+@contextlib.asynccontextmanager
+async def serving(model: RecordingModel) -> AsyncIterator[str]:
+    """Serve the model while the block runs; yields its endpoint."""
+    app = Starlette(routes=[Route("/v1/chat/completions", model.complete, methods=["POST"])])
+    listener, stop = bind_tcp("127.0.0.1", 0, "port"), asyncio.Event()
+    server = asyncio.create_task(serve(app, [listener], stop))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        stop.set()
+        await server
+
+
+@pytest.fixture
+async def model() -> RecordingModel:
+    return RecordingModel()
+
+
+@pytest.fixture
+async def home(stopped: World, model: RecordingModel) -> AsyncIterator[World]:
+    """A ready choird whose agent `main` is a real process."""
+    async with serving(model) as endpoint:
+        path = stopped.settings.config_file
+        config = json.loads(path.read_text())
+        config["models"]["default"] = {"model": "recorder", "endpoint": endpoint}
+        config["crash_detection_threshold_ms"] = 30_000
+        path.write_text(json.dumps(config))
+        stopped.settings = stopped.settings.model_copy(update={"agents_stop_s": 45.0})
+        await stopped.start(ProcessRuntime(stopped.home, os.environ))
+        yield stopped
+        await stopped.stop()
+
+
+async def ask(world: World, number: int) -> None:
+    await world.say(f"question {number}", f"u{number}")
+    await world.delivered(number)
+
+
+async def restart(world: World) -> None:
+    answer = await world.post("/v1/agents/main/restart")
+    assert answer.status_code == 200, answer.text
+
+
+async def down_and_up(world: World) -> None:
+    await world.stop()
+    await world.start(ProcessRuntime(world.home, os.environ))
+    await pid_of(world)
+
+
+async def stop_and_start(world: World) -> None:
+    for verb in ("stop", "start"):
+        answer = await world.post(f"/v1/agents/main/{verb}", json={})
+        assert answer.status_code == 200, answer.text
+
+
+async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
+    home: World, model: RecordingModel
+) -> None:
+    ways = [restart, stop_and_start, down_and_up]
+    await pid_of(home)
+    await ask(home, 1)
+    await ask(home, 2)
+    for number, way in enumerate(ways, start=3):
+        await way(home)
+        await ask(home, number)
+    os.kill(await pid_of(home), signal.SIGKILL)
+    await ask(home, len(ways) + 3)
+    for number, (before, after) in enumerate(zip(model.prompts, model.prompts[1:], strict=False)):
+        # word for word, and from the first byte on: nothing is summed up, and the prefix stays the same
+        assert after[: len(before)] == before
+        assert after[len(before)] == {"role": "assistant", "content": f"answer {number + 1}"}
+        assert f"question {number + 2}" in after[len(before) + 1]["content"]
+        assert len(after) == len(before) + 2
+    sessions = (await home.get("/v1/sessions?agent=main")).json()["items"]
+    assert len({session["session_id"] for session in sessions}) == len(ways) + 1
+    for session in sessions:
+        assert (await home.verify(session["session_id"]))["ok"]
