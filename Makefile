@@ -18,7 +18,7 @@ $(STAMP): $(MANIFESTS) scripts/install
 	@scripts/install
 	@touch $@
 
-run: install ## start Choir here, and chat; Ctrl-C stops all of it (ARGS: choirctl up --help)
+run: install ## start Choir here, and chat; Ctrl-C twice stops all of it (ARGS: choirctl up --help)
 	@$(BIN)/choirctl up $(ARGS)
 
 up: install ## start Choir in the background

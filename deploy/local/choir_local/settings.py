@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from choir_common.http.tcp_address import TlsMode
 from choir_common.settings import ServiceSettings
 
 ModelSource = Literal["auto", "openrouter", "openai", "ollama", "rehearsal"]
@@ -22,6 +23,12 @@ class LocalSettings(ServiceSettings):
 
     http_port: int = Field(default=9400, ge=0, le=65535)
     """TCP port of control on loopback (CHOIR_HTTP_PORT); 0 takes a free one."""
+    http_host: str = "127.0.0.1"
+    """Address of that port; control reads the same variable (CHOIR_HTTP_HOST), here it is only printed."""
+    tls: TlsMode = "auto"
+    """Whether that port speaks TLS; control reads the same variable (CHOIR_TLS)."""
+    tls_cert: str = ""
+    """The operator's certificate, if there is one; control reads the same variable (CHOIR_TLS_CERT)."""
     nats_port: int = Field(default=0, ge=0, le=65535)
     """TCP port of the embedded bus on loopback; 0 takes a free one, so that stacks do not meet."""
     rehearsal_port: int = Field(default=0, ge=0, le=65535)

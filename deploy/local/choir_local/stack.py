@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.http.tcp_address import client_address, speaks_tls
 from choir_common.logs.limits import FileLimits
 from choir_common.redactor import Redactor
 from choir_local.home import Home
@@ -155,7 +156,7 @@ class Stack:
         """Say where things are; the bus has its address only once it has started."""
         endpoints = {
             "control": f"unix://{self.home.control_socket}",
-            "control_http": f"http://{LOOPBACK}:{self._http_port}",
+            "control_http": self._http_address(),
             "gateway": f"unix://{self.home.gateway_socket}",
             "postgres": parts.postgres.dsn,
             "nats": parts.nats.url,
@@ -168,6 +169,11 @@ class Stack:
         self._change(
             self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.words})
         )
+
+    def _http_address(self) -> str:
+        settings = self._settings
+        tls = speaks_tls(settings.tls, settings.tls_cert, settings.http_host)
+        return client_address(settings.http_host, self._http_port, tls=tls)
 
     def _children_changed(self, children: dict[str, ChildState]) -> None:
         stopping = any(child.phase == "stopping" for child in children.values())

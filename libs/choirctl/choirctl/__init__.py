@@ -9,10 +9,10 @@ Ladder, top first; each rung uses only those below it:
     arguments              arguments that many commands take, and what completes them
     app | talk             the table of commands; a conversation on a terminal
     going_on               what a chat shows while nothing is said
-    conversation | health | operations | memory_api | parcels | past | prompt | watching
-                           say something in a DM and hear all that comes, once; what `doctor` looks at; long
-                           works; memories; files both ways; what was said before; the line that is typed;
-                           the log of whoever holds a DM
+    conversation | dm_choice | health | operations | memory_api | parcels | past | prompt | watching
+                           say something in a DM and hear all that comes, once; which DM that is;
+                           what `doctor` looks at; long works; memories; files both ways; what was said
+                           before; the line that is typed; the log of whoever holds a DM
     control_api | failures | first_home | start_screen | lanes
                            `/v1` as typed calls; an exception as a paragraph; the first state directory;
                            what `up` ends with; what lanes and jobs do

@@ -18,7 +18,7 @@ LOCAL = {
     ),
     "/send": ("/send FILE [words]", "Send a file to the agent."),
     "/history": ("/history [COUNT]", "Show what was said last."),
-    "/quit": ("/quit", "Leave; the agent goes on."),
+    "/quit": ("/quit", "Leave this chat, as Ctrl-D does."),
 }
 
 

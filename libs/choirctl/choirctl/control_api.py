@@ -34,6 +34,7 @@ from choir_common.wire.operator import (
     CommandView,
     CompactMemory,
     Decision,
+    DmView,
     EventPage,
     InjectText,
     Page,
@@ -138,6 +139,10 @@ class ControlApi:
         """Return what may be typed in a conversation. Raises NotFound for one that does not exist."""
         params = {"dm": dm}
         return [view async for view in self._pages("/v1/commands", Page[CommandView], params)]
+
+    async def dms(self) -> list[DmView]:
+        """Return the configured conversations, and who holds each."""
+        return [view async for view in self._pages("/v1/dms", Page[DmView], {})]
 
     async def session(self, session_id: str) -> SessionView:
         """Return one session. Raises NotFound when there is none of that id."""

@@ -78,6 +78,8 @@ class Typed:
 
     text: str
     begun_at: float
+    interrupted: bool = False
+    """Ctrl-C was pressed in an empty line instead."""
 
 
 class Prompt:
@@ -128,14 +130,16 @@ class Prompt:
                     app.invalidate()
 
     async def line(self, begun: str = "") -> Typed | None:
-        """Return the next line, in which `begun` stands already; None when the user leaves."""
+        """Return the next line, in which `begun` stands already; None at Ctrl-D in an empty one."""
         self._begun_at = None
         try:
             text = await self._session.prompt_async(
                 self._before, default=begun, handle_sigint=False
             )
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return None
+        except KeyboardInterrupt:
+            return Typed("", time.monotonic(), interrupted=True)
         return Typed(text, time.monotonic() if self._begun_at is None else self._begun_at)
 
     def _note(self, buffer: Buffer) -> None:

@@ -1,5 +1,6 @@
 """The one screen that `up` ends with: what runs, where its state is, which model, what to try next."""
 
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -9,14 +10,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from choir_common.wire.config import Config
+from choir_common.wire.operator import DmView
 from choir_local.stack_state import StackState
 from choirctl.place import HOME_NAME
 from choirctl.printing import table
+from choirctl.views import talks_where
 
 REHEARSAL = (
     "It is scripted: it shows the whole path and understands nothing. For a real one set "
     "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and start Choir again."
 )
+TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class Screen:
     state: StackState
     config: Config
     token_file: Path
+    dms: tuple[DmView, ...] = ()
+    """The conversations, and who holds each."""
 
     def show(self, console: Console, headline: str) -> None:
         """Print it."""
@@ -49,11 +55,32 @@ class Screen:
             *([("", REHEARSAL)] if self._is_rehearsal() else []),
             ("state", f"{state.home} (logs in {state.home}/logs)"),
             ("answers at", f"{http} with the token in {self.token_file}, and on its socket"),
-            ("try next", f'{self._command()} chat -m "hello"'),
-            ("", f"{self._command()} status"),
-            ("", f"{self._command()} session list"),
-            ("", f"{self._command()} down"),
+            *([("", self._trust())] if http.startswith("https:") else []),
+            *self._talks(),
+            *zip(("try next", *[""] * len(TRY_NEXT)), self._next_lines(), strict=False),
         ]
+
+    def _talks(self) -> list[tuple[str, str]]:
+        """Say where agents talk that cannot be talked to on this terminal."""
+        elsewhere = [it for it in self.dms if it.type != "console" and it.agent_id is not None]
+        return [("talks" if not i else "", talks_where(it)) for i, it in enumerate(elsewhere)]
+
+    def _next_lines(self) -> list[str]:
+        """Return commands that work as they stand."""
+        here = any(it.type == "console" and self._answers(it) for it in self.dms)
+        words = [it for it in TRY_NEXT if here or it[0] != "chat"]
+        return [f"{self._command()} {shlex.join(it)}" for it in words]
+
+    def _answers(self, dm: DmView) -> bool:
+        """Tell whether an agent answers in a DM, or will in a moment."""
+        agent = self.config.agents.get(dm.agent_id or "")
+        return dm.bound or (agent is not None and agent.autostart)
+
+    def _trust(self) -> str:
+        authority = Path(self.state.home) / "tls" / "ca.pem"
+        if authority.is_file():
+            return f"its certificate is verified by {authority}"
+        return "with the certificate that CHOIR_TLS_CERT names"
 
     def _model(self) -> str:
         own = self.config.models.get("default")
@@ -69,4 +96,5 @@ class Screen:
         if called.is_absolute() and called.is_relative_to(Path.cwd()) and name != "choirctl":
             name = str(called.relative_to(Path.cwd()))
         home = Path(self.state.home)
-        return name if home == Path.home() / HOME_NAME else f"{name} --home {home}"
+        words = [name] if home == Path.home() / HOME_NAME else [name, "--home", str(home)]
+        return shlex.join(words)

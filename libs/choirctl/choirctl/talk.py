@@ -49,9 +49,10 @@ class Said:
     text: str
 
 
-async def talk_on_terminal(place: Place, dm: str, files: Path) -> None:
+async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: bool = False) -> None:
     """Talk in `dm` until the user leaves; received files are saved in `files`.
 
+    With `stops_all`, the caller stops Choir afterwards: leaving takes a second Ctrl-C.
     Raises (in a group) NotFound for an unknown DM, Unavailable when nothing answers.
     """
     # raw: what rich has coloured passes as it is
@@ -59,10 +60,11 @@ async def talk_on_terminal(place: Place, dm: str, files: Path) -> None:
         # what is said is not coloured by guesses at numbers and paths
         console = Console(highlight=False, emoji=False)
         async with connect(place) as api, converse(api, dm) as conversation:
+            leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
             console.print(
-                f"[dim]You talk in the DM `{dm}`. Enter sends, Ctrl-D leaves, /help lists commands.[/]"
+                f"[dim]You talk in the DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
             )
-            talk = _Talk(api, dm, conversation, console, files)
+            talk = _Talk(api, dm, conversation, console, files, stops_all=stops_all)
             await talk.show_past(AT_FIRST)
             await talk.show_open()
             suggestions = Suggestions(await _commands(api, dm), talk.jobs)
@@ -81,12 +83,16 @@ class _Talk:
         conversation: Conversation,
         console: Console,
         files: Path,
+        *,
+        stops_all: bool,
     ) -> None:
         self._api = api
         self._dm = dm
         self._conversation = conversation
         self._console = console
         self._files = files
+        self._stops_all = stops_all
+        self._warned = False
         self._waiting = Waiting()
         self._going_on = GoingOn()
         self._questions = Questions()
@@ -156,12 +162,25 @@ class _Talk:
         with prompt.kept_raw():
             while (typed := await prompt.line(self._begun)) is not None:
                 self._begun = ""
+                if typed.interrupted:
+                    if self._leaves_now():
+                        return
+                    continue
+                self._warned = False
                 try:
                     line = self._questions.understand(typed.text, typed.begun_at)
                     if not await self._do(line or understand(typed.text)):
                         return
                 except ChoirError as error:
                     self._complain(error)
+
+    def _leaves_now(self) -> bool:
+        """Tell whether Ctrl-C in an empty line leaves; where it would stop Choir, the first one warns."""
+        if not self._stops_all or self._warned:
+            return True
+        self._warned = True
+        self._console.print("[yellow]Ctrl-C again stops Choir and all its agents.[/]")
+        return False
 
     async def _do(self, line: Line | Decided) -> bool:
         """Do what a line asks for; False when it asks for the end."""

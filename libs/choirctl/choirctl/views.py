@@ -10,7 +10,7 @@ from rich.tree import Tree
 from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
 from choir_common.wire.events import Event
 from choir_common.wire.operations import OperationView
-from choir_common.wire.operator import AgentView, SessionView
+from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.workspaces import WorkspaceView
 from choirctl.printing import ago, table
@@ -22,6 +22,7 @@ STATE_COLOURS = {
 }
 LONGEST_VALUE = 100
 SHORT_REASON = 60  # `operation show` has all of it
+CHANNELS = {"telegram": "Telegram", "console": "the console"}
 WHO_READS = 12  # characters of a hash that people compare
 # what an event is about, without the name of the field
 SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
@@ -29,6 +30,11 @@ SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "err
 TELLS_NOBODY = ("_id", "_hash", "hash", "digest")
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 CORE = "core:"
+
+
+def talks_where(dm: DmView) -> str:
+    """Return who talks where, as the beginning of a sentence."""
+    return f"{dm.agent_id} talks on {CHANNELS[dm.type]} (DM {dm.name})"
 
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:

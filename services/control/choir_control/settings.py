@@ -3,13 +3,13 @@
 Read by `__main__`; passed to `app`. The only reader of the environment in this service.
 """
 
-import ipaddress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json
 
 from choir_common.errors import StartupError
+from choir_common.http.tcp_address import TlsMode, is_loopback
 from choir_common.settings import ServiceSettings
 from choir_common.wire.config import ModelConfig
 
@@ -25,7 +25,7 @@ class ControlSettings(ServiceSettings):
     """Address of the TCP door; anything but loopback needs an operator token."""
     http_port: int = Field(default=9400, ge=0, le=65535)
     """Port of the TCP door (spec 12.1); 0 takes a free one."""
-    tls: Literal["auto", "on", "off"] = "auto"
+    tls: TlsMode = "auto"
     """Whether the TCP door speaks TLS. auto: with a certificate, and wherever other machines reach it."""
     tls_cert: str = ""
     """PEM file of the certificate, with what leads to its authority; empty: one is made below tls_dir."""
@@ -143,11 +143,3 @@ def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
         f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, but there is no "
         "operator token. Add operator_token to the secrets, or listen on 127.0.0.1."
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

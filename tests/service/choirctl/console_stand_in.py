@@ -22,7 +22,7 @@ from choir_common.http.sse_read import ServerSentEvent
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
 from choir_common.wire.messages import Accepted, EditOf, History, OutboundMessage, Pressed
-from choir_common.wire.operator import AgentView, CommandView, EventPage, Page, SessionView
+from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
 from choirctl.place import Place
 
@@ -226,6 +226,16 @@ def _add_files(app: FastAPI, console: Console) -> None:
 
 
 def _add_agent(app: FastAPI, console: Console) -> None:
+    @app.get("/v1/dms")
+    async def dms() -> Page[DmView]:
+        named = ("console", "second")
+        return Page(
+            items=[
+                DmView(name=name, gateway="console", admin=True, agent_id="main", bound=True)
+                for name in named
+            ]
+        )
+
     @app.get("/v1/agents")
     async def agents() -> Response:
         held = [an_agent()] if console.log else []

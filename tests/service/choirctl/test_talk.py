@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import tempfile
@@ -16,11 +17,13 @@ from pathlib import Path
 
 from choir_local.home import Home
 from choir_local.stack_lock import is_held
+from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
 from tests.support.stack import CHOIRCTL
 
 WITHIN_S = 30
+PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 WHERE_IS_THE_CURSOR = "\x1b[6n"
 
 
@@ -75,10 +78,9 @@ def terminal(
     """Start choirctl in a terminal of its own: a dumb one, unless `env` says otherwise."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    dumb = {"TERM": "dumb", "NO_COLOR": "1"}
     process = subprocess.Popen(
         [CHOIRCTL, *args],
-        env={**os.environ, "CHOIR_HOME": str(home), **(dumb if env is None else env)},
+        env={**os.environ, "CHOIR_HOME": str(home), **(PLAIN if env is None else env)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -143,13 +145,55 @@ async def test_a_report_is_headed_as_one() -> None:
             assert await screen.ends() == 0
 
 
-async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_stops_everything() -> None:
+async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_twice_stops_everything() -> None:
     with tempfile.TemporaryDirectory(prefix="ch-") as home:
         with terminal(Path(home), "up", "--port", str(free_port())) as screen:
-            await screen.shows("Ctrl-C stops all", "› ", within_s=90)
+            await screen.shows("Ctrl-C twice stops all", "› ", within_s=90)
             screen.types("hello\r")
             await screen.shows("Hello! I am Choir")
+            screen.types("\x03")
+            await screen.shows("Ctrl-C again stops Choir")
+            assert is_held(Home(Path(home)))
             screen.types("\x03")
             await screen.shows("Choir has stopped.")
             assert await screen.ends() == 0
         assert not is_held(Home(Path(home)))
+
+
+async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -> None:
+    with tempfile.TemporaryDirectory(prefix="choir ") as folder:
+        home = Path(folder) / "h"
+        await asyncio.to_thread(_talk_on_telegram, home)
+        port = str(free_port())
+        with terminal(
+            home, "up", "--port", port, env=PLAIN | {"CHOIR_TLS": "on"}, columns=300
+        ) as screen:
+            nobody = "No agent talks on this terminal: main talks on Telegram (DM phone)"
+            await screen.shows(nobody, "Ctrl-C stops all", within_s=120)
+            assert "chat -m" not in screen.shown
+            assert f"--home '{home}' status" in screen.shown
+            assert f"https://127.0.0.1:{port} with" in screen.shown
+            asked = await asyncio.to_thread(_choirctl, home, "chat", "--agent", "main", "-m", "hi")
+            assert asked.returncode == 5
+            assert "main talks on Telegram (DM phone), not here" in " ".join(asked.stderr.split())
+            assert is_held(Home(home))
+            screen.process.send_signal(signal.SIGINT)
+            await screen.shows("Choir has stopped.")
+            assert await screen.ends() == 0
+
+
+def _talk_on_telegram(home: Path) -> None:
+    """Make a home whose only agent talks through a bot, whose server cannot be reached."""
+    assert _choirctl(home, "init").returncode == 0
+    Prepare(f"http://127.0.0.1:{free_port()}")(home)
+
+
+def _choirctl(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CHOIRCTL, *words],
+        env={**os.environ, "CHOIR_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )

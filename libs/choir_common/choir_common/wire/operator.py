@@ -181,6 +181,8 @@ class DmView(Wire):
 
     name: str
     gateway: str
+    type: Literal["telegram", "console"] = "console"
+    """The type of that gateway; only a console's conversation can be had over HTTP."""
     admin: bool
     agent_id: str | None
     bound: bool

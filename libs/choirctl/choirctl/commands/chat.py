@@ -13,13 +13,12 @@ from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
 from choir_common.wire.messages import Accepted, OutboundMessage
 from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
+from choirctl.dm_choice import choose_dm
 from choirctl.late import load
 from choirctl.parcels import put_file, save_files
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, print_json
 from choirctl.spoken import safe
-
-DEFAULT_DM = "console"
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +29,9 @@ def register(app: typer.Typer) -> None:
 def chat(
     ctx: typer.Context,
     agent: Annotated[str | None, typer.Option(help="Talk to this agent, in its own DM.")] = None,
-    dm: Annotated[str | None, typer.Option(help="Talk in this DM; else `console`.")] = None,
+    dm: Annotated[
+        str | None, typer.Option(help="Talk in this DM; else in one where an agent answers.")
+    ] = None,
     message: Annotated[
         str | None, typer.Option("-m", "--message", help="Say this, print the answer, leave.")
     ] = None,
@@ -100,7 +101,7 @@ class _Asking:
 
 async def _talk(place: Place, agent: str | None, dm: str | None, folder: Path) -> None:
     async with connect(place) as api:
-        chosen = await _choose_dm(api, agent, dm)
+        chosen = await choose_dm(api, agent, dm)
     await load("choirctl.talk").talk_on_terminal(place, chosen, folder)
 
 
@@ -114,7 +115,7 @@ async def _ask(
     accepted: Accepted | None = None
     try:
         async with asyncio.timeout(asking.timeout_s), connect(place) as api:
-            chosen = await _choose_dm(api, agent, dm)
+            chosen = await choose_dm(api, agent, dm)
             async with converse(api, chosen) as conversation:
                 refs = [(await put_file(api, chosen, path)).ref for path in asking.send]
                 accepted = await conversation.say(asking.text, refs)
@@ -160,16 +161,3 @@ def _refuse_to_wait(accepted: Accepted) -> None:
             or f"Agent {accepted.agent_id} does not run. The message waits for it: start it with "
             f"`choirctl agent start {accepted.agent_id}`."
         )
-
-
-async def _choose_dm(api: ControlApi, agent: str | None, dm: str | None) -> str:
-    """Return the DM to talk in. Raises NotFound for an unknown agent, Conflict for one that rests."""
-    if agent is None:
-        return dm or DEFAULT_DM
-    view = await api.agent(agent)
-    if view.bindings is None:
-        raise Conflict(
-            f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
-            f"agent start {agent}`."
-        )
-    return view.bindings.dm

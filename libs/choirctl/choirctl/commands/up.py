@@ -2,21 +2,26 @@
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from choir_common.errors import BadInput, Conflict
+from choir_common.errors import BadInput, ChoirError, Conflict
 from choir_common.wire.config import Config
+from choir_common.wire.operator import DmView
 from choir_local.detach import start_detached
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import StackState
 from choirctl.background import await_running, is_running
 from choirctl.config_file import read_config
+from choirctl.control_api import connect
+from choirctl.dm_choice import pick_dm
+from choirctl.failures import explain
 from choirctl.first_home import make_home
 from choirctl.foreground import run_here
 from choirctl.late import load
@@ -53,7 +58,9 @@ def up(
 
     Makes the state directory if there is none. Without --detach it runs until Ctrl-C.
     """
-    place = find_place(ctx, home)
+    place = replace(
+        find_place(ctx, home), url=None
+    )  # what is started here, whatever CHOIR_URL says
     settings = _settings(place, score, port)
     start = _Start(place, settings, LocalHome(place.home), as_json)
     if detach:
@@ -74,6 +81,21 @@ def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettin
             "http_port": read.http_port if port is None else port,
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The DM to chat in, or why there is none."""
+
+    dm: str | None = None
+    why_none: str = ""
+
+
+def _choose(dms: Sequence[DmView]) -> Choice:
+    try:
+        return Choice(pick_dm(dms))
+    except Conflict as nobody:
+        return Choice(why_none=nobody.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,7 @@ class _Start:
         finally:
             progress.close()
         headline = f"Choir {'runs already' if runs else 'runs in the background'}."
-        self._show(console, state, config, headline)
+        self._show(console, state, config, asyncio.run(self._dms()), headline)
 
     def in_foreground(self, with_chat: bool) -> None:
         """Run the stack in this process."""
@@ -115,11 +137,13 @@ class _Start:
 
         async def when_ready(state: StackState) -> bool:
             progress.close()
-            self._show(console, state, config, "Choir runs. Ctrl-C stops all of it.")
-            if with_chat:
-                talk = load("choirctl.talk")
-                await talk.talk_on_terminal(self.place, self._first_dm(config), self.place.received)
-            return with_chat
+            dms = await self._dms()
+            choice = _choose(dms) if with_chat else Choice()
+            stop = "Ctrl-C twice stops" if choice.dm else "Ctrl-C stops"
+            self._show(console, state, config, dms, f"Choir runs. {stop} all of it.")
+            if choice.why_none:
+                console.print(choice.why_none, markup=False)
+            return choice.dm is not None and await self._chat(console, choice.dm)
 
         try:
             was_ready = asyncio.run(run_here(self.settings, progress.show, when_ready))
@@ -129,6 +153,30 @@ class _Start:
         if not was_ready:
             raise typer.Exit(INTERRUPTED)
 
+    async def _chat(self, console: Console, dm: str) -> bool:
+        """Chat until the user leaves; False when the chat fails.
+
+        Choir goes on without a chat: others may be talking to its agents.
+        """
+        left = False
+        try:
+            await load("choirctl.talk").talk_on_terminal(
+                self.place, dm, self.place.received, stops_all=True
+            )
+            left = True
+        except* ChoirError as failed:
+            explain(failed)
+            console.print("Choir goes on without a chat here; Ctrl-C stops all of it.")
+        return left
+
+    async def _dms(self) -> tuple[DmView, ...]:
+        """Return who talks where; nothing if it cannot be told just now."""
+        try:
+            async with connect(self.place) as api:
+                return tuple(await api.dms())
+        except ChoirError:
+            return ()
+
     def _prepare(self, console: Console) -> Config:
         """Make what is missing and check what is there, before anything is started."""
         made = make_home(self.place.home)
@@ -136,13 +184,15 @@ class _Start:
             console.print(f"Made the state directory {self.place.home}.")
         return read_config(self.place.home / "config.json")
 
-    def _show(self, console: Console, state: StackState, config: Config, headline: str) -> None:
+    def _show(
+        self,
+        console: Console,
+        state: StackState,
+        config: Config,
+        dms: tuple[DmView, ...],
+        headline: str,
+    ) -> None:
         if self.as_json:
             print_json(state)
         else:
-            Screen(state, config, self.local.secrets_file).show(console, headline)
-
-    def _first_dm(self, config: Config) -> str:
-        """Return the DM of the first agent that starts by itself."""
-        started = [agent.defaults.dm for agent in config.agents.values() if agent.autostart]
-        return next(iter(started), "console")
+            Screen(state, config, self.local.secrets_file, dms).show(console, headline)

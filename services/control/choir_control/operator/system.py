@@ -61,6 +61,7 @@ def dm_routes(configuration: Configuration, sessions: SessionStore) -> APIRouter
                 DmView(
                     name=name,
                     gateway=dm.gateway,
+                    type=snapshot.config.gateways[dm.gateway].type,
                     admin=dm.admin,
                     agent_id=holders.get(name) or snapshot.default_agent_of(name),
                     bound=name in holders,

@@ -11,9 +11,10 @@ import socket
 from starlette.types import ASGIApp
 
 from choir_common.http.listen import bind_tcp, serve
+from choir_common.http.tcp_address import client_address
 from choir_control.runtimes.port import HttpWay
 from choir_control.settings import ControlSettings
-from choir_control.transports.tls import EVERYWHERE, ServerTls, open_tls
+from choir_control.transports.tls import ServerTls, open_tls
 
 
 class TcpDoor:
@@ -46,9 +47,7 @@ class TcpDoor:
     @property
     def address(self) -> str:
         """Return the door's address as this machine knows it."""
-        host = self._settings.http_host
-        spoken = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-        return f"{'https' if self._tls else 'http'}://{spoken}:{self._port}"
+        return client_address(self._settings.http_host, self._port, tls=self._tls is not None)
 
     def way_of_agents(self) -> HttpWay | None:
         """Return how an agent reaches control over HTTP; None: through its own Unix socket."""

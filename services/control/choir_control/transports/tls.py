@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from choir_common.errors import StartupError
-from choir_control.settings import ControlSettings, is_loopback
+from choir_common.http import tcp_address
+from choir_common.http.tcp_address import EVERYWHERE
+from choir_control.settings import ControlSettings
 from choir_control.transports.own_files import OwnFiles
 
 AUTHORITY = "choir_control.transports.authority"
-# any address: not one that a client could ask for
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,7 @@ class ServerTls:
 
 def speaks_tls(settings: ControlSettings) -> bool:
     """Tell whether the TCP door speaks TLS: asked for, or needed where other machines reach it."""
-    if settings.tls == "auto":
-        return bool(settings.tls_cert) or not is_loopback(settings.http_host)
-    return settings.tls == "on"
+    return tcp_address.speaks_tls(settings.tls, settings.tls_cert, settings.http_host)
 
 
 def open_tls(settings: ControlSettings, now: datetime.datetime) -> ServerTls | None:

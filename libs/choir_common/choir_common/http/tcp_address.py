@@ -1,0 +1,32 @@
+"""Address of a TCP server as its clients type it: scheme, host, port.
+
+Used by control, which opens the server, and by the embedded stack, which prints its address.
+"""
+
+import ipaddress
+from typing import Literal
+
+TlsMode = Literal["auto", "on", "off"]
+# any address: not one that a client could ask for
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def speaks_tls(mode: TlsMode, certificate: str, host: str) -> bool:
+    """Tell whether the server speaks TLS: asked for, or needed where other machines reach it."""
+    if mode == "auto":
+        return bool(certificate) or not is_loopback(host)
+    return mode == "on"
+
+
+def client_address(host: str, port: int, *, tls: bool) -> str:
+    """Return the URL by which a client on this machine reaches the server."""
+    name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{name}:{port}"

@@ -1,0 +1,86 @@
+"""The conversation (DM) that a chat on this terminal takes place in. Used by `chat` and `up`.
+
+Only the DMs of a console gateway can be had from here; those of a Telegram bot are on somebody's phone.
+"""
+
+from collections.abc import Sequence
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.wire.operator import DmView
+from choirctl.control_api import ControlApi
+from choirctl.views import CHANNELS, talks_where
+
+DEFAULT_DM = "console"
+
+
+async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = None) -> str:
+    """Return the DM to talk in: the one named, the agent's, or one in which an agent answers.
+
+    Raises NotFound for an unknown name, Conflict when nobody can be talked to from here.
+    """
+    dms = await api.dms()
+    if dm is not None:
+        return _check_named(dms, dm)
+    if agent is None:
+        return pick_dm(dms)
+    view = await api.agent(agent)
+    if view.bindings is None:
+        raise Conflict(
+            f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
+            f"agent start {agent}`."
+        )
+    held = _find(dms, view.bindings.dm)
+    if held is not None and held.type != "console":
+        raise Conflict(f"{talks_where(held)}, not here. {_way_here(dms, agent)}")
+    return view.bindings.dm
+
+
+def pick_dm(dms: Sequence[DmView]) -> str:
+    """Return the DM in which a chat without further words takes place.
+
+    One in which an agent answers now comes first, then one whose agent is stopped; `console` before others.
+    Raises Conflict, saying who talks where, when there is none.
+    """
+    here = [it for it in dms if it.type == "console" and it.agent_id is not None]
+    here.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
+    if here:
+        return here[0].name
+    elsewhere = [it for it in dms if it.agent_id is not None]
+    if not elsewhere:
+        raise Conflict(
+            "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, and "
+            "`choirctl agent init NAME` adds one."
+        )
+    told = "; ".join(talks_where(it) for it in elsewhere)
+    raise Conflict(
+        f"No agent talks on this terminal: {told}. {_way_here(dms, str(elsewhere[0].agent_id))}"
+    )
+
+
+def _check_named(dms: Sequence[DmView], name: str) -> str:
+    found = _find(dms, name)
+    here = ", ".join(it.name for it in dms if it.type == "console") or "none"
+    if found is None:
+        raise NotFound(f"There is no DM {name!r} in config.json. On the console: {here}.")
+    if found.type != "console":
+        raise Conflict(
+            f"The DM {name} is on {CHANNELS[found.type]}, so one cannot talk in it from here. "
+            f"On the console: {here}."
+        )
+    return name
+
+
+def _find(dms: Sequence[DmView], name: str) -> DmView | None:
+    return next((it for it in dms if it.name == name), None)
+
+
+def _way_here(dms: Sequence[DmView], agent: str) -> str:
+    """Say how an agent that talks elsewhere can be talked to on this terminal."""
+    free = [it.name for it in dms if it.type == "console" and not it.bound]
+    free.sort(key=lambda name: (name != DEFAULT_DM, name))
+    if not free:
+        return "`choirctl agent init NAME` adds an agent that talks here."
+    return (
+        f"Write to it there, or have it talk here: `choirctl agent stop {agent}`, then `choirctl agent "
+        f"start {agent} --dm {free[0]}`."
+    )
