@@ -4,6 +4,7 @@ Pure; used by `talk`. Whatever else begins with a slash is a command of the conv
 """
 
 import io
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,29 @@ def understand(text: str) -> Line:
             return Leave()
         case _:
             return Say(text)
+
+
+def unquoted(typed: str) -> str | None:
+    """Return the file name that `typed` begins; None when other words follow the name already."""
+    if len(typed) - len(typed.rstrip("\\")) & 1:
+        typed = typed[:-1]  # the blank or quote that it is for is still to be typed
+    for closing in ("", "'", '"'):
+        try:
+            names = shlex.split(typed + closing, comments=False)
+        except ValueError:
+            continue
+        # a blank at the end, outside of quotes, ends the name
+        ended = not closing and typed != typed.rstrip() and not typed.endswith("\\ ")
+        return None if len(names) > 1 or ended else "".join(names)
+    return None
+
+
+def quoted(name: str) -> str:
+    """Return a file name as `/send` reads it: blanks, quotes and backslashes behind a backslash.
+
+    Quotes around the whole would hide a `~` at the beginning, and end a name that goes on.
+    """
+    return re.sub(r"""([\s'"\\])""", r"\\\1", name)
 
 
 def _send(rest: str) -> SendFile:

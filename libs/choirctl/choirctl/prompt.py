@@ -21,7 +21,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from choir_common.wire.operator import CommandView
-from choirctl.chat_lines import LOCAL
+from choirctl.chat_lines import LOCAL, quoted, unquoted
 from choirctl.lanes import fitted
 from choirctl.place import Place
 
@@ -55,12 +55,22 @@ class Suggestions(Completer):
         """Yield what may follow what stands before the cursor."""
         text = document.text_before_cursor
         if text.startswith(SEND):
-            path = Document(text.removeprefix(SEND))
-            yield from self._paths.get_completions(path, event)
+            yield from self._files(text.removeprefix(SEND), event)
         elif text.startswith(CANCEL):
             yield from _begun_with(text.removeprefix(CANCEL), self._jobs())
         elif text.startswith("/"):
             yield from _begun_with(text, self._commands)
+
+    def _files(self, typed: str, event: CompleteEvent) -> Iterator[Completion]:
+        """Yield the whole name anew, quoted as `/send` reads it, for a name that may be half quoted."""
+        path = unquoted(typed)
+        if path is None:
+            return
+        for found in self._paths.get_completions(Document(path), event):
+            name = path[: len(path) + found.start_position] + found.text
+            yield Completion(
+                quoted(name), -len(typed), display=found.display, display_meta=found.display_meta
+            )
 
     def hint(self, text: str) -> str:
         """Return how the command that is being typed is used; empty while it is not clear which."""

@@ -134,6 +134,19 @@ async def test_a_command_is_obeyed_and_nothing_is_waited_for() -> None:
     assert console.said == []
 
 
+async def test_a_file_whose_name_has_a_blank_is_sent_after_tab() -> None:
+    console = Console()
+    async with served(console) as place:
+        (place.home / "my notes.txt").write_text("oolong")
+        with terminal(place.home, "chat") as screen:
+            await screen.shows("/help lists commands", "› ")
+            screen.types(f"/send {place.home}/my\t\r")
+            await screen.shows("sent my notes.txt")
+            screen.types("\x04")
+            assert await screen.ends() == 0
+    assert list(console.put) == ["my notes.txt"]
+
+
 async def test_a_report_is_headed_as_one() -> None:
     console = Console()
     async with served(console) as place:

@@ -232,6 +232,24 @@ def test_tab_completes_commands_jobs_and_files(tmp_path: Path) -> None:
     assert suggestions.hint("hello") == suggestions.hint("/mo") == ""
 
 
+@pytest.mark.parametrize("name", ["my notes.txt", "it's.txt", 'a "b" c.txt', "back\\slash.txt"])
+@pytest.mark.parametrize("begun", ["{}", "'{}", '"{}', "{}\\"])
+def test_a_completed_file_name_can_be_sent_whatever_is_in_it(
+    tmp_path: Path, name: str, begun: str
+) -> None:
+    (tmp_path / name).touch()
+    suggestions = Suggestions((), list)
+    [completed] = completions(suggestions, f"/send {begun.format(f'{tmp_path}/{name[:1]}')}")
+    assert understand(f"{completed} look at it") == SendFile(tmp_path / name, "look at it")
+
+
+def test_a_name_with_a_blank_is_completed_further(tmp_path: Path) -> None:
+    (tmp_path / "my notes.txt").touch()
+    typed = f"/send {tmp_path}/my\\ no"
+    assert completions(Suggestions((), list), typed) == [f"/send {tmp_path}/my\\ notes.txt"]
+    assert completions(Suggestions((), list), f"/send {tmp_path}/my and") == []
+
+
 def test_y_decides_the_one_request_that_was_seen() -> None:
     questions = Questions()
     assert questions.understand("y", 0.0) is None, "without a request it is a word like any other"
