@@ -205,7 +205,9 @@ async def test_an_admin_sees_workspaces_and_secrets_and_empties_one(town: Town) 
     assert "helper: helper, " in await town.ada.asks("/workspace list", "main: main, ")
     secrets = await town.ada.asks("/secret list", "lobby-token: set")
     assert "annex-token: set, used by gateways.annex" in secrets and LOBBY not in secrets
-    await town.ada.asks("/workspace reset helper", "helper is being emptied")
+    await town.ada.asks("/workspace reset helper", "Answer yes to do it")
+    assert (town.workspace("helper") / "left-over").exists()
+    await town.ada.asks("yes", "helper is being emptied")
     await town.ada.sees("workspace reset of helper: ")
     assert not (town.workspace("helper") / "left-over").exists()
     assert (await view(town, "helper"))["state"] == "stopped"

@@ -362,7 +362,7 @@ class Control:
             dm_routes(self.configuration, sessions.store),
             command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
-            signal_routes(roster, sessions.messenger),
+            signal_routes(roster, sessions.messenger, self._events),
             choice_routes(self.configuration, sessions.changes),
             session_routes(sessions.store, self._events, self._log_streams()),
             operation_routes(self._operations),

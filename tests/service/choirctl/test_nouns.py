@@ -128,6 +128,13 @@ def test_a_secret_is_kept_named_handed_on_and_deleted(stack: Stack) -> None:
     assert "some-key" not in stack.run("secret", "list")
 
 
+@pytest.mark.parametrize("name", ["operator-token", "postgres-admin", "nats-token"])
+def test_choirs_own_secrets_are_not_deleted(stack: Stack, name: str) -> None:
+    before = (stack.home / "secrets.json").read_bytes()
+    assert code(stack, "secret", "delete", name)[0] == 4
+    assert (stack.home / "secrets.json").read_bytes() == before
+
+
 def test_a_certificate_that_was_never_made_is_missing(stack: Stack) -> None:
     assert code(stack, "tls")[0] == 3
 

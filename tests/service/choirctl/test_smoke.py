@@ -105,8 +105,6 @@ def test_a_log_is_printed_for_people_and_as_data(stack: Stack) -> None:
     assert (shown["session_id"], shown["agent_id"]) == (session, "main")
     assert session in stack.run("session", "show", session)
     assert json.loads(stack.run("session", "cores", session, "--json")) == []
-    told = json.loads(stack.run("session", "cancel", session, "no-such-job", "--json"))
-    assert told["session_id"] == session
 
 
 def test_status_shows_what_is_at_work(stack: Stack) -> None:
@@ -146,13 +144,24 @@ def test_a_running_agent_can_be_told_and_its_session_summed_up(stack: Stack) -> 
     for args in (
         ("agent", "inject", "main", "be brief"),
         ("agent", "cancel", "main"),
-        ("agent", "cancel", "main", "no-such-job"),
         ("session", "compact", session),
     ):
         told = json.loads(stack.run(*args, "--json"))
         assert told["session_id"] == session and told["note"]
         done = call(*args, home=stack.home)
         assert done.returncode == 0 and done.stdout == "" and "main" in done.stderr
+
+
+def test_a_job_that_does_not_run_is_refused_with_the_jobs_there_are(stack: Stack) -> None:
+    session = newest_session(stack)
+    for args in (
+        ("agent", "cancel", "main", "no-such-job"),
+        ("session", "cancel", session, "no-such-job"),
+        ("session", "compact", session, "--lane", "core:no-such-job"),
+    ):
+        done = call(*args, home=stack.home)
+        assert done.returncode == 3, args
+        assert "main has no job 'no-such-job': it runs no jobs now" in " ".join(said(done).split())
 
 
 def test_a_command_in_a_chat_is_answered_by_what_it_did(stack: Stack) -> None:

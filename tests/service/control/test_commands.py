@@ -4,12 +4,25 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+from choir_common.wire.events import CoreStarted, CoreStopped
 from choir_common.wire.messages import Accepted
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
 from choir_control.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
+
+
+def started(name: str) -> CoreStarted:
+    """Return the event with which a core job begins."""
+    return CoreStarted(job_id=f"j-{name}", job_name=name, call_id=name, dm="console", task_spec="x")
+
+
+async def run_jobs(agent: AgentHand, *names: str) -> None:
+    """Have core jobs of these names stand in the log."""
+    for name in names:
+        agent.add(started(name))
+    await agent.flush()
 
 
 async def inbox_rows(world: World) -> int:
@@ -20,6 +33,7 @@ async def inbox_rows(world: World) -> int:
 
 
 async def test_a_command_becomes_a_signal_and_no_message(world: World, agent: AgentHand) -> None:
+    await run_jobs(agent, "read-a")
     async with agent.signals() as stream:
         for text, body in (
             ("/inject in French, please", InjectSignal(text="in French, please")),
@@ -81,6 +95,7 @@ async def test_a_command_without_a_running_agent_does_nothing_and_says_so(world:
 async def test_a_command_waits_for_an_agent_that_is_being_started_again(
     world: World, agent: AgentHand
 ) -> None:
+    await run_jobs(agent, "read")
     world.runtime.refuse_starts = True
     world.runtime.die("main")
     await world.until_status(agent.spec.session_id, "crashed")
@@ -97,6 +112,7 @@ async def post(world: World, path: str, **body: Any) -> tuple[int, dict[str, Any
 
 
 async def test_an_operator_tells_a_running_agent(world: World, agent: AgentHand) -> None:
+    await run_jobs(agent, "read")
     async with agent.signals() as stream:
         for verb, body, expected in (
             ("inject", {"text": "hurry"}, InjectSignal(text="hurry")),
@@ -109,6 +125,29 @@ async def test_an_operator_tells_a_running_agent(world: World, agent: AgentHand)
             signal = await asyncio.wait_for(anext(stream), 60)
             assert status == 202 and told["note"] and told["signal"] == signal.seq
             assert signal.body == expected
+
+
+async def test_a_job_that_does_not_run_is_refused_with_the_names_there_are(
+    world: World, agent: AgentHand
+) -> None:
+    await run_jobs(agent, "read", "write", "read-mail")
+    ended = {"job_id": "j-write", "job_name": "write", "outcome": "completed"}
+    agent.add(CoreStopped.model_validate({**ended, "steps": 1, "duration_ms": 1.0}))
+    await agent.flush()
+    words = "main has no job 'raed'. Its jobs are: read, read-mail. Nothing was done."
+    accepted = await world.say("/cancel raed", "u1")
+    assert (accepted.note, accepted.inbox_id) == (words, "")
+    for verb, body in (("cancel", {"job": "raed"}), ("compact", {"lane": "core:raed"})):
+        status, problem = await post(world, f"/v1/agents/main/{verb}", **body)
+        assert (status, problem["detail"]) == (404, words)
+    # one that has ended is none to cancel
+    assert "no job 'write'" in ((await world.say("/cancel write", "u2")).note or "")
+    assert await SignalStore(world.database).newest() == 0
+
+
+async def test_without_any_job_a_cancel_by_name_says_so(world: World, agent: AgentHand) -> None:
+    note = (await world.say("/cancel nosuch", "u1")).note
+    assert note == "main has no job 'nosuch': it runs no jobs now. Nothing was done."
 
 
 async def test_an_operator_is_told_why_an_agent_cannot_be_told(

@@ -162,7 +162,10 @@ async def test_an_admin_empties_a_workspace(world: World, agent: AgentHand, say:
     (spare / "notes.txt").write_text("x")
     assert "spare: free, 1 files" in await say("/workspace list")
     assert "main: main" in await say("/workspace list")
-    begun = await say("/workspace reset spare")
+    asked = await say("/workspace reset spare")
+    assert "deletes everything in the workspace spare: 1 files" in asked and "yes" in asked
+    assert (spare / "notes.txt").exists()
+    begun = await say("yes")
 
     async def ended() -> bool:
         return "succeeded" in await say(f"/operation {begun.split('/operation ')[1].split()[0]}")
@@ -171,7 +174,33 @@ async def test_an_admin_empties_a_workspace(world: World, agent: AgentHand, say:
     assert "1 of 1 entries deleted" in await say("/operation")
     assert list(spare.iterdir()) == []
     assert "nobody" in await say("/workspace reset nobody")
+    assert "main holds it and is stopped first" in await say("/workspace reset main")
     assert "admin conversations" in await say("/workspace reset spare", dm="second")
+
+
+async def test_anything_but_a_yes_right_after_the_question_empties_nothing(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    kept = world.home / "workspaces/spare/notes.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("x")
+    yes = 0
+
+    async def says_yes() -> str | None:
+        nonlocal yes
+        yes += 1
+        return (await world.say("yes", f"yes{yes}")).command
+
+    assert "Answer yes" in await say("/workspace reset spare")
+    await say("/status")
+    assert await says_yes() is None, "another command came between: the yes is for the agent"
+    assert "Answer yes" in await say("/workspace reset spare")
+    await agent.reply("Shall I go on?", kind="notice")
+    assert await says_yes() is None, "the agent asked since: the yes is for the agent"
+    assert "Answer yes" in await say("/workspace reset spare")
+    assert (await world.say("no", "no1")).command is None
+    assert await says_yes() is None
+    assert kept.exists()
 
 
 async def test_an_admin_begins_an_update_and_sees_how_it_goes(

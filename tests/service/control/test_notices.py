@@ -248,7 +248,8 @@ async def test_builds_updates_and_resets_are_told_when_they_end(
 ) -> None:
     assert "is told when it is done" in await say("/agent build other")
     assert await hears(world, "agent build of other")
-    assert "is told when it is done" in await say("/workspace reset spare")
+    assert "Answer yes to do it" in await say("/workspace reset spare")
+    assert "is told when it is done" in await say("yes")
     assert "0 of 0 entries deleted" in await hears(world, "workspace reset of spare")
     await say("/update-all")
     told = await hears(world, "agent update-all of all")

@@ -130,6 +130,13 @@ def test_what_a_command_is_not_is_said() -> None:
     assert "There is no command /frob" in unknown_text(Typed("/frob"), is_admin=True)
 
 
+def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
+    assert "Did you mean /help?" in unknown_text(Typed("/hlep"), is_admin=False)
+    assert "Did you mean /cores?" in unknown_text(Typed("/coers"), is_admin=False)
+    assert "Did you mean" not in unknown_text(Typed("/update-al"), is_admin=False)
+    assert "Did you mean /update-all?" in unknown_text(Typed("/update-al"), is_admin=True)
+
+
 def test_a_number_means_what_was_shown_beside_it() -> None:
     choices = Choices()
     choices.show("console", [Shown("a", "1"), Shown("b", "2")])

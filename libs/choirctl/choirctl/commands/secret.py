@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from choir_common.errors import BadInput, NotFound, TooLarge
+from choir_common.errors import BadInput, Forbidden, NotFound, TooLarge
 from choir_common.secret_file import MAX_VALUE_BYTES, changing, read_secret_file
 from choir_common.wire.configuring import SecretName, SecretsApplied
 from choirctl.commands.config import Wait, follow, settle
@@ -97,8 +97,14 @@ def delete(
 ) -> None:
     """Delete a secret.
 
-    Whoever uses it works without it after `secret apply`.
+    What uses it works without it after `secret apply`. Choir's own secrets are not deleted.
     """
+    if name in STACK_OWN:
+        raise Forbidden(
+            f"{name} is Choir's own: its services do not work without it. Nothing was deleted. If others "
+            "may have read it, take Choir down and remove its line from secrets.json; the next "
+            "`choirctl up` makes a new one."
+        )
     place = find_place(ctx, home)
     with changing(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:

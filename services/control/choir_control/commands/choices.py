@@ -26,6 +26,16 @@ class Question:
     """The newest word said in the conversation when it was asked: a number after a newer one answers that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A conversation was asked whether it means a command that destroys something."""
+
+    text: str
+    """The command as it was typed."""
+    last_word: int
+    """As for a question: a yes after a newer word answers that."""
+
+
 @dataclass(slots=True)
 class Choices:
     """The newest list of each conversation, and the newest configuration it was shown."""
@@ -33,6 +43,7 @@ class Choices:
     _lists: dict[str, tuple[Shown, ...]] = field(default_factory=dict)
     _configs: dict[str, str] = field(default_factory=dict)
     _questions: dict[str, Question] = field(default_factory=dict)
+    _confirmations: dict[str, Confirmation] = field(default_factory=dict)
 
     def show(self, dm: str, items: Sequence[Shown]) -> None:
         """Remember what stands under 1, 2, 3 … in a conversation now."""
@@ -50,6 +61,14 @@ class Choices:
     def take_question(self, dm: str) -> Question | None:
         """Return what a conversation was asked right before; whatever it says now, it is asked no more."""
         return self._questions.pop(dm, None)
+
+    def ask_to_confirm(self, dm: str, confirmation: Confirmation) -> None:
+        """Remember that a conversation was asked whether it means a command."""
+        self._confirmations[dm] = confirmation
+
+    def take_confirmation(self, dm: str) -> Confirmation | None:
+        """Return the command that waits for a yes; whatever is said now, it waits no more."""
+        return self._confirmations.pop(dm, None)
 
     def show_config(self, dm: str, digest: str) -> None:
         """Remember which staged configuration a conversation was shown."""

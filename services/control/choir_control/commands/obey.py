@@ -8,12 +8,14 @@ acknowledgement is for the user.
 
 import asyncio
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import assert_never
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.ids import new_id
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
+from choir_control.commands.choices import Confirmation
 from choir_control.commands.hands import Hands
 from choir_control.commands.reading import Typed, find_row, read_arguments, read_typed
 from choir_control.commands.row import Act, Ask, Call, Handler, Row, Tell
@@ -27,6 +29,8 @@ TAKES_SIGNALS = ("starting", "active", "crashed")
 FOR_THE_AGENT = ("/continue", "/tool")
 
 LONGEST_NUMBER = 4
+YES = frozenset({"yes", "y"})
+"""What confirms a command that destroys something."""
 
 
 class Obedience:
@@ -50,13 +54,14 @@ class Obedience:
 
         Raises Unavailable when a twin of the message is being stored at this very moment.
         """
-        typed = read_typed(message.text) or await self._chosen(message)
+        confirmed = await self._confirmed(message)
+        typed = confirmed or read_typed(message.text) or await self._chosen(message)
         self._hands.choices.take_question(message.dm)
         if typed is None or typed.name in FOR_THE_AGENT:
             return None
         holder = await self._store.holder(message.dm)
         try:
-            stored, note = await self._do(message, typed, holder)
+            stored, note = await self._do(message, typed, holder, confirmed is not None)
         except Unavailable:
             raise
         except ChoirError as error:
@@ -64,7 +69,7 @@ class Obedience:
         return Obeyed(typed.name, stored or _seen(holder), note)
 
     async def _do(
-        self, message: InboundMessage, typed: Typed, holder: Holder | None
+        self, message: InboundMessage, typed: Typed, holder: Holder | None, confirmed: bool
     ) -> tuple[Stored | None, str]:
         is_admin = self._is_admin(message.dm)
         row, rest = _find(typed, is_admin)
@@ -84,10 +89,14 @@ class Obedience:
             reply_to=message.reply_to.message_id if message.reply_to else None,
         )
         match row.does:
-            case Tell(signal):
+            case Tell(signal, check):
+                if check is not None:
+                    await check(self._hands, call)
                 return await self._tell(message, signal(call))
             case Ask(answer):
                 return None, await answer(self._hands, call)
+            case Act(_, question) if question is not None and not confirmed:
+                return None, await self._ask_to_confirm(message, call, question)
             case Act(act):
                 return await self._act(message, call, act)
             case None:
@@ -117,6 +126,21 @@ class Obedience:
         except ChoirError as error:
             # it is stored: sent again, it would not be done again, so the reason is said now
             return stored, error.message
+
+    async def _ask_to_confirm(self, message: InboundMessage, call: Call, question: Handler) -> str:
+        asked = await question(self._hands, call)
+        last_word = await self._hands.outbox.newest(message.dm)
+        self._hands.choices.ask_to_confirm(message.dm, Confirmation(message.text, last_word))
+        return f"{asked} Answer yes to do it; anything else leaves everything as it is."
+
+    async def _confirmed(self, message: InboundMessage) -> Typed | None:
+        """Return the command that a yes confirms, right after the question whether it is meant."""
+        asked = self._hands.choices.take_confirmation(message.dm)
+        if asked is None or message.text.strip().rstrip(".!").lower() not in YES:
+            return None
+        # a yes may as well answer what somebody has said since
+        since = await self._hands.outbox.newest(message.dm)
+        return read_typed(asked.text) if since == asked.last_word else None
 
     async def _chosen(self, message: InboundMessage) -> Typed | None:
         """Return the command that a bare number completes, right after a list with a question (spec 19.3)."""
@@ -160,7 +184,10 @@ def unknown_text(typed: Typed, is_admin: bool) -> str:
     several = [row.usage for row in rows_for(is_admin) if row.name.startswith(f"{typed.name} ")]
     if several:
         return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
+    names = {row.name.split()[0] for row in rows_for(is_admin)} | ALIASES.keys()
+    near = get_close_matches(typed.name, sorted(names), 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
     return (
-        f"There is no command {typed.name}; /help lists those there are. Nothing was sent. To send "
-        "it to the agent as it is, begin with a space."
+        f"There is no command {typed.name}; /help lists those there are.{meant} Nothing was sent. To "
+        "send it to the agent as it is, begin with a space."
     )

@@ -73,6 +73,8 @@ class Tell:
     """Becomes a signal of the session that holds the conversation, stored with the message itself."""
 
     signal: Callable[[Call], SignalBody]
+    check: Callable[[Hands, Call], Awaitable[None]] | None = None
+    """Raises a ChoirError when the session cannot do it; then nothing is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Act:
     """Changes something: a repetition of the same message does nothing."""
 
     act: Handler
+    question: Handler | None = None
+    """Asks back what a yes would destroy; without one it is done at once."""
 
 
 @dataclass(frozen=True, slots=True)

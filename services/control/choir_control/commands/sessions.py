@@ -1,9 +1,11 @@
 """Commands about sessions: what happened last, in lines a person can read. Rows of `table`."""
 
+from choir_common.errors import NotFound
 from choir_common.wire.events import Event
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
 from choir_control.commands.target import session_of
+from choir_control.inbox.words import no_job_text
 
 DEFAULT_EVENTS = 10
 LONGEST = 120
@@ -17,6 +19,16 @@ async def show_events(hands: Hands, call: Call) -> str:
     count = int(call.values.get("count", DEFAULT_EVENTS))
     found = await hands.events.read(session.session_id, max(0, session.head.rev - count), count)
     return "\n".join(event_line(event) for event in found) or "Nothing has happened yet."
+
+
+async def check_job(hands: Hands, call: Call) -> None:
+    """Raise NotFound when the conversation's session has no open core job of the name that was given."""
+    job = call.values.get("job")
+    if job is None or call.session_id is None:
+        return
+    open_jobs = await hands.events.open_jobs(call.session_id)
+    if job not in open_jobs:
+        raise NotFound(no_job_text(call.bound or "", job, open_jobs))
 
 
 def event_line(event: Event) -> str:

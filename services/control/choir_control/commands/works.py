@@ -54,6 +54,18 @@ async def list_workspaces(hands: Hands, _: Call) -> str:
     return "\n".join(lines) or "No workspace is configured."
 
 
+async def ask_before_reset(hands: Hands, call: Call) -> str:
+    """Say what resetting a workspace would delete, and which agent would be stopped for it."""
+    name = call.values["name"]
+    found = await hands.workspaces.one(name)
+    holder = f" {found.agent_id} holds it and is stopped first." if found.agent_id else ""
+    more = "" if found.complete else " or more"
+    return (
+        f"This deletes everything in the workspace {name}: {found.files:,}{more} files, "
+        f"{found.size / MEGABYTE:.1f} MB, in {found.path}.{holder}"
+    )
+
+
 async def reset_workspace(hands: Hands, call: Call) -> str:
     """Delete everything in a workspace; its agent is stopped first."""
     name = call.values["name"]

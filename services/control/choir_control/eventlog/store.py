@@ -89,6 +89,17 @@ WITH head AS (
 SELECT session_id FROM head
 """
 
+_OPEN_JOBS = """
+WITH jobs AS (
+    SELECT rev, type, payload ->> 'job_id' AS job_id, payload ->> 'job_name' AS name
+    FROM choir_control.session_events
+    WHERE session_id = $1 AND type IN ('core_started', 'core_stopped')
+)
+SELECT name FROM jobs AS started WHERE type = 'core_started' AND NOT EXISTS (
+    SELECT FROM jobs AS ended WHERE ended.type = 'core_stopped' AND ended.job_id = started.job_id)
+ORDER BY rev
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Durable:
@@ -178,6 +189,11 @@ class EventStore:
             limit,
         )
         return [event_of(session_id, row) for row in rows]
+
+    async def open_jobs(self, session_id: str) -> list[str]:
+        """Return the names of the core jobs that have started and not ended, oldest first."""
+        rows = await self._database.fetch(_OPEN_JOBS, session_id)
+        return [row["name"] for row in rows]
 
 
 def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:

@@ -34,7 +34,7 @@ def _effect(body: SignalBody, agent_id: str) -> str:
         case CancelSignal(job=None):
             return f"{agent_id} stops what it is doing for you now; its jobs go on."
         case CancelSignal(job=job):
-            return f"The job {job} of {agent_id} ends, if it has one of that name."
+            return f"The job {job} of {agent_id} ends."
         case CompactSignal(lane=lane):
             where = f"lane {lane}" if lane and lane != EDGE else "conversation"
             return f"{agent_id} sums up the older part of its {where} beside its work."
@@ -44,6 +44,14 @@ def _effect(body: SignalBody, agent_id: str) -> str:
             return f"{agent_id} stops at its next safe point."
         case _:
             assert_never(body)
+
+
+def no_job_text(agent_id: str, name: str, open_jobs: Sequence[str]) -> str:
+    """Say that an agent has no core job of a name, and which it has."""
+    if not open_jobs:
+        return f"{agent_id} has no job {name[:64]!r}: it runs no jobs now. Nothing was done."
+    listed = ", ".join(open_jobs)
+    return f"{agent_id} has no job {name[:64]!r}. Its jobs are: {listed}. Nothing was done."
 
 
 def nobody_text(agent_id: str | None, status: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from choir_common.errors import Conflict
+from choir_common.errors import Conflict, NotFound
 from choir_common.wire.operator import (
     AgentView,
     CancelWork,
@@ -14,7 +14,8 @@ from choir_common.wire.operator import (
 )
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
 from choir_control.configuration.current import Configuration
-from choir_control.inbox.words import what_happens
+from choir_control.eventlog.store import EventStore
+from choir_control.inbox.words import CORE, EDGE, no_job_text, what_happens
 from choir_control.operator.body_schema import body_of
 from choir_control.rpc.body import read_body
 from choir_control.sessions.roster import Roster
@@ -71,12 +72,23 @@ def agent_routes(
     return router
 
 
-def signal_routes(roster: Roster, messenger: Messenger) -> APIRouter:
+def signal_routes(roster: Roster, messenger: Messenger, events: EventStore) -> APIRouter:
     """Return the router of what a running agent can be told."""
     router = APIRouter(prefix="/agents", tags=["agents"])
 
-    async def tell(agent_id: str, body: SignalBody, session_id: str | None = None) -> Told:
+    async def must_have(agent_id: str, job: str) -> None:
+        """Raise NotFound when the agent runs and has no open core job of that name."""
+        session = await roster.live_of(agent_id)
+        open_jobs = await events.open_jobs(session.session_id) if session else [job]
+        if job not in open_jobs:
+            raise NotFound(no_job_text(agent_id, job, open_jobs))
+
+    async def tell(
+        agent_id: str, body: SignalBody, session_id: str | None = None, job: str | None = None
+    ) -> Told:
         await roster.must_know(agent_id)
+        if job is not None:
+            await must_have(agent_id, job)
         session, seq = await messenger.tell_agent(agent_id, body, session_id)
         return Told(
             agent_id=agent_id,
@@ -93,13 +105,16 @@ def signal_routes(roster: Roster, messenger: Messenger) -> APIRouter:
 
     @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=body_of(CancelWork))
     async def cancel(agent_id: str, request: Request) -> Told:
-        """Cancel a core job by name, or the edge lane's turn."""
-        return await tell(agent_id, CancelSignal(job=(await read_body(request, CancelWork)).job))
+        """Cancel a core job by name, or the edge lane's turn; 404 for a job that does not run."""
+        job = (await read_body(request, CancelWork)).job
+        return await tell(agent_id, CancelSignal(job=job), job=job)
 
     @router.post("/{agent_id}/compact", status_code=202, openapi_extra=body_of(CompactMemory))
     async def compact(agent_id: str, request: Request) -> Told:
-        """Have a lane sum up its older events."""
+        """Have a lane sum up its older events; 404 for a lane that does not run."""
         asked = await read_body(request, CompactMemory)
-        return await tell(agent_id, CompactSignal(lane=asked.lane), asked.session_id)
+        lane = None if asked.lane == EDGE else asked.lane
+        job = None if lane is None else lane.removeprefix(CORE)
+        return await tell(agent_id, CompactSignal(lane=asked.lane), asked.session_id, job)
 
     return router

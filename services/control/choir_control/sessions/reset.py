@@ -71,6 +71,11 @@ class Workspaces:
             )
         return found
 
+    async def one(self, name: str) -> WorkspaceView:
+        """Return a workspace that may be reset; raises what `reset` raises for its name."""
+        await self._root(name)
+        return next(view for view in await self.all() if view.name == name)
+
     async def reset(self, name: str, asked: ResetWorkspace, asker: Asker | None = None) -> str:
         """Begin to delete everything in a workspace, whose end `asker` is told; return the operation's id.
 

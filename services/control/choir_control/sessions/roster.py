@@ -50,6 +50,10 @@ class Roster:
         if agent_id not in snapshot.config.agents and not await self._sessions.live_of(agent_id):
             snapshot.agent(agent_id)
 
+    async def live_of(self, agent_id: str) -> SessionRow | None:
+        """Return the session that an agent runs now."""
+        return await self._sessions.live_of(agent_id)
+
     async def all(self) -> list[AgentView]:
         """Return every agent that is configured or runs, by name."""
         snapshot = self._configuration.current
