@@ -6,7 +6,8 @@ from pathlib import Path
 
 from choir_agent.control.client import Control
 from choir_agent.credentials.git import GitAccess
-from choir_agent.log.session_log import Entry, SessionLog
+from choir_agent.log.recent_ids import RecentIds
+from choir_agent.log.session_log import SessionLog
 from choir_agent.log.state import SessionState
 from choir_agent.skills.registry import Skills, load_skills
 from choir_agent.tools.builtin import core_spawn, skill_start, skill_transition
@@ -73,11 +74,11 @@ def make_toolset(
 
     children = Children(workspace.root, tmp_dir, git.own_children, git.environment)
     tools: list[Tool] = [
-        MemoryQuery(control, lambda: session_log.entries),
+        MemoryQuery(control, session_log),
         ProposeTool(control, known),
         ProposeSkill(control, known),
         MemoryUpsert(control, state),
-        *_of_the_world(control, workspace, children, lambda: session_log.entries),
+        *_of_the_world(control, workspace, children, session_log.sent),
         *_on_jobs(state),
     ]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
@@ -92,7 +93,7 @@ def _of_the_world(
     control: Control,
     workspace: Workspace,
     children: Children,
-    sent: Callable[[], Sequence[Entry]],
+    sent: RecentIds,
 ) -> list[Tool]:
     web = WebClient()
     return [

@@ -45,6 +45,7 @@ from choir_control.configuration.opening import read_at_start
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.doors import AgentDoor, AgentSockets, make_agent_app, make_host_app
 from choir_control.eventlog.recovery_store import RecoveryStore
+from choir_control.eventlog.search_store import LogSearchStore
 from choir_control.eventlog.store import EventStore
 from choir_control.evolution import workshop
 from choir_control.evolution.in_force import InForce
@@ -151,7 +152,7 @@ class Control:
         self._followers = Followers(signals, bell, self._guard.is_current, talks.fetching.bring)
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
         self._pruner = prune.Pruner(signals)
-        self._events = EventStore(self.database)
+        self._events, self._log_search = EventStore(self.database), LogSearchStore(self.database)
         self._metrics = Metrics(SERVICE)
         self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
         self._approvals = talks.approvals
@@ -349,7 +350,7 @@ class Control:
             board=self._board,
             stopper=sessions.stopper,
             vitals=sessions.vitals,
-            hosttools=HostTools(tool_table(self._memory_tools, self._browse)),
+            hosttools=HostTools(tool_table(self._memory_tools, self._browse, self._log_search)),
         )
 
     def _operator_rooms(self) -> Sequence[APIRouter]:

@@ -44,7 +44,7 @@ def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
         again.restore([events[0], events[2]], log.head)
     again.restore(events[1:], log.head)
     assert again.head == log.head
-    assert again.taken == {"i1", "i2"}
+    assert "i1" in again.taken and "i2" in again.taken
 
 
 def test_batches_are_bounded_by_bytes_and_hold_at_least_one_event() -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.log.session_log import Entry
+from choir_agent.log.recent_ids import RecentIds
+from choir_agent.log.session_log import SessionLog
 from choir_agent.prompt.render import words_of
 from choir_agent.tools.builtin.message_send import MessageSend
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_common.clock import SystemClock
-from choir_common.eventlog.chain import Head, link
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import Reply, UserMsg
 from choir_common.wire.json import JsonObject
@@ -47,7 +47,7 @@ def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
 @pytest.fixture
 def send(tmp_path: Path) -> Callable[..., MessageSend]:
     (tmp_path / ".choirtmp/send").mkdir(parents=True)
-    return lambda *log: MessageSend(Workspace(tmp_path), lambda: list(log))
+    return lambda sent=None: MessageSend(Workspace(tmp_path), sent or RecentIds())
 
 
 async def run(tool: MessageSend, **arguments: object) -> ToolOutput:
@@ -93,6 +93,6 @@ async def test_only_files_below_send_leave(
 
 async def test_a_call_that_a_crash_cut_off_sends_once(send: Callable[..., MessageSend]) -> None:
     [reply] = (await run(send(), text="Hello.")).events
-    event = link(Head(), "ses_1", "edge", reply, SystemClock().now())
-    entry = Entry(event.rev, event.hash, event.model_dump_json().encode())
-    assert (await run(send(entry), text="Hello.")).events == ()
+    log = SessionLog("ses_1", SystemClock(), lambda _: None, str)
+    log.append("edge", reply)
+    assert (await run(send(log.sent), text="Hello.")).events == ()

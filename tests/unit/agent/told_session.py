@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from choir_agent.log.session_log import SessionLog
+from choir_agent.log.session_log import KEPT_BYTES, SessionLog
 from choir_agent.log.state import SessionState
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.prompt.assemble import Assembler, Prompt
@@ -37,9 +37,13 @@ class StillClock:
 class ToldSession:
     """What happened so far, event by event."""
 
-    def __init__(self, model_name: ModelName = lambda name: name.replace(".", "_")) -> None:
+    def __init__(
+        self,
+        model_name: ModelName = lambda name: name.replace(".", "_"),
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
         self.memory = WorkingMemory()
-        self.log = SessionLog("ses", StillClock(), self.memory.take_in, str)
+        self.log = SessionLog("ses", StillClock(), self.memory.take_in, str, kept_bytes)
         self.assembler = Assembler(
             self.memory, StaticPrompts(edge="be kind", core="be deep"), model_name
         )

@@ -1,7 +1,8 @@
-"""Keep the session's events in memory, linked by hash, together with the state they fold to.
+"""Keep the newest events of the session in memory, linked by hash, with the state that all of them fold to.
 
-Appended to by `arbiter` only. `replication` reads what is not durable yet and waits on `grew`; the memory
-tool reads `entries`. Events are kept as the bytes that go over the wire: a long session stays small.
+Appended to by `arbiter` only. `replication` reads what is not durable yet, waits on `grew` and releases what
+became durable; the memory tool reads `entries`. Events are kept as the bytes that go over the wire. Durable
+events beyond `kept_bytes` are dropped, so memory does not grow with the session: control has all of them.
 """
 
 import asyncio
@@ -12,13 +13,24 @@ import orjson
 
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
+from choir_agent.log.recent_ids import RecentIds
 from choir_agent.log.state import SessionState
 from choir_agent.log.storable import needs_scrubbing, scrub
 from choir_common.clock import Clock
 from choir_common.errors import BadInput
 from choir_common.eventlog.chain import Head, first_break, head_of, link
-from choir_common.wire.events import Event, EventPayload, UserMsg, payload_of, render_payload
+from choir_common.wire.events import (
+    Event,
+    EventPayload,
+    Reply,
+    UserMsg,
+    payload_of,
+    render_payload,
+)
 from choir_common.wire.json import JsonObject
+
+KEPT_BYTES = 1_000_000
+"""Wire bytes of durable events that stay in memory: most searches are about the newest part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +59,22 @@ class SessionLog:
         clock: Clock,
         tell: Callable[[Committed], None],
         clean: Callable[[str], str],
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self._session_id = session_id
+        self._kept_bytes = kept_bytes
+        self._bytes = 0
         self._clock = clock
         self._tell = tell
         self.clean = clean
         self.entries: list[Entry] = []
+        """The newest events, without gaps, up to the head."""
         self.head = Head()
         self.state = SessionState()
-        self.taken: set[str] = set()
+        self.taken = RecentIds()
         """Inbox ids that a user_msg names: a message is taken up once."""
+        self.sent = RecentIds()
+        """Call ids that a reply names: a call sends its message once."""
         self.grew = asyncio.Event()
 
     def restore(self, tail: Iterable[Event], head: Head) -> None:
@@ -73,6 +91,8 @@ class SessionLog:
         for event in events:
             self._keep(event, payload_of(event))
         self.head = head
+        # what control handed over is durable
+        self.release(head.rev)
 
     def append(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         """Link one more event to the log; returns its revision.
@@ -101,14 +121,30 @@ class SessionLog:
             batch.append(entry)
         return tuple(batch)
 
+    def release(self, durable_rev: int) -> None:
+        """Drop the oldest durable events beyond `kept_bytes`."""
+        count = 0
+        for entry in self.entries:
+            if self._bytes <= self._kept_bytes or entry.rev > durable_rev:
+                break
+            self._bytes -= len(entry.wire)
+            count += 1
+        del self.entries[:count]
+
     def _keep(self, event: Event, payload: EventPayload) -> None:
         wire = event.model_dump_json().encode()
         self.entries.append(Entry(event.rev, event.hash, wire))
+        self._bytes += len(wire)
         self.head = head_of(event)
         committed = Committed(event.rev, event.hash, event.lane, event.at, payload)
         self.state = step(self.state, committed)
-        if isinstance(payload, UserMsg):
-            self.taken.add(payload.inbox_id)
+        match payload:
+            case UserMsg(inbox_id=inbox_id):
+                self.taken.add(inbox_id)
+            case Reply(call_id=call_id) if call_id:
+                self.sent.add(call_id)
+            case _:
+                pass
         self._tell(committed)
 
 

@@ -1,8 +1,8 @@
 """Search the session's own log by words or by hash (spec 11.7, store `working`).
 
-Called by the tool `choir.memory.query`, in a thread; pure. It looks at every event, also at those that rolled
-off the window long ago. Only what a lane may read is found: a core job never sees the user's own words, and
-no lane an output that its prompts may not show.
+Called by the tool `choir.memory.query`, in a thread; pure. It looks at every event it is given, also at those
+that rolled off the window long ago. Only what a lane may read is found: a core job never sees the user's own
+words, and no lane an output that its prompts may not show.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,9 @@ from pydantic import JsonValue
 from choir_agent.log.session_log import Entry
 from choir_agent.log.state import EDGE
 from choir_common.wire.events import CarriedEvent, Event
+from choir_common.wire.log_search import MAX_WORDS, SHORTEST_HASH
 
 EXCERPT_CHARS = 600
-SHORTEST_HASH = 6
-MAX_WORDS = 32
 QUERY_TOOL = "choir.memory.query"
 
 # What was said, done and found; the rest repeats it, or is the session's own bookkeeping.
@@ -36,6 +35,9 @@ _SAID = frozenset(
         "session_started",
     }
 )
+CARRIED = "carried_event"
+SEARCHED = _SAID | {CARRIED}
+"""The types of events that can be found."""
 # ids are no words of anybody
 _UNSAID_KEYS = frozenset(
     {"turn_id", "inbox_id", "call_id", "job_id", "dm", "model", "answers", "provider_fields"}
@@ -63,7 +65,7 @@ class Found:
 def by_words(entries: Sequence[Entry], query: str, limit: int, reader: Reader) -> list[Found]:
     """Return the events that hold most of the words; among equals the newest first."""
     words = _words(query)
-    on_the_wire = tuple(orjson.dumps(word).decode()[1:-1] for word in words)
+    on_the_wire = words_in_json(query)
     found: list[tuple[int, int, Found]] = []
     for entry in entries:
         lowered = entry.wire.decode().lower()
@@ -97,13 +99,18 @@ def excerpt(text: str, query: str) -> str:
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
 
 
+def words_in_json(query: str) -> tuple[str, ...]:
+    """Return the words of a query in lower case, escaped as they stand in an event's JSON."""
+    return tuple(orjson.dumps(word).decode()[1:-1] for word in _words(query))
+
+
 def _words(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(query.lower().split()))[:MAX_WORDS]
 
 
 def _read(entry: Entry, reader: Reader) -> Iterator[Found]:
     event = entry.event()
-    if event.type == "carried_event":
+    if event.type == CARRIED:
         carried = CarriedEvent.model_validate(event.payload)
         event = event.model_copy(update={"type": carried.event_type, "payload": carried.payload})
     if event.type in _SAID and _may_read(event, reader):

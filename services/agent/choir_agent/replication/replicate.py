@@ -127,6 +127,7 @@ class Replication:
         for entry in batch:
             if entry.rev == ack_rev:
                 self._acked = Head(entry.rev, entry.hash)
+        self._log.release(self._acked.rev)
         still = []
         for rev, waiter in self._waiters:
             if rev > self._acked.rev:

@@ -10,10 +10,13 @@ import structlog
 
 from choir_common.errors import BadInput, ChoirError, NotFound
 from choir_common.wire.json import JsonObject
+from choir_common.wire.log_search import HOST_TOOL
 from choir_common.wire.model import Wire
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
+from choir_control.eventlog.search_store import LogSearchStore
 from choir_control.hosttools.browse import BrowseTool
 from choir_control.hosttools.memory import MemoryTools
+from choir_control.hosttools.stored_log import StoredLogTool
 from choir_control.leases.store import Lease
 
 log = structlog.get_logger("choir.hosttools")
@@ -25,7 +28,9 @@ MAX_CALL_ID = 150
 Handler = Callable[[Lease, str, JsonObject], Awaitable[Wire]]
 
 
-def tool_table(memory: MemoryTools, browse: BrowseTool) -> dict[str, Handler]:
+def tool_table(
+    memory: MemoryTools, browse: BrowseTool, log_search: LogSearchStore
+) -> dict[str, Handler]:
     """Return every host tool and who runs it."""
     return {
         "choir.memory.query": memory.query,
@@ -35,6 +40,8 @@ def tool_table(memory: MemoryTools, browse: BrowseTool) -> dict[str, Handler]:
         # nor is this: the agent asks it of itself when a user has said something
         "choir.memory.remind": memory.remind,
         "choir.web.browse": browse.browse,
+        # the agent asks this for `choir.memory.query`, store `working`
+        HOST_TOOL: StoredLogTool(log_search).search,
     }
 
 

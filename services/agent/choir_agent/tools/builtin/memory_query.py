@@ -1,18 +1,19 @@
 """`choir.memory.query`: search this session, past sessions or knowledge (spec 11.7).
 
-Called by the arbiter without locks. The store `working` is this process's own log; the others are the host's.
+Called by the arbiter without locks. The store `working` is this session's log: the newest part is in memory,
+control is asked for the rest. The other stores are the host's.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from pydantic import JsonValue
 
 from choir_agent.control.client import Control
-from choir_agent.log.session_log import Entry
+from choir_agent.log.session_log import Entry, SessionLog
 from choir_agent.memory.delta import SHORT_HASH
 from choir_agent.memory.recalled import recalled
 from choir_agent.memory.search import Reader, by_hash, by_words, excerpt
+from choir_agent.tools.builtin.stored_log import StoredLog
 from choir_agent.tools.host import use_on_host
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -85,9 +86,10 @@ class MemoryQuery:
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control, entries: Callable[[], list[Entry]]) -> None:
+    def __init__(self, control: Control, session_log: SessionLog) -> None:
         self._control = control
-        self._entries = entries
+        self._log = session_log
+        self._stored = StoredLog(control)
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Search; raises ToolFailed for a mode that the store does not have."""
@@ -99,20 +101,32 @@ class MemoryQuery:
             strange = sorted(arguments.keys() - OF_WORKING)
             if strange:
                 raise ToolFailed("bad_input", f"store working does not take {', '.join(strange)}.")
-            # a copy: the log grows while the thread reads it
-            entries = tuple(self._entries())
-            return ToolOutput(await asyncio.to_thread(_search, entries, context, arguments))
+            return ToolOutput(await self._search_working(context, arguments))
         answer = await use_on_host(self._control, context, MANIFEST, arguments)
         return ToolOutput(recalled(answer, context.lane))
 
+    async def _search_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
+        # a copy: the log grows while the thread reads it
+        kept = tuple(self._log.entries)
+        first_rev = kept[0].rev if kept else self._log.head.rev + 1
+        older = await self._stored.search(context.call_id, arguments, first_rev)
+        entries = (*(older or ()), *kept)
+        hits = await asyncio.to_thread(_search, entries, context, arguments)
+        if older is not None:
+            return {"hits": hits, "covers_from_rev": min(1, self._log.head.rev)}
+        note = f"Events before rev {first_rev} of this session cannot be searched now."
+        return {"hits": hits, "covers_from_rev": first_rev, "note": note}
 
-def _search(entries: tuple[Entry, ...], context: CallContext, arguments: JsonObject) -> JsonObject:
+
+def _search(
+    entries: tuple[Entry, ...], context: CallContext, arguments: JsonObject
+) -> list[JsonValue]:
     query = str(arguments["query"])
     limit = arguments.get("limit", DEFAULT_LIMIT)
     search = by_hash if arguments.get("mode") == "hash" else by_words
     count = int(limit) if isinstance(limit, int | float) else DEFAULT_LIMIT
     found = search(entries, query, count, Reader(context.lane, context.call_id))
-    hits: list[JsonValue] = [
+    return [
         {
             "rev": hit.event.rev,
             "hash": hit.event.hash[:SHORT_HASH],
@@ -123,9 +137,3 @@ def _search(entries: tuple[Entry, ...], context: CallContext, arguments: JsonObj
         }
         for hit in found
     ]
-    # after a crash only the log's newest part is here; what is older can be found once the session ended
-    covers = entries[0].rev if entries else 0
-    result: JsonObject = {"hits": hits, "covers_from_rev": covers}
-    if covers > 1:
-        result["note"] = f"Events before rev {covers} of this session cannot be searched now."
-    return result

@@ -6,9 +6,8 @@ files as it stores that event, so nothing done later changes what is sent.
 
 import mimetypes
 import os
-from collections.abc import Callable, Sequence
 
-from choir_agent.log.session_log import Entry
+from choir_agent.log.recent_ids import RecentIds
 from choir_agent.tools import staging
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -74,9 +73,10 @@ class MessageSend:
 
     manifest = MANIFEST
 
-    def __init__(self, workspace: Workspace, log: Callable[[], Sequence[Entry]]) -> None:
+    def __init__(self, workspace: Workspace, sent: RecentIds) -> None:
+        """`sent` holds the calls whose message stands in the log."""
         self._workspace = workspace
-        self._log = log
+        self._sent = sent
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Send; raises ToolFailed for a file that cannot be sent."""
@@ -89,7 +89,8 @@ class MessageSend:
         if not text.strip() and not asked:
             raise ToolFailed("bad_input", "A message needs text or a file.")
         output: JsonObject = {"summary": f"sent with {len(asked)} files", "files": len(asked)}
-        if self._was_sent(context.call_id):
+        if context.call_id in self._sent:
+            # a crash cut the call off after it had sent
             return ToolOutput(output)
         files = tuple(self._file(item, limits.sent_mb) for item in asked)
         reply = Reply(
@@ -102,11 +103,6 @@ class MessageSend:
             call_id=context.call_id,
         )
         return ToolOutput(output, (reply,))
-
-    def _was_sent(self, call_id: str) -> bool:
-        """Tell whether this call has sent before a crash cut it off."""
-        named = (entry.event() for entry in self._log() if call_id.encode() in entry.wire)
-        return any(e.type == "reply" and e.payload.get("call_id") == call_id for e in named)
 
     def _file(self, item: JsonObject, most_mb: int) -> SentFile:
         path = self._workspace.canonical(str(item["path"]))

@@ -1,0 +1,72 @@
+"""Ask control for events of this session that are no longer in memory. Called by `memory_query`.
+
+What comes next is control's `hosttools`. Control picks by words or hash; `memory.search` then decides what
+the lane may read.
+"""
+
+import asyncio
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from choir_agent.control.client import Control
+from choir_agent.log.session_log import Entry
+from choir_agent.memory.search import SEARCHED, words_in_json
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.wire.json import JsonObject
+from choir_common.wire.log_search import HOST_TOOL, MAX_EVENTS, SHORTEST_HASH, LogMatches, LogSearch
+from choir_common.wire.rpc import HostToolRequest
+
+log = structlog.get_logger("choir.agent.stored_log")
+
+DEADLINE_S = 10.0
+
+
+class StoredLog:
+    """The part of the session's log that only control has."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def search(
+        self, call_id: str, arguments: JsonObject, before_rev: int
+    ) -> tuple[Entry, ...] | None:
+        """Return events before `before_rev` that may fit, oldest first; None if control cannot say now."""
+        asked = _question(arguments, before_rev)
+        if before_rev <= 1 or asked is None:
+            return ()
+        request = HostToolRequest(
+            tool_name=HOST_TOOL, call_id=call_id, input=asked.model_dump(mode="json")
+        )
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await self._control.use_host_tool(request, DEADLINE_S)
+            if answer.status != "success":
+                log.warning("the stored log was not searched", reason=answer.output.get("message"))
+                return None
+            found = LogMatches.model_validate_json(orjson.dumps(answer.output))
+        except (Fenced, Unauthorized):
+            raise
+        except (ChoirError, TimeoutError, ValidationError) as error:
+            log.warning("the stored log was not searched", reason=str(error)[:200])
+            return None
+        events = sorted(found.events, key=lambda event: event.rev)
+        return tuple(Entry(e.rev, e.hash, e.model_dump_json().encode()) for e in events)
+
+
+def _question(arguments: JsonObject, before_rev: int) -> LogSearch | None:
+    """Return what to ask; None for a query that can find nothing."""
+    query = str(arguments["query"])
+    by_hash = arguments.get("mode") == "hash"
+    prefix = query.strip().lower()
+    terms = (prefix,) * (len(prefix) >= SHORTEST_HASH) if by_hash else words_in_json(query)
+    if not terms:
+        return None
+    return LogSearch(
+        mode="hash" if by_hash else "keyword",
+        terms=terms,
+        types=tuple(sorted(SEARCHED)),
+        before_rev=before_rev,
+        limit=MAX_EVENTS,
+    )

@@ -1,0 +1,58 @@
+"""Search one session's stored events by words or by hash. Called by `hosttools.stored_log`."""
+
+from typing import assert_never
+
+from choir_common.eventlog.stored import event_of
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event
+from choir_common.wire.log_search import LogSearch
+
+MAX_BYTES = 2_000_000
+"""Of payloads in one answer; the best event comes whatever its size."""
+
+_BY_WORDS = """
+WITH scored AS (
+    SELECT rev, octet_length(payload::text) AS size, (
+        SELECT count(*) FROM unnest($2::text[]) AS word
+        WHERE position(word IN lower(payload::text)) > 0) AS score
+    FROM choir_control.session_events
+    WHERE session_id = $1 AND rev < $3 AND type = ANY($4::text[])
+), best AS (
+    SELECT rev, score, sum(size) OVER (ORDER BY score DESC, rev DESC) - size AS before
+    FROM scored WHERE score > 0 ORDER BY score DESC, rev DESC LIMIT $5
+)
+SELECT e.rev, lane, type, payload, at, hash_prev, hash
+FROM best JOIN choir_control.session_events AS e ON e.session_id = $1 AND e.rev = best.rev
+WHERE best.before < $6 ORDER BY best.score DESC, e.rev DESC
+"""
+_BY_HASH = """
+SELECT rev, lane, type, payload, at, hash_prev, hash FROM choir_control.session_events
+WHERE session_id = $1 AND starts_with(hash, $2) AND rev < $3 AND type = ANY($4::text[])
+ORDER BY rev LIMIT $5
+"""
+
+
+class LogSearchStore:
+    """The table `session_events`, searched."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def search(self, session_id: str, wanted: LogSearch) -> list[Event]:
+        """Return the events that fit, best first."""
+        types, before, limit = list(wanted.types), wanted.before_rev, wanted.limit
+        match wanted.mode:
+            case "keyword":
+                words = list(wanted.terms)
+                rows = await self._database.fetch(
+                    _BY_WORDS, session_id, words, before, types, limit, MAX_BYTES
+                )
+            case "hash":
+                # a prefix names one event, or a few that are small enough together
+                few = min(limit, 5)
+                rows = await self._database.fetch(
+                    _BY_HASH, session_id, wanted.terms[0], before, types, few
+                )
+            case _:
+                assert_never(wanted.mode)
+        return [event_of(session_id, row) for row in rows]
