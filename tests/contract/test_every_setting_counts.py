@@ -31,6 +31,9 @@ READ = {
         f"agents.*.retention.{name}": f"{MEMORY}/grains/cutoffs.py"
         for name in ("turns", "vectors", "days", "weeks", "months", "quarters", "years")
     },
+    "agents.*.retention.log": f"{CONTROL}/retention/job.py",
+    "retention.messages": f"{CONTROL}/retention/job.py",
+    "retention.operations": f"{CONTROL}/retention/job.py",
     "agents.*.repo.url": f"{CONTROL}/repos/source.py",
     "agents.*.repo.ref": f"{CONTROL}/repos/source.py",
     "agents.*.repo.git_identity": f"{CONTROL}/repos/source.py",

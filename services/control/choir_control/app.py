@@ -81,6 +81,7 @@ from choir_control.operator.system import (
 from choir_control.operator.workspaces import workspace_routes
 from choir_control.readiness import Parts
 from choir_control.repos.keys import Keys
+from choir_control.retention import job
 from choir_control.rollout.begin import Rollout
 from choir_control.rollout.update import Updater
 from choir_control.rounds import every
@@ -93,7 +94,6 @@ from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.stream import LogStreams
 from choir_control.settings import ControlSecrets, ControlSettings
-from choir_control.signals import prune
 from choir_control.signals.bell import Bell
 from choir_control.signals.follow import Followers
 from choir_control.signals.order import SignalOrder
@@ -151,8 +151,8 @@ class Control:
         self._outbox = talks.outbox
         self._followers = Followers(signals, bell, self._guard.is_current, talks.fetching.bring)
         self._board, order = StatusBoard(SystemClock()), SignalOrder()
-        self._pruner = prune.Pruner(signals)
         self._events, self._log_search = EventStore(self.database), LogSearchStore(self.database)
+        self._retention = job.RetentionJob(self.database, self._events, self.configuration)
         self._metrics = Metrics(SERVICE)
         self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
         self._approvals = talks.approvals
@@ -467,10 +467,10 @@ class Control:
             tasks.create_task(self._followers.poll(), name="signal poll")
             tasks.create_task(self._household.mender.run(), name="mender")
             for interval_s, what, work in (
-                (prune.EVERY_S, "pruning of signals", self._pruner.sweep),
+                (job.EVERY_S, "retention", self._retention.sweep),
                 (expire.EVERY_S, "expiry of approvals", self._expiry.expire_overdue),
-                (prune.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
-                (prune.EVERY_S, "tidying of files", self._talks.tidy),
+                (job.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
+                (job.EVERY_S, "tidying of files", self._talks.tidy),
             ):
                 tasks.create_task(every(interval_s, what, work), name=what)
             tasks.create_task(self._workshop.evolution.run(), name="what was approved")

@@ -118,6 +118,25 @@ async def test_a_backup_restored_elsewhere_is_the_same_and_verifies(homes: Path)
     assert ctl(homes / "a", "db", "backup", str(file)).returncode == 5
 
 
+async def test_a_log_that_retention_erased_does_not_stand_in_the_way_of_a_restore(
+    homes: Path,
+) -> None:
+    await fill(homes / "a", events=20)
+    erase = """
+        INSERT INTO choir_control.erased_logs (session_id, hashes)
+            SELECT 'ses_1', string_agg(decode(hash, 'hex'), '' ORDER BY rev)
+            FROM choir_control.session_events;
+        DELETE FROM choir_control.session_events;
+    """
+    async with reach(LocalSettings(home=homes / "a")) as reached, reached.database() as database:
+        await database.execute(erase)
+    file = homes / "erased.backup"
+    assert ctl(homes / "a", "db", "backup", str(file)).returncode == 0
+    there = ctl(homes / "b", "db", "restore", str(file), "--json")
+    assert there.returncode == 0, there.stderr
+    assert json.loads(there.stdout) == {"sessions": 1, "events": 20, "kept": []}
+
+
 async def test_secrets_travel_only_when_they_are_asked_for(homes: Path) -> None:
     await fill(homes / "a", events=1)
     file = homes / "with.backup"

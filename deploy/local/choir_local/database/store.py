@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.eventlog.erased import count_hashes, find_fault
 from choir_common.eventlog.stored import event_of
 from choir_common.postgres.migrate import SchemaState, read_state
 from choir_common.postgres.pool import Database
@@ -97,6 +98,9 @@ class DatabaseStore:
         ]
 
     async def _verify(self, session_id: str, head: Head) -> Chain:
+        hashes = await self._hashes_of_erased(session_id)
+        if hashes is not None:
+            return Chain(session_id, count_hashes(hashes), find_fault(hashes, head))
         at, count = Head(), 0
         while page := await self._events(session_id, at.rev):
             broken = first_break(page, at)
@@ -118,6 +122,15 @@ class DatabaseStore:
             PAGE,
         )
         return [event_of(session_id, row) for row in rows]
+
+    async def _hashes_of_erased(self, session_id: str) -> bytes | None:
+        """Return the hashes of a log that retention erased; None for one that is there."""
+        table = "choir_control.erased_logs"
+        if not await self._has(table):
+            return None  # a backup of an older version
+        sql = f"SELECT hashes FROM {table} WHERE session_id = $1"  # noqa: S608 our own name
+        hashes: bytes | None = await self._database.fetchval(sql, session_id)
+        return hashes
 
     async def _has(self, table: str) -> bool:
         return bool(await self._database.fetchval("SELECT to_regclass($1) IS NOT NULL", table))

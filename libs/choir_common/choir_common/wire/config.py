@@ -182,9 +182,20 @@ class MemoryConfig(Wire):
     """What memory may lay beside a user's message unasked, in tokens; 0: nothing, the agent looks itself."""
 
 
-class RetentionConfig(Wire):
-    """How many days an agent's memory keeps what; null: for ever. What it was summed up to outlives it."""
+class RecordRetention(Wire):
+    """How many days control keeps records that are done with; null: for ever."""
 
+    messages: int | None = Field(default=90, ge=1)
+    """Messages in and out, once answered and delivered; log and memory have their words, too."""
+    operations: int | None = Field(default=90, ge=1)
+    """Operations that have ended, such as updates."""
+
+
+class RetentionConfig(Wire):
+    """How many days what of an agent is kept; null: for ever. What memory summed up outlives its sources."""
+
+    log: int | None = Field(default=None, ge=1)
+    """Logs of ended sessions, event by event, with their messages. Memory keeps its own copy; hashes stay."""
     turns: int | None = Field(default=None, ge=1)
     """What was said and done, word by word; the summaries of sessions and of days stay."""
     vectors: int | None = Field(default=None, ge=1)
@@ -288,7 +299,7 @@ class AgentConfig(Wire):
     restart: Literal["on-crash", "never"] = "on-crash"
     """Whether a crashed session is taken up again."""
     retention: RetentionConfig = RetentionConfig()
-    """How long its memory keeps what; for ever unless given."""
+    """How long its logs and its memory are kept; for ever unless given."""
     budgets: AgentBudgets = AgentBudgets()
     """Its own hard stops, in the place of those in `budgets`."""
 
@@ -343,6 +354,8 @@ class Config(Wire):
     """Hard stops on what agents may use."""
     limits: FileLimits = FileLimits()
     """Bounds on files that travel between users and agents."""
+    retention: RecordRetention = RecordRetention()
+    """How long control keeps records that are done with; logs and memory: `agents.NAME.retention`."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)
     """The longest pause between an agent's signs of life; a quiet one costs a request."""
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)

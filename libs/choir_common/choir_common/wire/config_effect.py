@@ -27,6 +27,9 @@ AGAIN = "counts when Choir starts again: choirctl down, then up"
 # vectors of two models cannot be compared
 VECTORS = ("embedding", "embedding.model", "embedding.dimensions")
 AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
+# control looks for what is too old once an hour
+AT_SWEEP = ("agents.*.retention.log", "retention", "retention.*")
+IN_A_SWEEP = "control deletes what is older within an hour"
 # memory asks for these as each of its rounds begins
 AT_ROUND = ("memory.model", "agents.*.retention", "agents.*.retention.*")
 IN_A_ROUND = (
@@ -52,6 +55,8 @@ def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
         )
     if _matches(path, AT_CHOIR_START):
         return "restart-required", AGAIN
+    if _matches(path, AT_SWEEP):
+        return "hot-reload", IN_A_SWEEP
     return "hot-reload", IN_A_ROUND if _matches(path, AT_ROUND) else ""
 
 

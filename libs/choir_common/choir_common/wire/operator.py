@@ -131,6 +131,8 @@ class Verification(Wire):
     head_rev: int
     broken_at: int | None = None
     reason: str | None = None
+    erased_at: Moment | None = None
+    """When retention erased the log: its hashes were compared with the session's head, its words are gone."""
 
 
 ApprovalState = Literal[

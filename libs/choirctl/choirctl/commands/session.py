@@ -157,6 +157,11 @@ def verify(
     found = asyncio.run(_verify(find_place(ctx, home, url), session))
     if as_json:
         print_json(found)
+    elif found.ok and found.erased_at is not None:
+        out().print(
+            f"{session}: erased on {found.erased_at:%Y-%m-%d}, as agents.NAME.retention.log says. The hashes "
+            f"of its {found.events} events are kept and end at the session's head."
+        )
     elif found.ok:
         out().print(
             f"{session}: {found.events} events, chain intact up to revision {found.head_rev}."

@@ -6,6 +6,7 @@ token and sets the head; everything else in it hangs on that row having matched.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from choir_common.eventlog.chain import Head
 from choir_common.eventlog.stored import event_of
@@ -102,6 +103,14 @@ ORDER BY rev
 
 
 @dataclass(frozen=True, slots=True)
+class ErasedLog:
+    """What is left of a log that retention erased: when that was, and the hashes of its events."""
+
+    erased_at: datetime
+    hashes: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Durable:
     """Where a session stands, as far as this lease may know; `live` is false when it may not write."""
 
@@ -194,6 +203,14 @@ class EventStore:
         """Return the names of the core jobs that have started and not ended, oldest first."""
         rows = await self._database.fetch(_OPEN_JOBS, session_id)
         return [row["name"] for row in rows]
+
+    async def erased(self, session_id: str) -> ErasedLog | None:
+        """Return what is left of a log that retention erased; None for a log that is there."""
+        row = await self._database.fetchrow(
+            "SELECT erased_at, hashes FROM choir_control.erased_logs WHERE session_id = $1",
+            session_id,
+        )
+        return ErasedLog(row["erased_at"], row["hashes"]) if row else None
 
 
 def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:

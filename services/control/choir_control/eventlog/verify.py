@@ -1,14 +1,21 @@
 """Check a stored log from its first event to its head. Called by the operator door."""
 
 from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.eventlog.erased import count_hashes, find_fault
 from choir_common.wire.operator import Verification
-from choir_control.eventlog.store import EventStore
+from choir_control.eventlog.store import ErasedLog, EventStore
 
 PAGE = 500
 
 
 async def verify(store: EventStore, session_id: str, head: Head) -> Verification:
-    """Recompute every hash of a session's log and compare its end with the session's head."""
+    """Recompute every hash of a session's log and compare its end with the session's head.
+
+    Of a log that retention erased the hashes are left: their number and the last one are compared.
+    """
+    erased = await store.erased(session_id)
+    if erased is not None:
+        return _verify_erased(session_id, head, erased)
     at, count, size = Head(), 0, PAGE
     while True:
         try:
@@ -31,6 +38,19 @@ async def verify(store: EventStore, session_id: str, head: Head) -> Verification
     if at.rev == head.rev and at != head:
         return _broken(session_id, head, count, at.rev, "it is not what the session's head says")
     return Verification(session_id=session_id, ok=True, events=count, head_rev=head.rev)
+
+
+def _verify_erased(session_id: str, head: Head, erased: ErasedLog) -> Verification:
+    count, fault = count_hashes(erased.hashes), find_fault(erased.hashes, head)
+    return Verification(
+        session_id=session_id,
+        ok=not fault,
+        events=count,
+        head_rev=head.rev,
+        broken_at=count or 1 if fault else None,
+        reason=f"The log is erased, and {fault}." if fault else None,
+        erased_at=erased.erased_at,
+    )
 
 
 def _broken(session_id: str, head: Head, count: int, rev: int, reason: str) -> Verification:

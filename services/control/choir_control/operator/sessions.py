@@ -68,6 +68,11 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreams)
                 f"The log of {row.session_id} holds a damaged event; "
                 f"`choirctl session verify {row.session_id}` says which."
             ) from None
+        if not page and (erased := await events.erased(row.session_id)) is not None:
+            raise NotFound(
+                f"The log of {row.session_id} was erased on {erased.erased_at:%Y-%m-%d}, as "
+                f"agents.{row.agent_id}.retention.log says; its hashes are kept."
+            )
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)
 

@@ -1,0 +1,104 @@
+"""Delete what is older than config.json keeps it, in small batches. Run by `app` once an hour.
+
+The log of an ended session is checked before it is erased, and its hashes stay, so that `session verify` goes
+on answering.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import structlog
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.config import Config
+from choir_control.configuration.current import Configuration
+from choir_control.eventlog.store import EventStore
+from choir_control.eventlog.verify import verify
+from choir_control.retention.log_store import DueLog, LogStore
+from choir_control.retention.row_store import RowStore
+from choir_control.signals.store import SignalStore
+
+log = structlog.get_logger("choir.retention")
+
+EVERY_S = 3_600.0
+KEEP_SIGNALS = timedelta(days=1)
+"""Signals are only a queue: the log keeps what came of them. A day is enough to look into what went wrong."""
+BATCH = 1_000
+"""Rows of one statement: a short one holds no lock that an append would wait for."""
+BATCHES = 100
+PAUSE_S = 0.2
+
+PruneBatch = Callable[[timedelta, int], Awaitable[int]]
+
+
+class RetentionJob:
+    """Deletes old rows and erases old logs."""
+
+    def __init__(
+        self,
+        database: Database,
+        events: EventStore,
+        configuration: Configuration,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._rows = RowStore(database)
+        self._logs = LogStore(database)
+        self._signals = SignalStore(database)
+        self._events = events
+        self._configuration = configuration
+        self._pause_s = pause_s
+
+    async def sweep(self) -> None:
+        """Delete all that is due, up to a bound for each table.
+
+        Raises Unavailable when the database is away.
+        """
+        config = self._configuration.current.config
+        await self._erase_logs(config)
+        await self._prune("signals", KEEP_SIGNALS, self._signals.prune)
+        if config.retention.messages is not None:
+            keep = timedelta(days=config.retention.messages)
+            await self._prune("outbox", keep, self._rows.prune_outbox)
+            await self._prune("inbox", keep, self._rows.prune_inbox)
+        if config.retention.operations is not None:
+            keep = timedelta(days=config.retention.operations)
+            await self._prune("operations", keep, self._rows.prune_operations)
+            await self._prune("session_epochs", keep, self._rows.prune_epochs)
+
+    async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
+        deleted = 0
+        for _ in range(BATCHES):
+            batch = await prune_batch(keep, BATCH)
+            deleted += batch
+            if batch < BATCH:
+                break
+            await asyncio.sleep(self._pause_s)
+        if deleted:
+            log.info("old rows deleted", table=table, count=deleted)
+
+    async def _erase_logs(self, config: Config) -> None:
+        for agent_id, agent in config.agents.items():
+            if agent.retention.log is not None:
+                keep = timedelta(days=agent.retention.log)
+                for due in await self._logs.due(agent_id, keep):
+                    await self._erase(due)
+
+    async def _erase(self, due: DueLog) -> None:
+        if not due.begun:
+            found = await verify(self._events, due.session_id, due.head)
+            if not found.ok:
+                # what is broken stays as it is, for whoever looks into it
+                log.warning(
+                    "a log does not verify and is not erased",
+                    session=due.session_id,
+                    reason=found.reason,
+                )
+                return
+            await self._logs.keep_hashes(due.session_id)
+        for first in range(0, due.head.rev, BATCH):
+            if first:
+                await asyncio.sleep(self._pause_s)
+            await self._logs.erase_batch(due.session_id, BATCH)
+        await self._logs.finish(due.session_id)
+        log.info("log erased", session=due.session_id, agent=due.agent_id, events=due.head.rev)

@@ -1,0 +1,100 @@
+"""Erase the log of an ended session with its messages, and keep the hashes of its events. Called by `job`."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from choir_common.eventlog.chain import Head
+from choir_common.postgres.pool import Database
+
+MOST = 100
+"""Sessions of one agent in one sweep."""
+
+# Memory has all of such a session. A later one was talked in, so the next start has no need of this one.
+# Files that came with it have been tidied away: their age is counted from an event of the log.
+_DUE = """
+SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS begun
+FROM choir_control.sessions AS s
+LEFT JOIN choir_control.erased_logs AS e USING (session_id)
+WHERE s.agent_id = $1 AND s.ended_at < clock_timestamp() - $2::interval
+  AND s.archived_at IS NOT NULL AND s.head_rev > 0 AND e.finished_at IS NULL
+  AND EXISTS (
+      SELECT FROM choir_control.sessions AS later
+      JOIN choir_control.session_events AS said ON said.session_id = later.session_id
+      WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
+        AND said.type = 'user_msg')
+  AND NOT EXISTS (
+      SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
+      WHERE i.session_id = s.session_id)
+ORDER BY s.started_at LIMIT $3
+"""
+_KEEP_HASHES = """
+INSERT INTO choir_control.erased_logs (session_id, hashes)
+SELECT session_id, string_agg(decode(hash, 'hex'), ''::bytea ORDER BY rev)
+FROM choir_control.session_events WHERE session_id = $1 GROUP BY session_id
+ON CONFLICT (session_id) DO NOTHING
+"""
+_ERASE_EVENTS = """
+DELETE FROM choir_control.session_events WHERE session_id = $1 AND rev IN (
+    SELECT rev FROM choir_control.session_events WHERE session_id = $1 ORDER BY rev LIMIT $2)
+"""
+_ERASE_SIGNALS = """
+DELETE FROM choir_control.signals AS s WHERE s.session_id = $1
+    OR s.inbox_id IN (SELECT inbox_id FROM choir_control.inbox WHERE session_id = $1)
+"""
+# what is not delivered yet, or edited by a later message, goes by its own age
+_ERASE_OUTBOX = """
+DELETE FROM choir_control.outbox AS o
+WHERE o.session_id = $1 AND o.status IN ('delivered', 'undeliverable')
+  AND NOT EXISTS (SELECT FROM choir_control.outbox AS edit WHERE edit.edits = o.outbox_id)
+  AND EXISTS (SELECT FROM choir_control.outbox AS newer
+              WHERE newer.dm = o.dm AND newer.outbox_id > o.outbox_id)
+"""
+_ERASE_INBOX = "DELETE FROM choir_control.inbox WHERE session_id = $1"
+_FINISH = """
+UPDATE choir_control.erased_logs SET finished_at = clock_timestamp() WHERE session_id = $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DueLog:
+    """A log that is older than its agent keeps logs."""
+
+    session_id: str
+    agent_id: str
+    head: Head
+    begun: bool
+    """Its hashes are kept already: an earlier sweep was cut off."""
+
+
+class LogStore:
+    """The table `erased_logs`, and what is erased of a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def due(self, agent_id: str, keep: timedelta) -> list[DueLog]:
+        """Return sessions of the agent that ended longer than `keep` ago and have a log, oldest first."""
+        rows = await self._database.fetch(_DUE, agent_id, keep, MOST)
+        return [
+            DueLog(
+                row["session_id"],
+                row["agent_id"],
+                Head(row["head_rev"], row["head_hash"]),
+                row["begun"],
+            )
+            for row in rows
+        ]
+
+    async def keep_hashes(self, session_id: str) -> None:
+        """Keep the hashes of a log; from here on it counts as erased."""
+        await self._database.execute(_KEEP_HASHES, session_id)
+
+    async def erase_batch(self, session_id: str, limit: int) -> None:
+        """Delete the oldest `limit` events of a log."""
+        await self._database.execute(_ERASE_EVENTS, session_id, limit)
+
+    async def finish(self, session_id: str) -> None:
+        """Delete the messages of the session, in and out, and note that nothing is left to do."""
+        async with self._database.transaction() as held:
+            for sql in (_ERASE_SIGNALS, _ERASE_OUTBOX, _ERASE_INBOX, _FINISH):
+                await held.execute(sql, session_id)

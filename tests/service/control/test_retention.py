@@ -1,0 +1,278 @@
+"""What is old and done is deleted; the log of an ended session can be erased, and still verifies."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+
+from choir_common.eventlog.chain import Head
+from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.pool import Database
+from choir_common.wire.operator import Verification
+from choir_control.configuration.current import Configuration
+from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.eventlog.store import EventStore
+from choir_control.eventlog.verify import verify
+from choir_control.retention.job import RetentionJob
+from choir_control.retention.log_store import LogStore
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, a_config, until
+from tests.support.sessions import Script, talk
+
+NOW = datetime.now(UTC)
+SESSION = """
+INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_rev, head_hash, workspace,
+    llm, dm, gateway, started_at, ended_at, archived_at)
+VALUES ($1, 'main', 'stopped', 1, $2, $3, 'w', 'm', 'console', 'console', $4, $4::timestamptz, $5)
+"""
+EVENT = """
+INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at, hash_prev, hash)
+VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)
+"""
+INBOX = """
+INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, received_at, session_id,
+    consumed_rev, answered_rev)
+VALUES ($1, 'console', $1, 'console', $2, $3, $3, $4, $5, $5)
+"""
+OUTBOX = """
+INSERT INTO choir_control.outbox (dm, gateway, agent_id, session_id, rev, kind, text, at, status, finished_at)
+VALUES ('console', 'console', 'main', $1, $2, 'answer', $3, $4, $5, $4) RETURNING outbox_id
+"""
+OPERATION = """
+INSERT INTO choir_control.operations (operation_id, kind, subject, status, began_at, ended_at)
+VALUES ($1, 'update', 'main', $2, $3, $4)
+"""
+
+
+@dataclass
+class Records:
+    """Control's tables, and the job that keeps them small."""
+
+    database: Database
+    job: RetentionJob
+    events: EventStore
+
+    async def store(self, script: Script, age: timedelta, *, archived: bool = True) -> None:
+        """Put in an ended session with its messages, as one of `age` ago."""
+        ended, last = NOW - age, script.events[-1]
+        await self.database.execute(
+            SESSION, script.session_id, last.rev, last.hash, ended, ended if archived else None
+        )
+        for event in script.events:
+            payload = orjson.dumps(event.payload).decode()
+            chain = (event.at, event.hash_prev, event.hash)
+            await self.database.execute(
+                EVENT, event.session_id, event.rev, event.lane, event.type, payload, *chain
+            )
+            if event.type == "user_msg":
+                inbox_id = f"{script.session_id}-{event.rev}"
+                text = event.payload["text"]
+                await self.database.execute(
+                    INBOX, inbox_id, text, ended, script.session_id, event.rev
+                )
+                await self.database.execute(
+                    "INSERT INTO choir_control.signals (dm, body, inbox_id, done_at) "
+                    "VALUES ('console', json_build_object('text', $1::text), $2, now())",
+                    text,
+                    inbox_id,
+                )
+            if event.type == "reply":
+                await self.said(event.payload["text"], ended, script.session_id, event.rev)
+
+    async def said(
+        self,
+        text: object,
+        at: datetime,
+        session_id: str | None = None,
+        rev: int | None = None,
+        status: str = "delivered",
+    ) -> int:
+        return int(await self.database.fetchval(OUTBOX, session_id, rev, text, at, status))
+
+    async def verify(self, script: Script) -> Verification:
+        last = script.events[-1]
+        return await verify(self.events, script.session_id, Head(last.rev, last.hash))
+
+    async def holds(self, word: str) -> bool:
+        """Tell whether a word stands in any row of any table."""
+        tables = await self.database.fetch(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'choir_control' "
+            "AND table_name <> 'config_versions'"
+        )
+        for row in tables:
+            sql = f"SELECT EXISTS (SELECT FROM choir_control.{row['table_name']} AS t WHERE t::text LIKE $1)"
+            if await self.database.fetchval(sql, f"%{word}%"):
+                return True
+        return False
+
+    async def count(self, table: str) -> int:
+        return int(await self.database.fetchval(f"SELECT count(*) FROM choir_control.{table}"))
+
+
+async def make_records(database: Database, home: Path, log: int | None) -> Records:
+    config = a_config(home)
+    config["agents"]["main"]["retention"] = {"log": log}
+    config["models"] = {"default": {"model": "m", "endpoint": "http://127.0.0.1:1/v1"}}
+    file = home / "config.json"
+    file.write_text(orjson.dumps(config).decode())
+    await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
+    configuration = Configuration(file, None, ConfigVersionStore(database))
+    await configuration.put_in_force(configuration.read())
+    events = EventStore(database)
+    return Records(database, RetentionJob(database, events, configuration, 0.0), events)
+
+
+@pytest.fixture
+async def records(database: Database, tmp_path: Path) -> AsyncIterator[Records]:
+    """Logs are kept for 30 days, all else as long as it is by default."""
+    yield await make_records(database, tmp_path, log=30)
+
+
+async def test_an_old_log_is_erased_with_its_messages_and_still_verifies(records: Records) -> None:
+    old = talk("s1", *(f"banana {number}" for number in range(600)))
+    young, newest = talk("s2", "cherry"), talk("s3", "damson")
+    await records.store(old, timedelta(days=31))
+    await records.store(young, timedelta(days=29))
+    await records.store(newest, timedelta(days=1))
+    assert await records.holds("banana")
+    await records.job.sweep()
+    assert not await records.holds("banana")
+    assert await records.holds("cherry") and await records.holds("damson")
+    found = await records.verify(old)
+    assert found.ok and found.erased_at is not None
+    assert found.events == found.head_rev == old.events[-1].rev == 1_202
+    assert (await records.verify(young)).erased_at is None
+
+    await records.database.execute(
+        "UPDATE choir_control.erased_logs SET hashes = substring(hashes FOR 32 * 1201)"
+    )
+    cut = await records.verify(old)
+    assert not cut.ok and cut.broken_at == 1_201 and "1201 hashes" in str(cut.reason)
+    await records.database.execute(
+        "UPDATE choir_control.erased_logs SET hashes = hashes || decode(repeat('00', 32), 'hex')"
+    )
+    assert not (await records.verify(old)).ok
+
+
+async def test_an_erasure_that_was_cut_off_goes_on(records: Records) -> None:
+    old = talk("s1", *(f"banana {number}" for number in range(40)))
+    await records.store(old, timedelta(days=31))
+    await records.store(talk("s2", "cherry"), timedelta(days=1))
+    logs = LogStore(records.database)
+    await logs.keep_hashes("s1")
+    await logs.erase_batch("s1", 30)
+    assert (await records.verify(old)).ok and await records.holds("banana")
+    await records.job.sweep()
+    assert (await records.verify(old)).ok and not await records.holds("banana")
+
+
+@pytest.mark.parametrize("why", ["newest talk", "not in memory", "broken"])
+async def test_a_log_that_is_still_needed_is_not_erased(records: Records, why: str) -> None:
+    old = talk("s1", "banana")
+    await records.store(old, timedelta(days=300), archived=why != "not in memory")
+    # a session in which nobody said anything hands nothing on
+    words = () if why == "newest talk" else ("cherry",)
+    await records.store(talk("s2", *words), timedelta(days=200))
+    if why == "broken":
+        await records.database.execute(
+            'UPDATE choir_control.session_events SET payload = \'{"text": "banana"}\' '
+            "WHERE session_id = 's1' AND rev = 3"
+        )
+    await records.job.sweep()
+    assert len(await records.events.read("s1", 0, 100)) == len(old.events)
+    assert (await records.verify(old)).ok is (why != "broken")
+
+
+async def test_logs_stay_for_ever_unless_config_says_otherwise(
+    database: Database, tmp_path: Path
+) -> None:
+    records = await make_records(database, tmp_path, log=None)
+    old = talk("s1", "banana")
+    await records.store(old, timedelta(days=3_000))
+    await records.store(talk("s2", "cherry"), timedelta(days=1))
+    await records.job.sweep()
+    assert len(await records.events.read("s1", 0, 100)) == len(old.events)
+    assert await records.count("inbox") == 2, "a message goes once its signal is gone"
+
+
+async def test_old_messages_and_operations_go_and_what_is_open_stays(records: Records) -> None:
+    old, young = NOW - timedelta(days=91), NOW - timedelta(days=89)
+    for number in range(2_100):
+        await records.said(f"old {number}", old)
+    undelivered = await records.said("undelivered", old, status="waiting")
+    edited, asked = await records.said("first words", old), await records.said("may I?", old)
+    await records.database.execute(
+        "INSERT INTO choir_control.outbox (dm, gateway, agent_id, kind, text, at, edits) "
+        "VALUES ('console', 'console', 'choir', 'notice', 'better words', now(), $1)",
+        edited,
+    )
+    await records.store(talk("s1", "banana"), timedelta(days=1))
+    for approval, status in (("open", "pending"), ("decided", "approved")):
+        notice = asked if status == "pending" else await records.said("done?", old)
+        await records.database.execute(
+            "INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id, "
+            "request_type, payload, status, notice_id, resolved_at) VALUES ($1, 's1', 'main', $1, 'call', "
+            "'{}', $2, $3, now())",
+            approval,
+            status,
+            notice,
+        )
+    newest = await records.said("the newest", young)
+    for name, at, answered in (("a", old, 1), ("b", old, None), ("c", young, 1)):
+        await records.database.execute(INBOX, name, "hello", at, None, answered)
+    for name, status, ended in (
+        ("old", "succeeded", old),
+        ("running", "running", None),
+        ("young", "failed", young),
+    ):
+        await records.database.execute(OPERATION, name, status, old, ended)
+    await records.job.sweep()
+
+    left = await records.database.fetch("SELECT outbox_id, text FROM choir_control.outbox")
+    assert {row["outbox_id"] for row in left} >= {undelivered, edited, asked, newest}
+    assert {row["text"] for row in left} == {
+        *("undelivered", "first words", "better words", "may I?", "the newest", "I see: banana"),
+    }
+    inbox = await records.database.fetch("SELECT inbox_id FROM choir_control.inbox")
+    assert {row["inbox_id"] for row in inbox} == {"b", "c", "s1-2"}
+    operations = await records.database.fetch("SELECT operation_id FROM choir_control.operations")
+    assert {row["operation_id"] for row in operations} == {"running", "young"}
+
+
+async def test_the_newest_message_of_a_conversation_stays_whatever_its_age(
+    records: Records,
+) -> None:
+    await records.said("older", NOW - timedelta(days=400))
+    newest = await records.said("newest", NOW - timedelta(days=300))
+    await records.job.sweep()
+    rows = await records.database.fetch("SELECT outbox_id FROM choir_control.outbox")
+    assert [row["outbox_id"] for row in rows] == [newest]
+
+
+async def test_choird_prunes_by_itself(stopped: World) -> None:
+    await stopped.start()
+    await stopped.stop()
+    old = NOW - timedelta(days=91)
+    await stopped.database.execute(OPERATION, "old", "succeeded", old, old)
+    await stopped.start()
+
+    async def gone() -> bool:
+        return not await stopped.database.fetchval("SELECT count(*) FROM choir_control.operations")
+
+    await until(gone)
+
+
+async def test_operators_are_told_that_a_log_was_erased(world: World, agent: AgentHand) -> None:
+    session_id = agent.spec.session_id
+    agent.say("words")
+    await agent.flush()
+    logs = LogStore(world.database)
+    await logs.keep_hashes(session_id)
+    await logs.erase_batch(session_id, 100)
+    found = await world.verify(session_id)
+    assert found["ok"] and found["events"] == 2 and found["erased_at"]
+    told = await world.get(f"/v1/sessions/{session_id}/events")
+    assert told.status_code == 404 and "agents.main.retention.log" in told.json()["detail"]
