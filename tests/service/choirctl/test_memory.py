@@ -3,11 +3,15 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from choir_common.bus.client import Bus
+from choir_common.clients.memory_sessions import BusSessionMemory, SessionMemory
+from tests.support.sessions import BEGAN, Script
 from tests.support.shell import Shell
 from tests.support.stack import Stack, running_stack
 
@@ -18,11 +22,12 @@ pytestmark = pytest.mark.timeout(
 SECRET = "sk-a-secret-of-the-operator"
 
 
-def second_agent(home: Path) -> None:
-    """Have a second agent that nobody starts, and a secret that no memory may hold."""
+def more_agents(home: Path) -> None:
+    """Have two more agents that nobody starts, and a secret that no memory may hold."""
     file = home / "config.json"
     config = json.loads(file.read_text())
-    config["agents"]["twin"] = {**config["agents"]["main"], "autostart": False}
+    for name in ("twin", "heir"):
+        config["agents"][name] = {**config["agents"]["main"], "autostart": False}
     file.write_text(json.dumps(config))
     secrets = home / "secrets.json"
     held = json.loads(secrets.read_text())
@@ -31,7 +36,7 @@ def second_agent(home: Path) -> None:
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with running_stack(prepare=second_agent) as running:
+    with running_stack(prepare=more_agents) as running:
         yield running
 
 
@@ -103,6 +108,100 @@ def test_a_memory_is_carried_to_another_agent_and_found_there_alike(
     state = shell.data("memory", "status", "twin")
     assert sum(each["documents"] for each in state["counts"]) >= 2
     assert state["unfinished_imports"] == []
+
+
+async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_searched_alike(
+    stack: Stack, shell: Shell, tmp_path: Path
+) -> None:
+    shell.succeeds("chat", "-m", "The ladder leans on the barn.")
+    shell.succeeds("agent", "restart", "main")
+    nats = str(stack.children()["endpoints"]["nats"])
+    async with Bus(nats, stack.secret("nats-token"), "control") as bus:
+        await lived_sessions(BusSessionMemory(bus))
+    note = (
+        "memory",
+        "put",
+        "main",
+        "The barn is red.",
+        "--metadata",
+        '{"of": null, "by": {"at": null}}',
+    )
+    shell.succeeds(*note)
+    until_remembered(shell, "ladder leans")
+    until_embedded(shell, "main")
+    exported = [tmp_path / "main.jsonl", tmp_path / "twin.jsonl"]
+    shell.succeeds("memory", "export", "main", "--out", str(exported[0]))
+    records = [json.loads(line) for line in exported[0].read_text().splitlines()][1:-1]
+    passed = [one for one in records if one["type"] == "passed_session"]
+    assert {(one["ended_at"] is None, one["promoted_at"] is None) for one in passed} == {
+        (True, True),
+        (False, True),
+        (False, False),
+    }
+    assert {one["kind"] for one in records if "kind" in one} >= {
+        "turn",
+        "tools",
+        "summary",
+        "episode",
+    }
+    done = shell.data("memory", "import", "heir", str(exported[0]))
+    assert done == {"records": len(records), "written": len(records), "unchanged": 0, "refused": []}
+    assert shell.data("memory", "import", "heir", str(exported[0]))["unchanged"] == len(records)
+    until_embedded(shell, "heir")
+    shell.succeeds("memory", "export", "heir", "--out", str(exported[1]))
+    again = [json.loads(line) for line in exported[1].read_text().splitlines()][1:-1]
+    # nobody goes on with a session that was carried: the live one has ended
+    for one in (*records, *again):
+        one.pop("ended_at", None) if one["type"] == "passed_session" else None
+    assert again == records
+
+    def hits(agent: str, *words: str) -> list[Any]:
+        found = shell.data("memory", "search", agent, *words)
+        return [(hit["document_id"], hit["score"], hit["arms"]) for hit in found["hits"]]
+
+    for words in (
+        ("where is the ladder?", "--store", "session"),
+        ("otter of the 3rd day", "--store", "session", "--mode", "text"),
+        ("what color has the barn?",),
+    ):
+        assert hits("main", *words) == hits("heir", *words) != [], words
+
+
+async def lived_sessions(memory: SessionMemory) -> None:
+    """Archive twelve ended sessions of `main`, of which two are promoted, and a live one."""
+    for day in range(13):
+        script = Script(f"day-{day}", began=BEGAN + timedelta(days=day))
+        script.start()
+        script.user(f"The otter of the {day}th day sleeps.")
+        script.tool("c1", "choir.exec", {"out": f"line {day}"})
+        script.reply("I see.")
+        script.user("And the boat?", "t2")
+        script.reply("It floats.", "t2")
+        if day < 12:
+            script.stop(
+                f"Of otter {day}.", [("Otters", f"Number {day}."), ("Boats", "They float.")]
+            )
+        await memory.archive(script.page(keep=10 if day < 12 else None))
+
+
+def until_remembered(shell: Shell, words: str) -> None:
+    """Wait until control has archived the session of `main` in which this was said."""
+    deadline = time.monotonic() + 120
+    search = ("memory", "search", "main", words, "--store", "session", "--mode", "text")
+    while not shell.data(*search)["hits"]:
+        assert time.monotonic() < deadline, f"{words!r} did not arrive in memory"
+        time.sleep(0.5)
+
+
+def until_embedded(shell: Shell, agent: str) -> None:
+    """Wait until every document of an agent that is to have a vector has one."""
+    deadline = time.monotonic() + 120
+    while True:
+        state = shell.data("memory", "status", agent)
+        if not state["queued"] and not any(each["without_vector"] for each in state["counts"]):
+            return
+        assert time.monotonic() < deadline, state
+        time.sleep(0.5)
 
 
 def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(

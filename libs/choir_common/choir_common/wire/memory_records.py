@@ -91,8 +91,8 @@ class PassedSession(Wire):
     type: Literal["passed_session"] = "passed_session"
     session_id: Label
     started_at: Moment
-    ended_at: Moment | None
-    promoted_at: Moment | None
+    ended_at: Moment | None = None
+    promoted_at: Moment | None = None
     summary: Words = ""
     topics: list[JsonValue] = Field(default_factory=list)
 

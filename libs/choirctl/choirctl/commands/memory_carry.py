@@ -222,10 +222,12 @@ async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id:
             try:
                 done = await memory.bring_in(piece)
             except ChoirError as error:
-                raise type(error)(
-                    f"{error.message} {first:,} of {counted(total, 'record')} are there; import the same "
-                    "file again to go on."
-                ) from error
+                there = f"{first:,} of {counted(total, 'record')} are there"
+                # the same records are refused again, however often they are sent
+                advice = (
+                    "" if isinstance(error, BadInput) else "; import the same file again to go on"
+                )
+                raise type(error)(f"{error.message} {there}{advice}.") from error
             first += len(records)
             tally.written += done.written
             tally.unchanged += done.unchanged
