@@ -26,6 +26,7 @@ GATEWAY, MEMORY = "services/gateway/choir_gateway", "services/memory/choir_memor
 READ = {
     "$schema": "an editor",
     "agents.*.autostart": f"{CONTROL}/sessions/boot.py",
+    "agents.*.timezone": f"{CONTROL}/configuration/current.py",
     "agents.*.restart": f"{CONTROL}/sessions/crash.py",
     **{
         f"agents.*.retention.{name}": f"{MEMORY}/grains/cutoffs.py"

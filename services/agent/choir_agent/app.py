@@ -240,6 +240,7 @@ class Agent:
                 parts.control, self._arbiter, parts.memory, self._dynamic.current, self._clock
             ),
             self._dynamic.current,
+            self._clock,
             lambda state: self._status.note(EDGE, state),
         )
 

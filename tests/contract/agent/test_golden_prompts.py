@@ -47,7 +47,8 @@ def session(tmp_path: Path) -> ToldSession:
 
 def tell_the_story(session: ToldSession) -> None:
     session.turn(1, calls=1)
-    session.ask(2, "Und „Grüße“ an\nalle?")
+    sent = "Sun 2026-11-22 08:03 Europe/Berlin"
+    session.ask(2, "Und „Grüße“ an\nalle?", sent)
     cancelled = Reply(turn_id="t2", dm="d", text="Cancelled.", kind="error", answers="i2")
     session.append("edge", cancelled)
     start_job(session)

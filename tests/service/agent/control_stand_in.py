@@ -9,6 +9,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -121,9 +122,12 @@ class ControlStandIn:
         self.signals.append(Signal(seq=len(self.signals) + 1, body=body))
         await self._ring()
 
-    async def say(self, text: str, inbox_id: str = "inb_1") -> None:
+    async def say(
+        self, text: str, inbox_id: str = "inb_1", sent_at: datetime | None = None
+    ) -> None:
         """Queue a user's message."""
-        await self.tell(UserMessageSignal(inbox_id=inbox_id, dm=DM, text=text))
+        message = UserMessageSignal(inbox_id=inbox_id, dm=DM, text=text, sent_at=sent_at)
+        await self.tell(message)
 
     def payloads(self) -> list[EventPayload]:
         """Return the durable log's payloads."""

@@ -126,6 +126,12 @@ async def test_an_edit_says_what_it_corrects_and_a_reply_what_it_quotes(
     assert heard[2].reply_to == "When?"  # type: ignore[union-attr]
 
 
+async def test_a_message_says_when_it_was_sent(world: World, agent: AgentHand) -> None:
+    message = a_message("hello", "1")
+    await BusControlInbox(world.bus).accept(message)
+    assert (await agent.next_message()).sent_at == message.sent_at
+
+
 def sends(world: World, agent: AgentHand, content: bytes, name: str = "report.pdf") -> SentFile:
     """Lay a file into `send/` and say in the agent's log that it is sent."""
     path = workspace(world) / ".choirtmp/send" / name

@@ -29,6 +29,12 @@ def test_plain_words_are_read_as_they_are() -> None:
     assert words_of(a_message(" exactly\nthis ")) == " exactly\nthis "
 
 
+def test_when_it_was_sent_stands_before_the_words() -> None:
+    sent = a_message("hello", reply_to="When?", sent="Sun 2026-11-22 08:03 Europe/Berlin")
+    assert words_of(sent).splitlines()[0] == "[Sun 2026-11-22 08:03 Europe/Berlin]"
+    assert words_of(sent).endswith("\n\nhello")
+
+
 def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
     cat = ReceivedFile(name='a "b"\n[Choir] x', kind="photo", size=7, path=".choirtmp/recv/1-a.jpg")
     lost = ReceivedFile(name="big.zip", kind="document", problem="it is too large")

@@ -61,9 +61,13 @@ class ToldSession:
     def core(self, job_name: str) -> Prompt:
         return self.assembler.core(self.state, job_name, b"[]")
 
-    def ask(self, number: int, text: str | None = None) -> int:
+    def ask(self, number: int, text: str | None = None, sent: str = "") -> int:
         message = UserMsg(
-            turn_id=f"t{number}", inbox_id=f"i{number}", dm="d", text=text or f"ask {number}"
+            turn_id=f"t{number}",
+            inbox_id=f"i{number}",
+            dm="d",
+            text=text or f"ask {number}",
+            sent=sent,
         )
         return self.append("edge", message)
 

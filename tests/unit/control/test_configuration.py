@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from choir_common.errors import BadInput, StartupError
 from choir_common.wire.config import Config, ModelConfig
@@ -12,6 +13,7 @@ from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.check import faults
 from choir_control.configuration.current import Snapshot
+from choir_control.configuration.host_zone import host_timezone
 from choir_control.configuration.identity import lay_out_identity
 from choir_control.configuration.read import read_config
 from choir_control.sessions.choose import choose
@@ -183,6 +185,38 @@ def test_an_agents_own_budgets_stand_in_the_place_of_those_of_all() -> None:
     main, plain = (snapshot.settings_for(name, BOUND).budgets for name in agents)
     assert (main.max_tool_calls_per_session, main.max_core_jobs) == (7, 2)
     assert (plain.max_tool_calls_per_session, plain.max_core_jobs) == (20_000, 2)
+
+
+def test_an_agents_time_zone_is_its_own_or_that_of_the_host(tmp_path: Path) -> None:
+    agents = {
+        "main": {"defaults": DEFAULTS, "timezone": "Asia/Tokyo"},
+        "plain": {"defaults": DEFAULTS},
+    }
+    snapshot = Snapshot(1, config(agents=agents))
+    assert snapshot.settings_for("main", BOUND).timezone == "Asia/Tokyo"
+    assert snapshot.settings_for("plain", BOUND).timezone == host_timezone()
+    with pytest.raises(ValidationError, match="no time zone 'Tokio'"):
+        config(agents={"main": {"defaults": DEFAULTS, "timezone": "Tokio"}})
+
+
+@pytest.mark.parametrize(
+    ("target", "zone"),
+    [
+        ("/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin"),
+        ("../usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        ("/usr/share/zoneinfo/Etc/UTC", "UTC"),
+        ("/usr/share/zoneinfo/No/Such", "UTC"),
+        ("/somewhere/else", "UTC"),
+        (None, "UTC"),
+    ],
+)
+def test_the_hosts_zone_is_what_localtime_points_to(
+    tmp_path: Path, target: str | None, zone: str
+) -> None:
+    localtime = tmp_path / "localtime"
+    if target is not None:
+        localtime.symlink_to(target)
+    assert host_timezone(localtime) == zone
 
 
 def test_an_agent_is_given_no_resource_of_another() -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_reminders import REMINDERS
+from choir_common.wire.time_zones import SENT
 from choir_local.rehearsal.lane import Lane, lane_of
 
 SYSTEM = ("system", "developer")
@@ -144,7 +145,7 @@ def read_turn(request: ChatRequest) -> Turn:
     start = _first_after_head(messages) if whole else _newest_start(messages)
     since = messages[start:]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
-    text = "\n".join(told) if whole else "".join(told[:1]).partition(BESIDE)[0]
+    text = "\n".join(told) if whole else SENT.sub("", "".join(told[:1]).partition(BESIDE)[0])
     report = not whole and _is_report(text)
     return Turn(
         lane="report" if report else lane,

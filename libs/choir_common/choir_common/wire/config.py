@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from choir_common.wire.budgets import AgentBudgets
 from choir_common.wire.budgets import Budgets as Budgets
 from choir_common.wire.model import AgentName, Name, Wire
+from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
 """A name, or none; empty is none, as `choirctl agent init` leaves it to be filled in."""
@@ -298,6 +299,8 @@ class AgentConfig(Wire):
     """Start with control; `choirctl init` sets it for the first agent."""
     restart: Literal["on-crash", "never"] = "on-crash"
     """Whether a crashed session is taken up again."""
+    timezone: TimeZone | None = None
+    """The user's time zone by its IANA name, as on each message in the prompt; the host's unless given."""
     retention: RetentionConfig = RetentionConfig()
     """How long its logs and its memory are kept; for ever unless given."""
     budgets: AgentBudgets = AgentBudgets()
@@ -406,6 +409,7 @@ class AgentSettings(Wire):
     search: SearchConfig | None = None
     limits: FileLimits = FileLimits()
     reminder_tokens: int = 0
+    timezone: str = "UTC"
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need (spec 14.2)."""

@@ -60,6 +60,8 @@ class UserMsg(Wire):
     """What that earlier message said, if it is known."""
     reply_to: str = ""
     """The words of the message that this one replies to."""
+    sent: str = ""
+    """When it was sent, in the user's time zone, as prompts show it."""
 
 
 class Reminded(Wire):

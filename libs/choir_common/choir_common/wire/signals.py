@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import ReceivedFile
-from choir_common.wire.model import Wire
+from choir_common.wire.model import Moment, Wire
 
 
 class UserMessageSignal(Wire):
@@ -27,6 +27,8 @@ class UserMessageSignal(Wire):
     """What that earlier message said, if it is known."""
     reply_to: str = ""
     """The words of the message that this one replies to."""
+    sent_at: Moment | None = None
+    """When the user sent it; none in signals of older versions."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span that brought the message: what the agent does about it is part of that trace."""
 

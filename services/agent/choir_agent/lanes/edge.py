@@ -24,9 +24,11 @@ from choir_agent.lanes.turn import Turns
 from choir_agent.log.committed import Committed
 from choir_agent.log.state import EDGE, Due, TurnState
 from choir_agent.settings import CurrentSettings
+from choir_common.clock import Clock
 from choir_common.ids import new_id
 from choir_common.wire.events import Cancelled, InjectedInstruction, Reply, ReportBegun, UserMsg
 from choir_common.wire.signals import UserMessageSignal
+from choir_common.wire.time_zones import sent_line
 
 log = structlog.get_logger("choir.agent.edge")
 
@@ -46,11 +48,13 @@ class EdgeLane:
         skills: SkillSteps,
         reminding: Reminding,
         current: Callable[[], CurrentSettings],
+        clock: Clock,
         on_state: Callable[[EdgeState], None],
     ) -> None:
         self._arbiter = arbiter
         self._jobs = jobs
         self._current = current
+        self._clock = clock
         self._on_state = on_state
         self._waiting: deque[UserMessageSignal] = deque()
         self._wake = asyncio.Event()
@@ -153,9 +157,16 @@ class EdgeLane:
             edits=message.edits,
             corrects=message.corrects,
             reply_to=message.reply_to,
+            sent=self._sent(message),
         )
         self._arbiter.commit(LANE, payload)
         self._brought_by = message.traceparent
+
+    def _sent(self, message: UserMessageSignal) -> str:
+        if message.sent_at is None:
+            return ""
+        zone = self._current().settings.timezone
+        return sent_line(message.sent_at, self._clock.now(), zone)
 
     def _begin_report(self, due: Due) -> None:
         begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)

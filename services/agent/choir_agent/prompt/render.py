@@ -81,7 +81,8 @@ def words_of(said: UserMsg) -> str:
     if said.text:
         parts.append(said.text)
     parts += [_file(file) for file in said.attachments]
-    return "\n\n".join(parts)
+    words = "\n\n".join(parts)
+    return f"[{said.sent}]\n{words}" if said.sent else words
 
 
 def _file(file: ReceivedFile) -> str:

@@ -30,6 +30,7 @@ from choir_common.wire.messages import (
     WebhookBinding,
 )
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.host_zone import host_timezone
 from choir_control.configuration.read import complete, read_written
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
@@ -105,7 +106,13 @@ class Snapshot:
             search=_named(config.search, bound.search),
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
+            timezone=self.timezone_of(agent_id),
         )
+
+    def timezone_of(self, agent_id: str) -> str:
+        """Return the time zone of an agent's user: the configured one, else the host's."""
+        own = self.config.agents.get(agent_id)
+        return (own.timezone if own else None) or host_timezone()
 
     def budgets_of(self, agent_id: str) -> Budgets:
         """Return the budgets in force for an agent: its own, else those of all."""

@@ -103,6 +103,7 @@ class InboxStore:
             edits=message.edits,
             corrects=await self._said_before(message),
             reply_to=message.reply_to.text if message.reply_to else "",
+            sent_at=message.sent_at,
             traceparent=traceparent(),
         )
         return await self._store(

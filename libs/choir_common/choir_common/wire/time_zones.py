@@ -1,0 +1,45 @@
+"""Time zones by their IANA names, and the time stamp that a user's message carries in prompts."""
+
+import re
+from datetime import datetime
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator
+
+SENT = re.compile(
+    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,60}\]\n"
+)
+"""The line that stands before a user's words, as `sent_line` writes it."""
+LATE_S = 600
+"""A message that waited longer than this for the agent also says when it was read."""
+
+
+def _known(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        # ZoneInfoNotFoundError is a KeyError, a directory of zones an OSError
+        raise ValueError(
+            f"there is no time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
+        ) from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known)]
+"""An IANA time zone."""
+
+
+def sent_line(sent: datetime, read: datetime, zone: str) -> str:
+    """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`."""
+    place = ZoneInfo(zone)
+    line = f"{_minute(sent.astimezone(place))} {zone}"
+    if (read - sent).total_seconds() > LATE_S:
+        line += f", read {_minute(read.astimezone(place))}"
+    return line
+
+
+def _minute(moment: datetime) -> str:
+    # not strftime("%a"), which follows the locale
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
+    return f"{day} {moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,30 @@
+"""The model is told when each message of the user was sent, and what was told once stays as it was."""
+
+from datetime import UTC, datetime
+
+from choir_common.wire.signals import ConfigChangedSignal
+from tests.service.agent.control_stand_in import run_control
+from tests.service.agent.running_agent import running_agent
+from tests.service.agent.strict_providers import lenient, strict_provider
+
+SENT = datetime(2026, 11, 22, 7, 3, tzinfo=UTC)
+
+
+async def test_each_message_carries_its_time_and_a_new_zone_changes_none_that_was_sent() -> None:
+    async with strict_provider(lenient()) as provider, run_control(provider.endpoint) as control:
+        control.bound = {"timezone": "Europe/Berlin"}
+        async with running_agent(control):
+            await control.say("hello", "inb_1", SENT)
+            await control.replied(1)
+            control.bound = {"timezone": "Asia/Tokyo"}
+            control.config_version += 1
+            await control.tell(ConfigChangedSignal(config_version=control.config_version))
+            await control.until(lambda: control.heartbeats[-1].config_version == 2)
+            await control.say("and now?", "inb_2", SENT)
+            await control.replied(2)
+    first, second = provider.requests
+    assert second[: len(first)] == first
+    said = [message["content"] for message in second if message["role"] == "user"]
+    assert said[0].startswith("[Sun 2026-11-22 08:03 Europe/Berlin, read ")
+    assert said[0].endswith("]\nhello")
+    assert said[1].startswith("[Sun 2026-11-22 16:03 Asia/Tokyo, read ")

@@ -1,0 +1,45 @@
+"""Time zones have IANA names, and a message says when it was sent in its user's zone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.wire.time_zones import LATE_S, SENT, TimeZone, sent_line
+
+WINTER = datetime(2026, 11, 22, 7, 3, 59, tzinfo=UTC)
+SUMMER = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)
+ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
+
+
+@pytest.mark.parametrize(
+    ("sent", "zone", "line"),
+    [
+        (WINTER, "UTC", "Sun 2026-11-22 07:03 UTC"),
+        (WINTER, "Europe/Berlin", "Sun 2026-11-22 08:03 Europe/Berlin"),
+        (SUMMER, "Europe/Berlin", "Thu 2026-07-02 00:30 Europe/Berlin"),
+        (WINTER, "America/Argentina/Buenos_Aires", "Sun 2026-11-22 04:03 America/Argentina/Buenos_Aires"),
+        (WINTER, "Etc/GMT+5", "Sun 2026-11-22 02:03 Etc/GMT+5"),
+    ],
+)  # fmt: skip
+def test_a_message_says_day_date_time_and_zone(sent: datetime, zone: str, line: str) -> None:
+    assert sent_line(sent, sent, zone) == line
+    assert SENT.sub("", f"[{line}]\nhello") == "hello"
+
+
+def test_a_message_that_waited_says_when_it_was_read() -> None:
+    read = WINTER + timedelta(seconds=LATE_S + 60)
+    line = sent_line(WINTER, read, "Europe/Berlin")
+    assert line == "Sun 2026-11-22 08:03 Europe/Berlin, read Sun 2026-11-22 08:14"
+    assert SENT.sub("", f"[{line}]\nhello") == "hello"
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "UTC", "Asia/Kolkata"])
+def test_a_zone_that_exists_is_taken(name: str) -> None:
+    assert ZONE.validate_python(name) == name
+
+
+@pytest.mark.parametrize("name", ["Berlin", "", "Europe", "+01:00", "../../etc/passwd", "a\0b"])
+def test_what_is_no_zone_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(ValidationError, match="there is no time zone .* such as Europe/Berlin"):
+        ZONE.validate_python(name)
