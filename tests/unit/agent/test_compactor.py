@@ -10,11 +10,12 @@ import pytest
 from choir_agent.budgets.reserve import Purse
 from choir_agent.compaction.ask import Asker
 from choir_agent.compaction.compact import Compactor
+from choir_agent.compaction.select import HEADING
 from choir_agent.log.listeners import Listeners
 from choir_agent.log.session_log import SessionLog
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.metered import MeteredModel
-from choir_agent.models.model import ModelFailed, Thought
+from choir_agent.models.model import ModelFailed, RequestRefused, Thought
 from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.identity import StaticPrompts
 from choir_agent.settings import CurrentSettings
@@ -42,6 +43,7 @@ class WrittenModel:
         self.asked: list[Prompt] = []
         self.in_flight = 0
         self.most = 0
+        self.refuses_json_mode = False
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
         self.asked.append(prompt)
@@ -51,6 +53,8 @@ class WrittenModel:
             await self.open.wait()
         finally:
             self.in_flight -= 1
+        if self.refuses_json_mode and prompt.json_only:
+            raise RequestRefused("response_format is not supported")
         if isinstance(self.answer, Exception):
             raise self.answer
         return Thought(self.answer, (), "written", "stop", 100, 10, 1.0)
@@ -201,20 +205,76 @@ async def test_a_delta_out_of_order_is_answered_with_what_is_wrong_and_asked_for
     assert world.state.spent.tokens == 220 and world.state.summaries == ()
 
 
-async def test_while_no_model_can_fold_the_window_never_holds_more_than_twice_its_events() -> None:
+@pytest.mark.parametrize("answer", [ModelFailed("no"), "no json"])
+async def test_a_model_that_cannot_fold_is_soon_left_alone_and_lines_are_selected(
+    answer: str | Exception,
+) -> None:
     world = World()
-    world.model.answer = ModelFailed("no")
+    world.model.answer = answer
     most = 0
     async with running(world):
-        for number in range(60):
+        for number in range(120):
             world.turn(number)
             await settle()
             most = max(most, world.count())
-    assert 2 * WINDOW <= most <= 2 * WINDOW + 3
+    assert most <= 2 * WINDOW + 3
+    # three tries, and then one after 2, 4, 8 … compactions; each is asked once more what it did wrong
+    per_try = 2 if answer == "no json" else 1
+    assert len(world.model.asked) <= 6 * per_try
     gone = [p for p in world.compacted() if not p.failed]
     assert gone and all(p.model == "" for p in gone)
-    assert b"not summed up" in world.edge().messages[1]
-    assert len(world.model.asked) < 60
+    summary = gone[-1].summary.summary
+    assert summary.startswith(HEADING)
+    assert "user: ask 110" in summary and "agent: reply 110" in summary
+
+
+async def test_after_its_rest_a_model_is_asked_again_and_trusted_again() -> None:
+    world = World()
+    world.model.answer = ModelFailed("no")
+    async with running(world):
+        for number in range(20):
+            world.turn(number)
+            await settle()
+        world.model.answer = GOOD
+        for number in range(20, 60):
+            world.turn(number)
+            await settle()
+    folded = [p for p in world.compacted() if p.model]
+    assert len(folded) >= 3
+    assert folded[-1].summary.summary.startswith(HEADING)
+    assert folded[-1].summary.summary.endswith("so far")
+
+
+async def test_a_request_of_the_user_asks_the_model_even_while_it_rests() -> None:
+    world = World()
+    world.model.answer = ModelFailed("no")
+    async with running(world):
+        for number in range(20):
+            world.turn(number)
+            await settle()
+        before = len(world.model.asked)
+        world.model.answer = GOOD
+        world.append("edge", CompactionRequested(target="edge"))
+        await settle(lambda: len(world.model.asked) > before)
+
+
+async def test_json_is_asked_for_by_the_providers_own_means() -> None:
+    world = World()
+    async with running(world):
+        world.fill(WINDOW)
+        await settle(lambda: bool(world.compacted()))
+    assert [prompt.json_only for prompt in world.model.asked] == [True]
+
+
+async def test_an_endpoint_without_a_json_mode_is_asked_without_it_from_then_on() -> None:
+    world = World()
+    world.model.refuses_json_mode = True
+    async with running(world):
+        for number in range(40):
+            world.turn(number)
+            await settle()
+    assert [prompt.json_only for prompt in world.model.asked][:3] == [True, False, False]
+    assert all(p.model for p in world.compacted())
 
 
 async def test_a_spent_budget_means_no_model_call_at_all() -> None:

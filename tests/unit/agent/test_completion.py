@@ -21,6 +21,9 @@ def test_a_request_joins_what_is_rendered_and_leaves_out_what_is_not_set() -> No
     body = orjson.loads(render_request(full, replace(prompt, tools=b'[{"type":"function"}]')))
     assert (body["temperature"], body["reasoning_effort"]) == (0.5, "low")
     assert body["tools"] == [{"type": "function"}]
+    assert "response_format" not in body
+    body = orjson.loads(render_request(full, replace(prompt, json_only=True)))
+    assert body["response_format"] == {"type": "json_object"}
 
 
 def respond(message: object, finish: str | None = "stop") -> bytes:

@@ -1,17 +1,20 @@
 """Ask a lane's model for one JSON answer, without tools. Called by `compact` and `session_summary`."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import orjson
+import structlog
 
 from choir_agent import spans
-from choir_agent.models.choice import model_of
+from choir_agent.models.choice import model_of, origin_of
 from choir_agent.models.metered import MeteredModel
-from choir_agent.models.model import Thought
+from choir_agent.models.model import RequestRefused, Thought
 from choir_agent.prompt.assemble import Prompt
 from choir_agent.prompt.render import system_message
 from choir_agent.settings import CurrentSettings
+
+log = structlog.get_logger("choir.agent.compaction")
 
 
 class Asker:
@@ -20,6 +23,11 @@ class Asker:
     def __init__(self, model: MeteredModel, current: Callable[[], CurrentSettings]) -> None:
         self._model = model
         self._current = current
+        self._without_json_mode: set[str] = set()
+
+    def origin(self, lane: str) -> str:
+        """Return what identifies a lane's model."""
+        return origin_of(model_of(self._current().settings, lane))
 
     def context_window(self, lane: str) -> int:
         """Return the tokens that a lane's model takes."""
@@ -33,12 +41,27 @@ class Asker:
 
         Raises BudgetSpent, RateLimited or ModelFailed.
         """
+        messages = (system_message(instructions), user_message(material), *further)
+        with spans.compaction(lane):
+            async with AsyncExitStack() as stack:
+                yield await self._thought(stack, lane, messages)
+
+    async def _thought(
+        self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
+    ) -> Thought:
         now = self._current()
         model = model_of(now.settings, lane)
-        prompt = Prompt((system_message(instructions), user_message(material), *further))
-        with spans.compaction(lane):
-            async with self._model.thought(model, now.secret(model.secret), prompt) as thought:
-                yield thought
+        key, origin = now.secret(model.secret), origin_of(model)
+        if origin not in self._without_json_mode:
+            prompt = Prompt(messages, json_only=True)
+            try:
+                return await stack.enter_async_context(self._model.thought(model, key, prompt))
+            except RequestRefused as error:
+                log.info("the endpoint takes no response_format", reason=error.message)
+        thought = await stack.enter_async_context(self._model.thought(model, key, Prompt(messages)))
+        # only now is it known that the format was at fault
+        self._without_json_mode.add(origin)
+        return thought
 
 
 def user_message(text: str) -> bytes:

@@ -2,7 +2,8 @@
 
 Told of each committed event; `run` belongs to the agent's task group. The one event `memory_compacted`
 changes summary and window together, so nobody ever sees one without the other; whatever fails changes nothing
-and is tried again when the window has grown a little. `shrink` is for a lane whose prompt no longer fits.
+and is tried again when the window has grown. After a few failures in a row (`backoff`) lines are selected
+without the model (`select`). `shrink` is for a lane whose prompt no longer fits.
 """
 
 import asyncio
@@ -15,8 +16,10 @@ import structlog
 
 from choir_agent.budgets.reserve import BudgetSpent
 from choir_agent.compaction.ask import Asker, correction
+from choir_agent.compaction.backoff import ModelBackoff
 from choir_agent.compaction.material import hashes_of, lines_of
 from choir_agent.compaction.plan import Limits, Why, cut, is_bursting, limits_of
+from choir_agent.compaction.select import select_summary
 from choir_agent.log.committed import Committed
 from choir_agent.log.state import EDGE, SessionState
 from choir_agent.memory.delta import BadDelta, MemoryDelta, apply_delta, read_delta, room_for
@@ -108,6 +111,7 @@ class Compactor:
         self._asked: set[str] = set()
         self._busy: dict[str, asyncio.Lock] = {}
         self._retry_at: dict[str, int] = {}
+        self._backoffs: dict[str, ModelBackoff] = {}
 
     def take_in(self, event: Committed) -> None:
         """Note what may call for a compaction."""
@@ -190,19 +194,34 @@ class Compactor:
         job = self._plan(lane, why)
         if job is None:
             return False
+        backoff = self._backoffs.setdefault(self._asker.origin(lane), ModelBackoff())
+        if why != "asked" and backoff.take_rest():
+            self._select(job)
+            return True
         try:
             folded = await self._fold(job)
-        except (BudgetSpent, RateLimited, ModelFailed) as error:
+        except BudgetSpent as error:
+            # no call was made: the model is not to blame
+            log.warning("no compaction", lane=lane, reason=error.message)
+            self._wait_for_growth(lane)
+            return False
+        except (RateLimited, ModelFailed) as error:
             log.warning("no compaction", lane=lane, reason=error.message)
             folded = False
-        if not folded:
-            self._wait_for_growth(lane)
-        return folded
+        if folded:
+            backoff.succeeded()
+            return True
+        backoff.failed()
+        if backoff.gave_up:
+            self._select(job)
+            return True
+        self._wait_for_growth(lane, backoff.growth_factor())
+        return False
 
-    def _wait_for_growth(self, lane: str) -> None:
+    def _wait_for_growth(self, lane: str, factor: int = 1) -> None:
         window = self._memory.window(lane)
         if window is not None:
-            grown = max(1, self._current().settings.event_window // RETRY_SHARE)
+            grown = factor * max(1, self._current().settings.event_window // RETRY_SHARE)
             self._retry_at[lane] = window.count + grown
 
     def _plan(self, lane: str, why: Why) -> Job | None:
@@ -251,12 +270,20 @@ class Compactor:
         return ""
 
     def _let_go(self, lane: str, why: Why) -> None:
-        """Let the oldest events roll off without a summary: they stay in the log, and can be found."""
+        """Let the oldest events roll off now, without a model."""
         job = self._plan(lane, why)
-        if job is None:
-            return
-        log.warning("events rolled off without a summary", lane=lane, through_rev=job.through_rev)
-        self._append(lane, job.through_rev, job.before)
+        if job is not None:
+            self._select(job)
+
+    def _select(self, job: Job) -> None:
+        """Fold events without a model: lines of them are kept; all stay in the log."""
+        if self._memory.window(job.lane) is not job.window:
+            return  # the job has ended
+        room = room_for(self._asker.context_window(job.lane))
+        summary = select_summary(job.before, job.events, room)
+        through = max(job.through_rev, job.window.through_rev)
+        log.warning("events folded without a model", lane=job.lane, through_rev=through)
+        self._append(job.lane, through, summary)
 
     def _append(
         self,

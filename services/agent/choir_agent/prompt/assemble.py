@@ -24,6 +24,8 @@ class Prompt:
     messages: tuple[bytes, ...]
     tools: bytes = b"[]"
     """The tools the model may propose, as a JSON list."""
+    json_only: bool = False
+    """Ask the provider to make the model answer with one JSON object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""Fold events into a summary without a model: keep the beginning of what was said, line by line. Pure.
+
+Called by `compact` when the model cannot be had or gives nothing usable. Only words of the user and of
+the agent and instructions are kept; what tools returned stays in the log, where the hash in front of each
+line leads.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from choir_agent.log.committed import Committed
+from choir_agent.memory.delta import SHORT_HASH
+from choir_common.wire.events import (
+    InjectedInstruction,
+    ModelOutput,
+    ReferenceSummary,
+    Reply,
+    UserMsg,
+)
+
+HEADING = "Selected lines of what was said, cut short, each behind the hash of its event:"
+LONGEST_LINE = 240
+
+
+def select_summary(
+    before: ReferenceSummary, events: Sequence[Committed], room: int
+) -> ReferenceSummary:
+    """Return the summary with lines of the events added, the oldest left out to fit `room` bytes."""
+    written, _, selected = before.summary.partition(HEADING)
+    earlier = [line for line in selected.splitlines() if line]
+    lines = [*earlier, *filter(None, map(_line, events))]
+    while lines:
+        summary = _with_text(before, "\n".join([written.rstrip(), HEADING, *lines]).strip())
+        if len(summary.model_dump_json().encode()) <= room:
+            return summary
+        lines = lines[max(1, len(lines) // 10) :]
+    return before
+
+
+def _with_text(before: ReferenceSummary, text: str) -> ReferenceSummary:
+    update: dict[str, Any] = {"summary": text}
+    return before.model_copy(update=update)
+
+
+def _line(event: Committed) -> str:
+    match event.payload:
+        case UserMsg() as said:
+            when = f" ({said.sent})" if said.sent else ""
+            who, text = f"user{when}", said.text
+        case InjectedInstruction(text=text):
+            who = "instruction"
+        case ModelOutput(text=text) | Reply(text=text):
+            who = "agent"
+        case _:
+            return ""
+    flat = " ".join(text.split())
+    if not flat:
+        return ""
+    cut = flat if len(flat) <= LONGEST_LINE else flat[: LONGEST_LINE - 1] + "…"
+    return f"{event.hash[:SHORT_HASH]} {who}: {cut}"
