@@ -50,7 +50,7 @@ async def home(stopped: World) -> AsyncIterator[tuple[World, Repository]]:
 async def until_ready(world: World) -> None:
     async def ready() -> bool:
         try:
-            return (await world.get("/readyz")).status_code == 200
+            return await world.is_ready()
         except (httpx2.HTTPError, OSError):
             return False
 

@@ -1,7 +1,7 @@
 """GUARANTEES 11: while a dependency hangs, whoever needs it says so on /readyz, and lives.
 
 A stopped process (SIGSTOP) keeps its sockets open and answers nothing: harder to notice than one that is
-gone, and the supervisor does not start it again.
+gone. The supervisor replaces a service that stays like that, but not at once: here most go on before.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from choir_common.http.transport import make_client
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack, running_stack, user_at
 
 SERVICES = ("choird", "memory", "gateway", "browser")
 NOTICED_WITHIN_S = 60
@@ -21,6 +21,9 @@ DEPENDENCIES = [
     ("postgres", {"choird": "postgres", "memory": "postgres"}),
     ("nats", {"choird": "nats", "memory": "nats", "gateway": "nats", "browser": "nats"}),
     ("control", {"gateway": "control"}),
+    ("memory", {"choird": "memory"}),
+    ("browser", {"choird": "browser"}),
+    ("gateway", {"choird": "gateway"}),
 ]
 """What is stopped, and which service names which part."""
 
@@ -68,7 +71,8 @@ async def reasons(stack: Stack, service: str) -> dict[str, str]:
 async def test_who_needs_what_hangs_says_so_and_lives(
     stack: Stack, stopped: str, told: dict[str, str]
 ) -> None:
-    answering = [name for name in SERVICES if name != "choird" or stopped != "control"]
+    own = "choird" if stopped == "control" else stopped
+    answering = [name for name in SERVICES if name != own]
     with hanging(stack, stopped):
         async with asyncio.timeout(NOTICED_WITHIN_S):
             for service, part in told.items():
@@ -83,3 +87,17 @@ async def test_who_needs_what_hangs_says_so_and_lives(
         for service in SERVICES:
             while await reasons(stack, service):
                 await asyncio.sleep(0.2)
+
+
+async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: Stack) -> None:
+    hung = {name: stack.pid(name) for name in ("control", "gateway", "memory", "browser", "nats")}
+    with contextlib.ExitStack() as all_hang:
+        for name in hung:
+            all_hang.enter_context(hanging(stack, name))
+        async with asyncio.timeout(240):
+            while any(
+                pid == stack.children()["children"][name]["pid"] for name, pid in hung.items()
+            ):
+                await asyncio.sleep(0.5)
+    async with user_at(stack.endpoint) as user:
+        assert await user.asks("are you all there?")

@@ -21,6 +21,7 @@ from choir_common.wire.json import JsonObject
 from choir_local.config_names import embedding_told, gateway_secrets, memory_told
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
+from choir_local.liveness import Probe
 from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
@@ -36,7 +37,8 @@ from choir_local.stack_secrets import (
 )
 from choir_local.supervisor import Child
 
-ASK_S = 2.0
+ASK_S = 5.0
+PROBE_WITHIN_S = 10.0  # a machine under load answers late; one that hangs does not answer at all
 DEGRADED_AFTER_S = 10.0
 PYTHON = (sys.executable, "-P", "-m")  # -P: the directory we were started in holds no modules
 
@@ -77,7 +79,7 @@ class Service:
     module: str
     depends_on: tuple[str, ...]
     endpoint: Callable[[Parts], str]
-    """Where it answers /readyz."""
+    """Where it answers /livez and /readyz."""
     env: Callable[[Parts], Mapping[str, str]]
     secrets: Callable[[Parts], JsonObject]
     stops_before: tuple[str, ...] = ()
@@ -127,6 +129,7 @@ def _nats(parts: Parts) -> Child:
         command,
         nats.is_ready,
         ready_within=nats.ready_within,
+        probe=Probe(nats.is_ready),
         stop_within=nats.stop_within,
     )
 
@@ -141,8 +144,14 @@ def _rehearsal(parts: Parts) -> Child:
         argv = (*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options)
         return Command(argv, fds=(fd,))
 
-    ready = _answers(parts.rehearsal_url.removesuffix("/v1"), "/livez")
-    return Child("rehearsal", command, ready, stop_within=timedelta(seconds=4))
+    endpoint = parts.rehearsal_url.removesuffix("/v1")
+    return Child(
+        "rehearsal",
+        command,
+        _answers(endpoint, "/livez"),
+        probe=Probe(_lives(endpoint)),
+        stop_within=timedelta(seconds=4),
+    )
 
 
 def _service(parts: Parts, service: Service) -> Child:
@@ -156,6 +165,7 @@ def _service(parts: Parts, service: Service) -> Child:
         command=command,
         ready=_answers(service.endpoint(parts), "/readyz"),
         ready_within=service.ready_within,
+        probe=Probe(_lives(service.endpoint(parts))),
         depends_on=service.depends_on,
         stops_before=service.stops_before,
         stop_within=service.stop_within,
@@ -192,6 +202,16 @@ def _answers(endpoint: str, path: str) -> Ready:
         return time.monotonic() - since > DEGRADED_AFTER_S
 
     return ready
+
+
+def _lives(endpoint: str) -> Ready:
+    """Return a check that asks /livez, which needs nothing but a process that works."""
+
+    async def lives(_: int) -> bool:
+        heard = await ask(endpoint, "/livez", PROBE_WITHIN_S)
+        return heard is not None and heard.status == HTTPStatus.OK
+
+    return lives
 
 
 def _health_socket(name: str) -> Callable[[Parts], str]:

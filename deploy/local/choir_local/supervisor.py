@@ -24,6 +24,7 @@ from choir_common.logs.limits import LogLimits
 from choir_common.logs.pump import Clean
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
+from choir_local.liveness import Probe, ReplacementBudget, await_hang
 from choir_local.orphans import Orphans, adopting_orphans
 from choir_local.running import Ready, await_ready, end
 from choir_local.stack_state import ChildState, Phase
@@ -46,6 +47,8 @@ class Child:
     Raises StartupError if the child cannot be started now."""
     ready: Ready
     ready_within: timedelta = timedelta(seconds=30)
+    probe: Probe | None = None
+    """Asked as long as it runs; who hangs is killed and started again."""
     depends_on: tuple[str, ...] = ()
     """Children that must have been ready once before this one starts; they stop after it."""
     stops_before: tuple[str, ...] = ()
@@ -166,6 +169,7 @@ class _Keeper:
         self._log = log
         self._supervisor = supervisor
         self._pause_s = 0.0
+        self._replacements = ReplacementBudget()
         self.state = ChildState(since=_now(), log=str(self._log.path))
 
     async def keep(self) -> None:
@@ -214,9 +218,20 @@ class _Keeper:
         started = asyncio.get_running_loop().time()
         self._set("ready", note="")
         self.was_ready.set()
-        await supervisor.unless_stopped(process.wait())
+        await supervisor.unless_stopped(self._until_gone(process))
         if asyncio.get_running_loop().time() - started > STABLE_S:
             self._pause_s = 0.0
+
+    async def _until_gone(self, process: Process) -> None:
+        """Return once the child has ended, killed by us if it hangs."""
+        probe = self.child.probe
+        while probe is not None and await await_hang(process, probe):
+            if self._replacements.take():
+                self._set("ready", note="it did not answer any more, and was killed")
+                process.kill()
+                break
+            self._set("ready", note="it does not answer, and was replaced too often already")
+        await process.wait()
 
     def _not_started(self, error: StartupError | OSError) -> None:
         """Give up if it is the first start; else it is tried again."""

@@ -21,6 +21,7 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
+from choir_common.http.hang import unless_hung
 from choir_common.http.problem_document import read_problem
 from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
@@ -271,16 +272,33 @@ class ControlApi:
         content = None if body is None else body.model_dump_json(exclude_none=True)
         headers = {} if body is None else {"Content-Type": "application/json"}
         with transport_errors(self._place):
-            response = await self.client.request(
-                method,
-                path,
-                params=dict(params or {}),
-                content=content,
-                headers=headers,
-                timeout=httpx2.Timeout(timeout_s, connect=5.0),
+            response = await unless_hung(
+                self.client,
+                self.client.request(
+                    method,
+                    path,
+                    params=dict(params or {}),
+                    content=content,
+                    headers=headers,
+                    timeout=httpx2.Timeout(timeout_s, connect=5.0),
+                ),
             )
         self.raise_for(response.status_code, response.content)
         return response
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], timeout: httpx2.Timeout
+    ) -> httpx2.Response:
+        """Open an event stream, which the caller closes; raises as `send`."""
+        request = self.client.build_request("GET", path, headers=dict(headers), timeout=timeout)
+        with transport_errors(self._place):
+            answer = await unless_hung(self.client, self.client.send(request, stream=True))
+            if answer.is_error:
+                try:
+                    self.raise_for(answer.status_code, await answer.aread())
+                finally:
+                    await answer.aclose()
+        return answer
 
     async def send_body(
         self,
@@ -355,8 +373,8 @@ def transport_errors(place: Place) -> Iterator[None]:
         ) from error
     except httpx2.TimeoutException as error:
         raise DeadlineExceeded(
-            f"{place.spoken} is there, but did not answer in time: choird is stuck or very busy. See "
-            "`choirctl logs choird` and `choirctl doctor`."
+            f"{place.spoken} is there, but did not answer in time: choird is stuck or very busy. One that "
+            "hangs is replaced within a minute. See `choirctl logs choird` and `choirctl doctor`."
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise BadInput(f"`{place.spoken}` is no address of a Choir: {error}.") from error

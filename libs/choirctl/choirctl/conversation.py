@@ -88,7 +88,7 @@ class Conversation:
         """Send a message, again under the same key while the outcome is unknown.
 
         One that `edits` an earlier one's key corrects that. Raises NotFound for an unknown DM or file,
-        Unavailable when it was not accepted within 30 s.
+        Unavailable when it was not accepted within 30 s, DeadlineExceeded when a part of Choir hangs.
         """
         body = Say(
             text=text,
@@ -112,9 +112,14 @@ class Conversation:
             try:
                 path = f"/v1/dms/{self._dm}/{what}"
                 return parse(await self._api.send("POST", path, body=body), shape)
-            except (Unavailable, RateLimited, DeadlineExceeded):
+            except (Unavailable, RateLimited):
                 if time.monotonic() + pause > deadline:
                     raise
+            except DeadlineExceeded as error:
+                # what hangs is named at once, not after one more wait of the same length
+                raise DeadlineExceeded(
+                    f"{error.message} Whether this was accepted is not known."
+                ) from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, MOST_PAUSE_S)
 
@@ -141,6 +146,9 @@ class Conversation:
                 async for message in self._stream(opened):
                     pause = FIRST_PAUSE_S
                     await self._take(message)
+            except DeadlineExceeded:
+                if not opened.is_set():
+                    raise
             except (httpx2.HTTPError, Unavailable, RateLimited):
                 if not opened.is_set() and pause == MOST_PAUSE_S:
                     raise
@@ -155,9 +163,9 @@ class Conversation:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._heard.last_id)}
         timeout = httpx2.Timeout(10.0, read=SILENCE_S)
         path = f"/v1/dms/{self._dm}/events"
-        async with self._api.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
-            if answer.is_error:
-                self._api.raise_for(answer.status_code, await answer.aread())
+        async with contextlib.aclosing(
+            await self._api.open_stream(path, headers, timeout)
+        ) as answer:
             self._heard.is_open = True
             opened.set()
             async for event in sse_read.read(answer.aiter_bytes()):

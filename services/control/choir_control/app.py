@@ -318,13 +318,12 @@ class Control:
             lambda: self._started,
             self._archives.waiting,
         )
-        readiness = Readiness(self._parts.needed)
         door = AgentDoor(self._guard, self._verbs(), self._followers, self._metrics)
         admission = Admission(self._secrets.operator_token, descends_from_us)
-        self.agent_app = make_agent_app(VERSION, readiness, door)
+        self.agent_app = make_agent_app(VERSION, Readiness(self._parts.needed), door)
         self.host_app = make_host_app(
             VERSION,
-            readiness,
+            self._parts,
             door,
             admission,
             self._gateway,

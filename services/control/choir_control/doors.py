@@ -22,6 +22,8 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.metrics.meter import Meter
 from choir_control.operator.admission import Admission, MetricsAdmission
 from choir_control.operator.console import LARGE_BODIES, console_routes
+from choir_control.operator.patience import DatabasePatience
+from choir_control.readiness import Parts
 from choir_control.rpc.door import RpcDoor
 from choir_control.rpc.limits import VITAL, Limits
 from choir_control.rpc.routes import rpc_routes
@@ -67,7 +69,7 @@ def make_agent_app(
 
 def make_host_app(
     version: str,
-    readiness: Readiness,
+    parts: Parts,
     door: AgentDoor,
     admission: Admission,
     gateway: httpx2.AsyncClient,
@@ -76,8 +78,9 @@ def make_host_app(
     metrics_token: Callable[[], str | None],
 ) -> FastAPI:
     """Return the app of the host endpoint: all doors."""
-    app = make_agent_app(version, readiness, door, LARGE_BODIES)
+    app = make_agent_app(version, Readiness(parts.all), door, LARGE_BODIES)
     app.title = "choird"
+    app.add_middleware(DatabasePatience, parts=parts)
     operators = APIRouter(prefix="/v1", dependencies=[Depends(admission)])
     for room in (*rooms, console_routes(gateway)):
         operators.include_router(room)

@@ -40,27 +40,36 @@ class Parts:
 
     async def needed(self) -> Sequence[PartStatus]:
         """Return what control cannot work without."""
-        postgres, runtime = await asyncio.gather(
-            _ask("postgres", self._postgres), _ask("runtime", self._ask_runtime)
-        )
         started = self._started()
-        return (
-            PartStatus(
-                name="control", ok=started, detail="" if started else "it is still starting"
-            ),
-            postgres,
-            PartStatus(name="nats", ok=not self._bus.trouble, detail=self._bus.trouble),
-            runtime,
+        own = PartStatus(
+            name="control", ok=started, detail="" if started else "it is still starting"
         )
+        others = await asyncio.gather(
+            self.postgres(),
+            _ask("nats", self._ask_bus),
+            _ask("runtime", self._ask_runtime),
+        )
+        return (own, *others)
 
     async def all(self) -> Sequence[PartStatus]:
         """Return every part there is."""
-        others = await asyncio.gather(
+        needed, *others = await asyncio.gather(
+            self.needed(),
             _ask("memory", self._ask_memory),
             _ask("gateway", self._ask_gateway),
             _ask("browser", self._ask_browser),
         )
-        return (*await self.needed(), *others)
+        return (*needed, *others)
+
+    async def postgres(self) -> PartStatus:
+        """Return whether Postgres answers and takes what is written."""
+        return await _ask("postgres", self._postgres)
+
+    async def _ask_bus(self) -> str:
+        if self._bus.trouble:
+            return f"!{self._bus.trouble}"
+        await self._bus.ping(PATIENCE_S)
+        return ""
 
     async def _postgres(self) -> str:
         trouble = await self._database.trouble()

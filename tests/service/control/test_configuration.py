@@ -331,7 +331,7 @@ async def until_serving(world: World, process: Process) -> None:
     async def ready() -> bool:
         assert process.returncode is None
         try:
-            return (await world.get("/readyz")).status_code == 200
+            return await world.is_ready()
         except Exception:
             return False
 

@@ -128,3 +128,31 @@ async def test_files_larger_than_any_other_body_pass_both_ways(
         assert (
             await client.post("/v1/dms/console/messages", content=b"x" * 9_000_000)
         ).status_code == 413
+
+
+@pytest.fixture
+async def hanging_gateway(world: World) -> AsyncIterator[None]:
+    """Have a gateway that accepts connections and answers none."""
+    listening = bind_unix(world.settings.home / "socks" / "gateway.sock")
+    yield
+    listening.close()
+
+
+@pytest.mark.usefixtures("hanging_gateway")
+@pytest.mark.parametrize("what", ["events", "messages"])
+async def test_a_gateway_that_hangs_is_named(world: World, what: str) -> None:
+    async with asyncio.timeout(60):
+        answer = await world.get(f"/v1/dms/console/{what}", timeout=60)
+    assert answer.status_code == 504 and answer.headers["retry-after"]
+    assert "The gateway hangs" in answer.json()["detail"]
+
+
+@pytest.mark.usefixtures("hanging_gateway")
+async def test_whoever_says_something_to_a_gateway_that_hangs_hears_that_repeating_is_safe(
+    world: World,
+) -> None:
+    answer = await world.post(
+        "/v1/dms/console/messages", json={"text": "hello", "idempotency_key": "k1"}
+    )
+    assert answer.status_code == 504
+    assert "under the same idempotency key is safe" in answer.json()["detail"]

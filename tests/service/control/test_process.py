@@ -61,7 +61,7 @@ async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> 
     async def ready() -> bool:
         assert process.returncode is None
         try:
-            return (await stopped.get("/readyz")).status_code == 200
+            return await stopped.is_ready()
         except httpx2.HTTPError:
             return False
 

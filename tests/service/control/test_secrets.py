@@ -121,7 +121,7 @@ async def test_no_value_reaches_a_log_line_the_database_or_an_answer(stopped: Wo
     async def ready() -> bool:
         assert process.returncode is None
         try:
-            return (await stopped.get("/readyz")).status_code == 200
+            return await stopped.is_ready()
         except Exception:
             return False
 

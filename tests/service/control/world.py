@@ -35,6 +35,7 @@ from tests.service.control.hand_runtime import HandRuntime
 from tests.support.ports import free_port
 
 OPERATOR_TOKEN = "operator-token-of-the-test"
+NOT_HERE = ("memory", "gateway", "browser")
 MODEL_KEY = "sk-model-key-of-the-test"
 
 
@@ -128,10 +129,23 @@ class World:
             if self._task.done():
                 self._task.result()
             with contextlib.suppress(httpx2.HTTPError):
-                return (await self.get("/readyz")).status_code == 200
+                return await self.is_ready()
             return False
 
         await until(ready)
+
+    async def missing(self) -> dict[str, str]:
+        """Return what /readyz misses, each with its reason, but for the services that no world has."""
+        answer = await self.get("/readyz")
+        missing = {
+            part["name"]: part["detail"] for part in answer.json()["parts"] if not part["ok"]
+        }
+        assert answer.status_code == (503 if missing else 200)
+        return {name: why for name, why in missing.items() if name not in NOT_HERE}
+
+    async def is_ready(self) -> bool:
+        """Tell whether choird says that it can work."""
+        return not await self.missing()
 
     async def stop(self) -> None:
         """Stop choird as SIGTERM would."""

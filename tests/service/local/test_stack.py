@@ -21,6 +21,7 @@ import pytest
 from choir_common.errors import StartupError
 from choir_local.home import Home
 from choir_local.launch import Command
+from choir_local.liveness import Probe
 from choir_local.settings import LocalSettings
 from choir_local.stack import Stack, running_stack, stop_stack
 from choir_local.stack_state import ChildState, read_state
@@ -110,6 +111,53 @@ async def test_a_child_that_dies_is_started_again(home: Path) -> None:
     supervisor.stop()
     await running
     assert table.states["mortal"].pid is None
+
+
+async def answering(_: int) -> bool:
+    return True
+
+
+def hanging_file(path: Path) -> Probe:
+    """Return a quick probe that fails while `path` is there."""
+
+    async def answers(_: int) -> bool:
+        return not path.exists()
+
+    return Probe(answers, every=timedelta(milliseconds=20))
+
+
+async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Path) -> None:
+    hangs = home / "hangs"
+
+    async def command() -> Command:
+        hangs.unlink(missing_ok=True)
+        return Command(SLEEP)
+
+    steady = child("steady", probe=Probe(answering, every=timedelta(milliseconds=20)))
+    table, supervisor, running = await run_table(
+        home, Child("hanging", command, answering, probe=hanging_file(hangs)), steady
+    )
+    first = await table.reaches("hanging", "ready")
+    hangs.touch()
+    state = await table.reaches("hanging", "ready", restarts=1)
+    assert state.pid != first.pid
+    assert state.last_exit == -signal.SIGKILL
+    assert table.states["steady"].restarts == 0
+    supervisor.stop()
+    await running
+
+
+async def test_a_child_that_hangs_again_and_again_is_left_alone_and_it_is_said(home: Path) -> None:
+    hangs = home / "hangs"
+    hangs.touch()
+    table, supervisor, running = await run_table(home, child("hanging", probe=hanging_file(hangs)))
+    state = await table.reaches("hanging", "ready", restarts=3)
+    async with asyncio.timeout(60):
+        while "too often" not in table.states["hanging"].note:
+            await asyncio.sleep(0.01)
+    assert table.states["hanging"].pid == state.pid
+    supervisor.stop()
+    await running
 
 
 async def test_what_a_killed_control_left_running_is_ended_before_the_next_one_starts(

@@ -42,6 +42,8 @@ DEADLINE_HEADER = "Choir-Deadline-Ms"
 ERROR_HEADER = "Nats-Service-Error-Code"
 CONNECT_TIMEOUT_S = 2
 STOP_GRACE_S = 2.0
+NOBODY = "choir.nobody"
+"""A subject without listeners: the server itself says so."""
 # More at once than this from one endpoint wait in NATS' own pending buffer, which is bounded too.
 MAX_CONCURRENT_PER_ENDPOINT = 64
 
@@ -145,6 +147,25 @@ class Bus:
             raise DeadlineExceeded(f"{subject} gave no answer within {timeout_s:g} s.") from error
         except NatsError as error:
             raise Unavailable(f"The message bus failed on {subject}.") from error
+
+    async def ping(self, timeout_s: float) -> None:
+        """Return once the server has answered.
+
+        Raises Unavailable when it is away, DeadlineExceeded when it does not answer within `timeout_s`.
+        """
+        if not self._client.is_connected:
+            raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
+        try:
+            # Not nats-py's flush: a ping that was given up makes it drop the connection at the next answer.
+            await self._client.request(NOBODY, b"", timeout=timeout_s)
+        except NoRespondersError:
+            return
+        except (NatsTimeoutError, TimeoutError) as error:
+            raise DeadlineExceeded(
+                f"The message bus (NATS) did not answer within {timeout_s:g} s."
+            ) from error
+        except NatsError as error:
+            raise Unavailable("The message bus (NATS) failed.") from error
 
     async def publish(self, subject: str, event: Wire) -> None:
         """Tell whoever listens; dropped when NATS is away (listeners poll as well)."""

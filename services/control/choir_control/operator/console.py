@@ -10,7 +10,8 @@ import httpx2
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
-from choir_common.errors import Unavailable
+from choir_common.errors import ChoirError, DeadlineExceeded, OutcomeUnknown, Unavailable
+from choir_common.http.hang import unless_hung
 from choir_common.http.service_app import LargeBody
 from choir_common.tracing import carried
 
@@ -75,30 +76,32 @@ class _Forward:
 
     async def whole(self, request: Request, path: str) -> Response:
         """Return the gateway's whole answer."""
-        return await self._answer(self._request(request, path, await request.body()))
+        asked = self._request(request, path, await request.body())
+        try:
+            answer = await unless_hung(self._gateway, self._gateway.send(asked))
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def body(self, request: Request, path: str) -> Response:
         """Pass a large body on piece by piece; return the gateway's whole answer."""
         asked = self._request(request, path, request.stream())
         asked.extensions = {**asked.extensions, "timeout": _LARGE}
-        return await self._answer(asked)
+        try:
+            answer = await self._gateway.send(asked)
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def stream(self, request: Request, path: str) -> Response:
         """Return the gateway's answer piece by piece, as it comes."""
         asked = self._request(request, path, b"")
         asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
         try:
-            answer = await self._gateway.send(asked, stream=True)
+            answer = await unless_hung(self._gateway, self._gateway.send(asked, stream=True))
         except httpx2.HTTPError as error:
             raise _away(error) from error
         return StreamingResponse(_pieces(answer), answer.status_code, headers=_back(answer))
-
-    async def _answer(self, asked: httpx2.Request) -> Response:
-        try:
-            answer = await self._gateway.send(asked)
-        except httpx2.HTTPError as error:
-            raise _away(error) from error
-        return Response(answer.content, answer.status_code, headers=_back(answer))
 
     def _request(
         self, request: Request, path: str, body: bytes | AsyncIterator[bytes]
@@ -136,7 +139,20 @@ def _back(answer: httpx2.Response) -> dict[str, str]:
     return {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
 
 
-def _away(error: httpx2.HTTPError) -> Unavailable:
-    return Unavailable(
-        f"The gateway does not answer ({type(error).__name__}); it may be restarting."
+def _away(error: httpx2.HTTPError) -> ChoirError:
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return Unavailable(
+            "The gateway is not there right now: it is being started. Nothing was accepted; try again.",
+            retry_after_s=1.0,
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return DeadlineExceeded(
+            "The gateway hangs: it runs, and does not answer. If that lasts it is replaced. A message "
+            "may have been accepted; repeating it under the same idempotency key is safe.",
+            retry_after_s=30.0,
+        )
+    return OutcomeUnknown(
+        "The connection to the gateway broke: it may be restarting. A message may have been accepted; "
+        "repeating it under the same idempotency key is safe.",
+        retry_after_s=1.0,
     )

@@ -1,0 +1,47 @@
+"""Notice a server that accepts requests and answers none, long before a request's own deadline.
+
+Used by choirctl (is choird hanging?) and by control (is the gateway?).
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from http import HTTPStatus
+from typing import Any
+
+import httpx2
+
+PATIENCE_S = 6.0
+LIVES_WITHIN_S = 2.0
+
+
+async def unless_hung(
+    client: httpx2.AsyncClient,
+    sending: Coroutine[Any, Any, httpx2.Response],
+    patience_s: float = PATIENCE_S,
+) -> httpx2.Response:
+    """Return the answer to a request; one that takes long is given up if `/livez` is not answered either.
+
+    Raises httpx2.ReadTimeout then, and what `sending` raises.
+    """
+    task = asyncio.ensure_future(sending)
+    try:
+        while True:
+            await asyncio.wait((task,), timeout=patience_s)
+            hangs = not task.done() and not await _lives(client)
+            if task.done():
+                return task.result()
+            if hangs:
+                raise httpx2.ReadTimeout("It answers neither this request nor /livez.")
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _lives(client: httpx2.AsyncClient) -> bool:
+    timeout = httpx2.Timeout(LIVES_WITHIN_S)
+    try:
+        answer = await client.get("/livez", timeout=timeout)
+    except httpx2.HTTPError:
+        return False
+    return answer.status_code == HTTPStatus.OK

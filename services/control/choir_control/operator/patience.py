@@ -1,0 +1,62 @@
+"""Answer requests to `/v1` also while Postgres keeps them waiting. Wrapped around the app by `doors`."""
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.http.problems import problem_response
+from choir_control.readiness import Parts
+
+PREFIX = "/v1/"
+PATIENCE_S = 6.0
+RETRY_AFTER_S = 5.0
+READING = ("GET", "HEAD")
+
+
+class DatabasePatience:
+    """Says that Postgres hangs, once a request has waited for it for `PATIENCE_S`.
+
+    The request itself goes on: a statement that was sent may still be carried out.
+    """
+
+    def __init__(self, app: ASGIApp, parts: Parts) -> None:
+        self._app = app
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the app answer, or answer that it cannot."""
+        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+            await self._app(scope, receive, send)
+            return
+        answered = given_up = False
+
+        async def noted(message: Message) -> None:
+            nonlocal answered
+            if not given_up:
+                answered = True
+                await send(message)
+
+        working = asyncio.ensure_future(self._app(scope, receive, noted))
+        try:
+            await asyncio.wait((working,), timeout=PATIENCE_S)
+            if not (working.done() or answered):
+                postgres = await self._parts.postgres()
+                if not (postgres.ok or working.done() or answered):
+                    given_up = True
+                    await _refusal(scope["method"], postgres.detail)(scope, receive, send)
+            await working
+        finally:
+            working.cancel()
+
+
+def _refusal(method: str, why: str) -> ASGIApp:
+    if method in READING:
+        error = Unavailable(f"Postgres hangs: {why}.", retry_after_s=RETRY_AFTER_S)
+    else:
+        error = OutcomeUnknown(
+            f"Postgres hangs: {why}. Whether this was done is not known; repeating it under the same "
+            "idempotency key is safe, where it has one.",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    return problem_response(error)
