@@ -18,6 +18,7 @@ from choir_common.wire.memory_sessions import (
     UnitsRecorded,
 )
 from choir_control.archiving.archivist import Archivist
+from choir_control.archiving.rehearsals import Rehearsals
 from choir_control.archiving.store import ArchiveStore
 from choir_control.eventlog.store import EventStore
 from choir_memory.layers.episodes import remember_episode
@@ -29,7 +30,7 @@ from choir_memory.sessions.erase import Eraser
 from choir_memory.sessions.promote import Promotion
 from choir_memory.sessions.record import Recorder
 from tests.faults.test_cuts import VICTIM, Witness, dsn, postgres, witness
-from tests.service.control.test_archiving import Desk, Stubborn
+from tests.service.control.test_archiving import Desk, Documents, Stubborn
 from tests.support.cuts import cuts
 from tests.support.servers import PASSWORD
 from tests.support.sessions import Script, talk
@@ -104,7 +105,7 @@ def make_scripts() -> list[Script]:
 async def prepare(database: Database) -> None:
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     await open_spaces(database)
-    desk = Desk(database, Stubborn(), make_archivist(database, open_later(database)))
+    desk = Desk(database, Stubborn(), make_archivist(database, open_later(database)), [])
     for script in make_scripts():
         await desk.store(script)
 
@@ -125,7 +126,8 @@ async def open_spaces(database: Database) -> Spaces:
 
 def make_archivist(database: Database, spaces: Spaces) -> Archivist:
     memory = HereMemory(database, spaces)
-    return Archivist(ArchiveStore(database), EventStore(database), memory, lambda: CONFIG, 5)
+    events, rehearsals = EventStore(database), Rehearsals(database, memory, Documents([]))
+    return Archivist(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals, 5)
 
 
 async def archive(database: Database) -> None:

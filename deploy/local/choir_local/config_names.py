@@ -18,14 +18,14 @@ EMBEDDING_KEY = "embedding-key"
 
 def gateway_secrets(config_file: Path) -> frozenset[str]:
     """Return the names of the secrets that configured gateways use."""
-    config = _read(config_file)
+    config = read_config(config_file)
     gateways = config.gateways.values() if config else ()
     return frozenset(name for gateway in gateways for name in gateway.secrets)
 
 
 def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     """Return what memory is told of embeddings: the section `embedding`, and the key it names."""
-    config = _read(config_file)
+    config = read_config(config_file)
     section = config.embedding if config else None
     key = named.get((section and section.secret) or EMBEDDING_KEY)
     return {
@@ -36,7 +36,7 @@ def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
 
 def memory_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     """Return what memory is told beside embeddings: its language model, that model's key, who keeps what."""
-    config = _read(config_file)
+    config = read_config(config_file)
     if config is None:
         return {}
     model = config.models.get(config.memory.model or "")
@@ -53,7 +53,8 @@ def memory_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     }
 
 
-def _read(config_file: Path) -> Config | None:
+def read_config(config_file: Path) -> Config | None:
+    """Return the configuration; None where it cannot be read."""
     try:
         return Config.model_validate_json(config_file.read_bytes())
     except (OSError, ValidationError):

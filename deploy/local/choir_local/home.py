@@ -58,6 +58,11 @@ class Home:
         return self.root / "secrets.json"
 
     @property
+    def model_file(self) -> Path:
+        """Return the record of the real model that answered last."""
+        return self.data / "model.json"
+
+    @property
     def state_file(self) -> Path:
         """Return the description of the running stack."""
         return self.run / "stack.json"

@@ -77,6 +77,13 @@ async def choose_model(
     )
 
 
+def environment_keys(settings: LocalSettings) -> dict[str, str]:
+    """Return the providers' keys that the environment holds, by the names of their secrets."""
+    given = {OPENROUTER_SECRET: settings.openrouter_api_key, OPENAI_SECRET: settings.openai_api_key}
+    values = {name: key.get_secret_value() for name, key in given.items() if key is not None}
+    return {name: value for name, value in values.items() if value}
+
+
 def _rehearsal(settings: LocalSettings, url: str) -> ModelChoice:
     words = (
         f"the rehearsal model, following {settings.score}"

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import psutil
@@ -19,8 +19,15 @@ from choir_common.errors import StartupError
 from choir_common.http.tcp_address import client_address, speaks_tls
 from choir_common.logs.limits import FileLimits
 from choir_common.redactor import Redactor
+from choir_local.config_names import read_config
 from choir_local.home import Home
-from choir_local.model_choice import choose_model
+from choir_local.model_choice import ModelChoice, choose_model
+from choir_local.model_record import (
+    configured_model,
+    missing_model,
+    record_choice,
+    refuse_stand_in,
+)
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from choir_local.services import SERVICES, Parts, Service, build_children
@@ -122,7 +129,7 @@ class Stack:
         home, settings = self.home, self._settings
         secrets = load_or_make_secrets(home.secrets_file)
         rehearsal_url = f"http://{LOOPBACK}:{rehearsal.getsockname()[1]}/v1"
-        model = await choose_model(settings, secrets.values, rehearsal_url)
+        model = await self._choose_model(secrets.values, rehearsal_url)
         places = PostgresPlaces(
             home.data / "postgres",
             home.postgres_sockets,
@@ -147,7 +154,24 @@ class Stack:
             http_port=self._http_port,
         )
 
+    async def _choose_model(self, secrets: Mapping[str, str], rehearsal_url: str) -> ModelChoice:
+        """Return the model `default`: config.json's own, else the one that is found here.
+
+        Raises StartupError where the rehearsal model would answer in a real one's place.
+        """
+        settings, record = self._settings, self.home.model_file
+        demanded = settings.score is not None or settings.model_source != "auto"
+        own = None if demanded else configured_model(read_config(self.home.config_file), settings)
+        choice = own or await choose_model(settings, secrets, rehearsal_url)
+        missing = missing_model(record, choice, settings)
+        if missing is not None:
+            raise refuse_stand_in(missing)
+        return choice
+
     def _become_ready(self, parts: Parts) -> None:
+        # an aid of the next start, not worth this one
+        with contextlib.suppress(OSError):
+            record_choice(self.home.model_file, parts.model)
         self._describe(parts)
         self._set_phase("ready")
         self.ready.set()

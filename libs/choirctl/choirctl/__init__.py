@@ -13,8 +13,9 @@ Ladder, top first; each rung uses only those below it:
                            say something in a DM and hear all that comes, once; which DM that is;
                            what `doctor` looks at; long works; memories; files both ways; what was said
                            before; the line that is typed; the log of whoever holds a DM
-    control_api | failures | first_home | start_screen | lanes
-                           `/v1` as typed calls; an exception as a paragraph; the first state directory;
+    control_api | failures | first_home | model_key | start_screen | lanes
+                           `/v1` as typed calls; an exception as a paragraph; the first state directory; the
+                           key of the real model;
                            what `up` ends with; what lanes and jobs do
     chat_lines | place | questions | spoken | views | memory_views
                            what a typed line means; which Choir is meant; open requests; words laid out for a

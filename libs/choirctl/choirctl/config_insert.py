@@ -28,11 +28,11 @@ def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str,
     """Return the text with the entry added at the end of its section. Pure."""
     try:
         before = json.loads(text)
+        text = text if section in before else _with_section(text, section)
+        before = json.loads(text)
         there = before[section]
     except (ValueError, TypeError, KeyError):
-        raise BadInput(
-            f"{spoken} is not JSON with a section {section!r}; correct it first."
-        ) from None
+        raise BadInput(f"{spoken} is no JSON object of sections; correct it first.") from None
     if not isinstance(there, dict):
         raise BadInput(f"{section!r} in {spoken} is not an object; correct it first.")
     if name in there:
@@ -49,6 +49,15 @@ def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str,
     # the check that says: this and nothing else
     assert json.loads(made) == {**before, section: {**there, name: entry}}, "an edit went wrong"
     return made
+
+
+def _with_section(text: str, section: str) -> str:
+    """Return the text of a JSON object with an empty section added at its end."""
+    if not isinstance(json.loads(text), dict):
+        raise TypeError("sections stand in an object")
+    body = text.rstrip()[:-1].rstrip()
+    comma = "" if body.lstrip() == "{" else ","
+    return f"{body}{comma}\n{_indent(text)}{json.dumps(section)}: {{}}\n}}\n"
 
 
 def _indent(text: str) -> str:

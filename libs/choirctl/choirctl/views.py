@@ -104,7 +104,7 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
         rows.add_row(
             session.session_id,
             session.agent_id,
-            _state(session.status),
+            _state(session.status) + (" (rehearsal)" if session.rehearsal else ""),
             str(session.epoch),
             str(session.head_rev),
             ago(session.started_at),

@@ -33,6 +33,7 @@ from choir_control import VERSION
 from choir_control.approvals import expire
 from choir_control.approvals.decide import Desk
 from choir_control.archiving.archivist import Archivist
+from choir_control.archiving.rehearsals import Rehearsals
 from choir_control.archiving.store import ArchiveStore
 from choir_control.bus_doors.conversations import Conversations, Ways
 from choir_control.bus_doors.endpoints import bus_endpoints
@@ -191,10 +192,10 @@ class Control:
         )
 
     def _make_archivist(self) -> Archivist:
-        sessions = BusSessionMemory(self._bus)
-        return Archivist(
-            self._archives, self._events, sessions, lambda: self.configuration.current.config
-        )
+        sessions, config = BusSessionMemory(self._bus), self.configuration
+        rehearsals = Rehearsals(self.database, sessions, BusOperatorMemory(self._bus))
+        current = lambda: config.current.config  # noqa: E731
+        return Archivist(self._archives, self._events, sessions, current, rehearsals)
 
     def _make_household(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> Household:
         return Household(
@@ -217,7 +218,7 @@ class Control:
                 operations=self._operations,
                 rescan=self._outbox.rescan,
                 release=self._browse.release,
-                archive=self.archivist.wake,
+                archive=self.archivist,
                 way=self._tcp.way_of_agents,
             )
         )

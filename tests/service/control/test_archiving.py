@@ -15,8 +15,11 @@ from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.testing.fake_memory_sessions import FakeSessionMemory
 from choir_common.wire.config import Config
-from choir_common.wire.memory_sessions import Archived, ArchivePage
+from choir_common.wire.events import MemoryWriteCommitted, ModelOutput
+from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
+from choir_common.wire.memory_sessions import Archived, ArchivePage, RecordUnits
 from choir_control.archiving.archivist import LIVE_STEP, PAGE_EVENTS, Archivist
+from choir_control.archiving.rehearsals import Rehearsals
 from choir_control.archiving.store import ArchiveStore
 from choir_control.eventlog.store import EventStore
 from tests.service.control.agent_hand import AgentHand
@@ -62,10 +65,23 @@ class Stubborn(FakeSessionMemory):
 
 
 @dataclass
+class Documents:
+    """Knowledge of which nothing is known, but what of it was erased."""
+
+    erased: list[str]
+
+    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+        self.erased.append(asked.name)
+        return MemoryErased(documents=1, derived=0)
+
+
+@dataclass
 class Desk:
     database: Database
     memory: Stubborn
     archivist: Archivist
+    erased: list[str]
+    """Names of the documents of knowledge that were erased."""
 
     async def store(self, script: Script, *, ended: bool = True) -> None:
         """Put a session into control's tables, as one of before."""
@@ -96,8 +112,11 @@ class Desk:
 async def desk(database: Database) -> AsyncIterator[Desk]:
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     memory = Stubborn()
-    archivist = Archivist(ArchiveStore(database), EventStore(database), memory, lambda: CONFIG)
-    yield Desk(database, memory, archivist)
+    erased: list[str] = []
+    rehearsals = Rehearsals(database, memory, Documents(erased))
+    events = EventStore(database)
+    archivist = Archivist(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals)
+    yield Desk(database, memory, archivist, erased)
 
 
 def make_long(session_id: str = "s1", messages: int = 400, **more: str) -> Script:
@@ -232,3 +251,63 @@ async def test_a_stopped_agents_session_is_handed_on_and_counted_until_then(
     assert said == ["session_started", "user_msg", "reply"]
     [page] = memory.pages
     assert page.end is not None and page.end.mid_term_sessions == 10
+
+
+def a_rehearsal(session_id: str, *models: str) -> Script:
+    """Return the log of a session in which these models answered, and the agent noted something down."""
+    script = Script(session_id)
+    script.start()
+    for number, model in enumerate(models):
+        script.user("my cat is Olga", f"t{number}")
+        said = ModelOutput(turn_id=f"t{number}", text="noted", model=model, finish_reason="stop")
+        script.add(said)
+        for operation in ("inserted", "updated"):
+            call = {"turn_id": f"t{number}", "call_id": f"c{number}{operation}"}
+            document = f"{session_id}-{operation}"
+            script.add(MemoryWriteCommitted(**call, operation=operation, document_id=document))
+    script.stop()
+    return script
+
+
+async def mark_rehearsal(desk: Desk, *session_ids: str) -> None:
+    sql = "UPDATE choir_control.sessions SET rehearsal = true WHERE session_id = ANY($1::text[])"
+    await desk.database.execute(sql, list(session_ids))
+
+
+async def begin_real(desk: Desk) -> None:
+    """Begin a session with a real model, after all others."""
+    script = Script("real", began=a_rehearsal("x").began + timedelta(days=1))
+    script.start()
+    await desk.store(script, ended=False)
+
+
+async def test_rehearsals_are_remembered_until_a_real_model_begins_and_erased_then(
+    desk: Desk,
+) -> None:
+    await desk.store(a_rehearsal("first", "rehearsal"))
+    await mark_rehearsal(desk, "first")
+    await desk.archivist.sweep()
+    assert [page.session_id for page in desk.memory.pages] == ["first"] and desk.erased == []
+    await desk.store(a_rehearsal("second", "rehearsal"))
+    await mark_rehearsal(desk, "second")
+    await begin_real(desk)
+    await desk.archivist.forget_rehearsals("main")
+    await desk.archivist.sweep()
+    # what an earlier session had noted is only changed by a rehearsal, and stays
+    assert sorted(desk.erased) == ["first-inserted", "second-inserted"]
+    with pytest.raises(ChoirError, match="was erased"):
+        await desk.memory.record(units("first"))
+    assert [page.session_id for page in desk.memory.pages] == ["first"]
+    assert (await desk.row("second"))["done"]
+
+
+async def test_a_session_in_which_a_real_model_answered_too_is_no_rehearsal(desk: Desk) -> None:
+    await desk.store(a_rehearsal("mixed", "rehearsal", "gpt-5"))
+    await mark_rehearsal(desk, "mixed")
+    await begin_real(desk)
+    await desk.archivist.sweep()
+    assert [page.session_id for page in desk.memory.pages] == ["mixed"] and desk.erased == []
+
+
+def units(session_id: str) -> RecordUnits:
+    return RecordUnits(agent_id="main", session_id=session_id, units=())

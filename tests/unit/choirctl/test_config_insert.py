@@ -39,6 +39,17 @@ def test_any_file_gains_exactly_the_entry(
     assert json.loads(made) == {**before, "agents": {**agents, "helper": ENTRY}}
 
 
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3),
+    st.sampled_from([None, 1, 2, 4, "\t"]),
+)
+def test_a_section_that_is_not_there_yet_is_made(
+    before: dict[str, object], indent: int | str | None
+) -> None:
+    made = with_entry(json.dumps(before, indent=indent), "f", "new models", "default", ENTRY)
+    assert json.loads(made) == {**before, "new models": {"default": ENTRY}}
+
+
 def test_a_taken_name_a_broken_file_and_no_file_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     with pytest.raises(NotFound):

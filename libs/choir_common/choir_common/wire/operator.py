@@ -113,6 +113,8 @@ class SessionView(Wire):
     continues: str | None
     started_at: Moment
     ended_at: Moment | None
+    rehearsal: bool = False
+    """It was started with the scripted rehearsal model."""
 
 
 class EventPage(Wire):

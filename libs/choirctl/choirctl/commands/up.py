@@ -25,6 +25,7 @@ from choirctl.failures import explain
 from choirctl.first_home import make_home
 from choirctl.foreground import run_here
 from choirctl.late import load
+from choirctl.model_key import ModelKey
 from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import err, print_json
 from choirctl.start_progress import StartProgress
@@ -111,7 +112,7 @@ class _Start:
         """Start the daemon, or find that it runs, and show it."""
         console = err()
         runs = is_running(self.local)
-        config = self._prepare(console)
+        config = self._prepare(console, starts=not runs)
         progress = StartProgress(console)
         try:
             state = asyncio.run(
@@ -132,7 +133,7 @@ class _Start:
                 f"Choir runs already in {self.place.home}. Talk to it with `choirctl chat`, or stop it "
                 "with `choirctl down`."
             )
-        config = self._prepare(console)
+        config = self._prepare(console, starts=True)
         progress = StartProgress(console)
 
         async def when_ready(state: StackState) -> bool:
@@ -177,12 +178,18 @@ class _Start:
         except ChoirError:
             return ()
 
-    def _prepare(self, console: Console) -> Config:
+    def _prepare(self, console: Console, *, starts: bool) -> Config:
         """Make what is missing and check what is there, before anything is started."""
         made = make_home(self.place.home)
         if self.place.home in made.paths:
             console.print(f"Made the state directory {self.place.home}.")
-        return read_config(self.place.home / "config.json")
+        file = self.place.home / "config.json"
+        config = read_config(file)
+        if starts:
+            ask = sys.stdin.isatty() and sys.stderr.isatty() and not self.as_json
+            ModelKey(self.local, self.settings, config, console).keep(ask=ask)
+            config = read_config(file)
+        return config
 
     def _show(
         self,

@@ -16,6 +16,7 @@ from choir_common.errors import ChoirError, Conflict, Unavailable
 from choir_common.wire.config import Config
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
+from choir_control.archiving.rehearsals import Rehearsals
 from choir_control.archiving.store import ArchiveStore, Due
 from choir_control.eventlog.store import EventStore
 from choir_control.rounds import every
@@ -31,6 +32,8 @@ PAGE_BYTES = 2_000_000
 """Of payloads; one event of the largest size still fits what NATS carries."""
 LIVE_STEP = 64
 """Events of a live session that make it worth a page."""
+FORGET_WITHIN_S = 10.0
+"""How long the start of an agent waits for that."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
 
 
@@ -43,12 +46,15 @@ class Archivist:
         events: EventStore,
         memory: SessionMemory,
         config: Callable[[], Config],
+        rehearsals: Rehearsals,
         page_events: int = PAGE_EVENTS,
     ) -> None:
         self._store = store
         self._events = events
         self._memory = memory
         self._config = config
+        self._rehearsals = rehearsals
+        self._turn = asyncio.Lock()
         self._page_events = page_events
         self._awake = asyncio.Event()
 
@@ -65,12 +71,29 @@ class Archivist:
 
         Raises Unavailable when memory or the database is away.
         """
-        while due := await self._store.due(self._window + LIVE_STEP, AT_ONCE):
-            async with asyncio.TaskGroup() as tasks:
-                tries = [tasks.create_task(self._try(session)) for session in due]
-            for one in tries:
-                if (away := one.result()) is not None:
-                    raise away
+        while True:
+            async with self._turn:
+                await self._rehearsals.forget()
+                due = await self._store.due(self._window + LIVE_STEP, AT_ONCE)
+                if not due:
+                    return
+                async with asyncio.TaskGroup() as tasks:
+                    tries = [tasks.create_task(self._try(session)) for session in due]
+                for one in tries:
+                    if (away := one.result()) is not None:
+                        raise away
+
+    async def forget_rehearsals(self, agent_id: str) -> None:
+        """Have memory forget an agent's rehearsals, before a real model could be reminded of them.
+
+        A memory that is away reminds nobody, and forgets them at the next look.
+        """
+        try:
+            async with asyncio.timeout(FORGET_WITHIN_S), self._turn:
+                await self._rehearsals.forget(agent_id)
+        except (ChoirError, TimeoutError) as error:
+            log.warning("rehearsals wait to be erased", agent=agent_id, error=str(error))
+            self.wake()
 
     @property
     def _window(self) -> int:

@@ -10,6 +10,7 @@ from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.store import LeaseStore
 from choir_control.operations.run import Operations
 from choir_control.runtimes.port import AgentRuntime, HttpWay
+from choir_control.sessions.archive_port import Archive
 from choir_control.sessions.boot import Boot
 from choir_control.sessions.change import Changes
 from choir_control.sessions.closing import Closing
@@ -51,8 +52,8 @@ class Surroundings:
     """Has the outbox look at a DM's rows again."""
     release: Callable[[str], Coroutine[None, None, None]]
     """Frees what an agent held on the host's side once its process has ended."""
-    archive: Callable[[], None]
-    """Has an ended session handed on to memory."""
+    archive: Archive
+    """Hands ended sessions on to memory."""
     way: Callable[[], HttpWay | None]
     """How agents reach control over HTTP; None: through their own sockets."""
 
@@ -69,9 +70,7 @@ class Household:
         launcher = Launcher(
             around.settings, around.configuration, runtime, around.outfitter, around.way
         )
-        self.starter = Starter(
-            self.store, around.configuration, around.guard, launcher, crashes, turns
-        )
+        self.starter = _starter(around, self.store, launcher, crashes, turns)
         self.messenger = Messenger(self.store, around.signals, around.bell, around.order)
         self.changes = Changes(self.store, around.configuration, around.guard, self.messenger)
         self.stopper = Stopper(
@@ -110,10 +109,21 @@ class Household:
         )
 
 
+def _starter(
+    around: Surroundings,
+    store: SessionStore,
+    launcher: Launcher,
+    crashes: Crashes,
+    turns: AgentTurns,
+) -> Starter:
+    configuration, archive = around.configuration, around.archive
+    return Starter(store, configuration, around.guard, launcher, crashes, turns, archive)
+
+
 def _closing(around: Surroundings) -> Closing:
     def ended(agent_id: str, session_id: str) -> None:
         around.runtime.end_session(agent_id, session_id)
-        around.archive()
+        around.archive.wake()
 
     return Closing(
         ClosingStore(around.database),

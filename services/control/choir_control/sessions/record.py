@@ -44,6 +44,8 @@ class SessionRow:
     end_reason: str | None
     """Why it ended, or is being stopped."""
     last_heartbeat_at: datetime
+    rehearsal: bool = False
+    """It was started with the rehearsal model."""
 
     def view(self) -> SessionView:
         """Return what an operator sees."""
@@ -57,6 +59,7 @@ class SessionRow:
             continues=self.continues,
             started_at=self.started_at,
             ended_at=self.ended_at,
+            rehearsal=self.rehearsal,
         )
 
 
@@ -66,6 +69,11 @@ class Grant:
 
     session: SessionRow
     token: LeaseToken
+
+
+def is_rehearsal(config: Config, bindings: ResourceBindings) -> bool:
+    """Tell whether a session with these bindings talks with the scripted rehearsal model."""
+    return config.models[bindings.llm].provider == "rehearsal"
 
 
 def resources_of(agent_id: str, bindings: ResourceBindings, config: Config) -> list[str]:

@@ -11,10 +11,11 @@ from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.token import mint
+from choir_control.sessions.archive_port import Archive
 from choir_control.sessions.choose import check, choose, contradictions
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
-from choir_control.sessions.record import Grant, SessionRow, resources_of
+from choir_control.sessions.record import Grant, SessionRow, is_rehearsal, resources_of
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.turns import AgentTurns
 
@@ -34,6 +35,7 @@ class Starter:
         launcher: Launcher,
         crashes: Crashes,
         turns: AgentTurns,
+        archive: Archive,
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -41,6 +43,7 @@ class Starter:
         self._launcher = launcher
         self._crashes = crashes
         self._turns = turns
+        self._archive = archive
 
     async def start(self, agent_id: str, request: StartAgent) -> SessionRow:
         """Start an agent by hand: a new session, or its crashed one with a new budget of resumes.
@@ -96,7 +99,10 @@ class Starter:
             resources_of(agent_id, bindings, config),
             config.dms[bindings.dm].gateway,
             token,
+            rehearsal=is_rehearsal(config, bindings),
         )
+        if not row.rehearsal:
+            await self._archive.forget_rehearsals(agent_id)
         await self._launch(Grant(row, token))
         return row
 

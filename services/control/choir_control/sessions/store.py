@@ -11,6 +11,7 @@ from choir_common.eventlog.chain import Head
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.events import GENESIS
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.eventlog.rehearsal import ONLY_REHEARSED
 from choir_control.leases.bindings import COLUMNS as BOUND
 from choir_control.leases.bindings import bound_now, started_with
 from choir_control.leases.store import acquire
@@ -19,7 +20,7 @@ from choir_control.sessions.record import SessionRow
 
 COLUMNS = (
     f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
-    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at"
+    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, rehearsal"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
 
@@ -43,6 +44,7 @@ def row_of(record: Record) -> SessionRow:
         ended_at=record["ended_at"],
         end_reason=record["end_reason"],
         last_heartbeat_at=record["last_heartbeat_at"],
+        rehearsal=record["rehearsal"],
     )
 
 
@@ -60,9 +62,12 @@ class SessionStore:
         resources: Sequence[str],
         gateway: str,
         token: LeaseToken,
+        *,
+        rehearsal: bool = False,
     ) -> SessionRow:
         """Make a session at epoch 1 with all its leases, or nothing at all.
 
+        A rehearsal continues a rehearsal only, and any other session none.
         Raises Conflict when the agent has a live session or a resource is held.
         """
         async with self._database.transaction() as held:
@@ -70,10 +75,11 @@ class SessionStore:
                 f"""
                 INSERT INTO choir_control.sessions
                     (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
-                     llm, dm, gateway, resource_bindings, continues)
-                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb,
-                    (SELECT session_id FROM choir_control.sessions
+                     llm, dm, gateway, resource_bindings, rehearsal, continues)
+                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10,
+                    (SELECT session_id FROM choir_control.sessions AS s
                      WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND head_rev > 0
+                       AND {ONLY_REHEARSED} = $10
                      ORDER BY started_at DESC LIMIT 1))
                 ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
                 RETURNING {COLUMNS}
@@ -87,6 +93,7 @@ class SessionStore:
                 bindings.dm,
                 gateway,
                 bindings.model_dump_json(),
+                rehearsal,
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")

@@ -1,0 +1,102 @@
+"""Which real model a home was last started with: `data/model.json`.
+
+Written by `stack` at each start with a real model. Without it a key that was given once by environment would
+be forgotten, and the scripted rehearsal model would answer in the real one's place.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import StartupError
+from choir_common.wire.config import Config, ModelConfig
+from choir_local.model_choice import ModelChoice, environment_keys
+from choir_local.private_file import write_private
+from choir_local.settings import LocalSettings
+
+DEFAULT_MODEL = "default"
+
+
+class ModelRecord(BaseModel):
+    """The real model of the last start, and what its user wants to be asked no more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    words: str
+    """The model, as people are told of it."""
+    config: ModelConfig
+    keep_declined: bool = False
+    """The user did not want its key to be stored."""
+
+
+def read_record(path: Path) -> ModelRecord | None:
+    """Return the record; None if there is none that can be read."""
+    try:
+        return ModelRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def write_record(path: Path, record: ModelRecord) -> None:
+    """Replace the record. Raises OSError."""
+    write_private(path, record.model_dump_json(indent=1))
+
+
+def record_choice(path: Path, choice: ModelChoice) -> None:
+    """Note the model of this start, unless it is the rehearsal model. Raises OSError."""
+    if choice.config.provider == "rehearsal":
+        return
+    before = read_record(path)
+    declined = before is not None and before.keep_declined and before.config == choice.config
+    write_record(
+        path, ModelRecord(words=choice.words, config=choice.config, keep_declined=declined)
+    )
+
+
+def missing_model(path: Path, choice: ModelChoice, settings: LocalSettings) -> ModelRecord | None:
+    """Return the real model that is expected here while only the rehearsal model is there.
+
+    None as well where the rehearsal model was asked for, by a score or CHOIR_MODEL_SOURCE.
+    """
+    asked_for = settings.score is not None or settings.model_source == "rehearsal"
+    return None if asked_for or not choice.rehearsal else read_record(path)
+
+
+def refuse_stand_in(record: ModelRecord) -> StartupError:
+    """Return the error of a start in which the rehearsal model would answer for the real one."""
+    name = record.config.secret
+    mend = (
+        f"Set its key again, in the environment or for good with `choirctl secret set {name}`"
+        if name
+        else "Make it reachable again"
+    )
+    return StartupError(
+        f"The last start here was with {record.words}, which cannot be had now. {mend}, or add "
+        "`models.default` to config.json. The scripted rehearsal model does not answer in its place; "
+        "CHOIR_MODEL_SOURCE=rehearsal starts that on purpose."
+    )
+
+
+def configured_model(config: Config | None, settings: LocalSettings) -> ModelChoice | None:
+    """Return the model that config.json gives for `default`; None where the deployment supplies it.
+
+    Where no agent uses `default`, and memory neither, the first agent's model takes its place.
+    """
+    if config is None:
+        return None
+    own = config.models.get(DEFAULT_MODEL)
+    if own is None and not uses_default(config):
+        first = next(iter(config.agents.values()), None)
+        own = config.models.get(first.defaults.llm) if first else None
+    if own is None:
+        return None
+    words = f"{own.model} at {own.endpoint} (config.json)"
+    return ModelChoice(own, words, secrets=environment_keys(settings))
+
+
+def uses_default(config: Config) -> bool:
+    """Tell whether somebody thinks with the model `default`."""
+    chosen = [
+        name for it in config.agents.values() for name in (it.defaults.llm, it.defaults.core_llm)
+    ]
+    return DEFAULT_MODEL in (*chosen, config.memory.model)
