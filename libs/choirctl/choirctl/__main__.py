@@ -5,6 +5,7 @@ import sys
 
 from choirctl.app import make_app, mentioned_words
 from choirctl.late import load
+from choirctl.terminal import protect_streams
 
 
 def main() -> None:
@@ -12,6 +13,7 @@ def main() -> None:
     # closed by who called (`>&-`): what is printed goes nowhere
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    protect_streams()
     try:
         make_app(mentioned_words())()
     except KeyboardInterrupt:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from choir_common.visible_text import make_visible
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.messages import OutboundMessage
 from choirctl.prompt import FRAME_S
-from choirctl.spoken import one_line, safe
+from choirctl.spoken import one_line
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_CARD = 300
@@ -62,7 +63,7 @@ class GoingOn:
                 self.cards[card.card_id] = card
             case Card() as card:
                 self.cards.pop(card.card_id, None)
-                return None if card.card_id in told else safe(card.text)
+                return None if card.card_id in told else make_visible(card.text)
         return None
 
     def lines(self, now: float, told: Collection[str]) -> list[str]:

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx2
 
 from choir_common.errors import BadInput, ChoirError
+from choir_common.visible_text import make_visible
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choirctl.control_api import ControlApi, parse
-from choirctl.spoken import safe
 
 PIECE = 256 * 1024
 PATIENCE = httpx2.Timeout(60.0, connect=5.0)
@@ -53,7 +53,7 @@ async def _save(
     try:
         saved = await _write(folder, each.name, api.read_body(path, PATIENCE))
     except (ChoirError, OSError) as error:
-        return f"{safe(each.name)} could not be saved: {error}"
+        return f"{make_visible(each.name)} could not be saved: {error}"
     return f"{each.kind} saved as {saved}"
 
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from rich.markup import escape
 
+from choir_common.visible_text import make_visible
 from choir_common.wire.events import Event
 from choir_common.wire.operator import SessionView
 from choirctl.control_api import PAGE, ControlApi
-from choirctl.spoken import safe
 
 SESSIONS = 3  # an agent that was restarted just now goes on in a new one
 REACH = 2_000  # events looked through, newest first: a conversation of days
@@ -61,7 +61,7 @@ def _is_said(event: Event, dm: str) -> bool:
 def past_line(event: Event, agent_id: str, *, whole: bool) -> str:
     """Return one thing said, and when by the clock of this machine, cut to some lines unless `whole`."""
     who = "you" if event.type == "user_msg" else agent_id
-    lines = safe(str(event.payload.get("text", ""))).strip().split("\n")
+    lines = make_visible(str(event.payload.get("text", ""))).strip().split("\n")
     if not whole and len(lines) > SHOWN_LINES:
         lines = [*lines[:SHOWN_LINES], "…"]
     at = datetime.fromisoformat(event.at).astimezone()

@@ -5,14 +5,18 @@ Colour is left out where nobody sees it, and where NO_COLOR is set (rich does bo
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
 from rich.cells import cell_len
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
+
+from choir_common.visible_text import escape_json
+from choirctl.safe_console import SafeConsole
 
 GAP = 2
 LAST_MAY_FOLD = 20  # columns: texts stand last, and read well in this
@@ -30,8 +34,7 @@ def err() -> Console:
 
 
 def _console(width: int | None, *, stderr: bool = False) -> Console:
-    # without its emoji: `:cd:` stands in one of five fingerprints, and in what people write
-    return Console(stderr=stderr, width=width, soft_wrap=True, emoji=False)
+    return SafeConsole(stderr=stderr, width=width, soft_wrap=True)
 
 
 def print_rows(rows: Table, nothing: str = "") -> None:
@@ -80,22 +83,49 @@ def _fitting(rows: Table, width: int) -> list[int] | None:
     return None
 
 
-def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, object]) -> None:
+def print_json(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> None:
     """Print `value` as indented JSON."""
-    match value:
-        case BaseModel():
-            plain: object = value.model_dump(mode="json")
-        case dict():
-            plain = value
-        case _:
-            plain = [item.model_dump(mode="json") for item in value]
-    sys.stdout.write(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(_indented(value) + "\n")
 
 
 def print_json_line(value: BaseModel) -> None:
     """Print `value` on one line, at once: for streams."""
-    sys.stdout.write(value.model_dump_json() + "\n")
+    print_json_text(value.model_dump_json() + "\n")
+
+
+def print_json_text(text: str) -> None:
+    """Print JSON that was made elsewhere, at once, with its hidden characters escaped."""
+    sys.stdout.write(escape_json(text))
     sys.stdout.flush()
+
+
+class JsonOutput:
+    """Standard output for JSON that arrives as bytes, a whole line at a time."""
+
+    def write(self, line: bytes) -> int:
+        """Print a line with its hidden characters escaped."""
+        sys.stdout.write(escape_json(line.decode(errors="replace")))
+        return len(line)
+
+    def flush(self) -> None:
+        """Hand on what was printed."""
+        sys.stdout.flush()
+
+
+def show_json(value: Mapping[str, object]) -> None:
+    """Print `value` as indented JSON for a person: with colours on a terminal."""
+    out().print(JSONHighlighter()(Text(_indented(value))))
+
+
+def _indented(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> str:
+    match value:
+        case BaseModel():
+            plain: object = value.model_dump(mode="json")
+        case Mapping():
+            plain = dict(value)
+        case _:
+            plain = [item.model_dump(mode="json") for item in value]
+    return escape_json(json.dumps(plain, indent=2, ensure_ascii=False))
 
 
 def table(*columns: str) -> Table:

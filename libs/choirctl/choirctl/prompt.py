@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
+from prompt_toolkit.application import AppSession, create_app_session, get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -17,19 +17,27 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
+from choir_common.visible_text import make_visible
 from choir_common.wire.operator import CommandView
 from choirctl.chat_lines import LOCAL, quoted, unquoted
 from choirctl.lanes import fitted
 from choirctl.place import Place
+from choirctl.terminal import below
 
 FRAME_S = 0.1
 SEND = "/send "
 CANCEL = "/cancel "
 # grey words, no bar: what stands there is no part of the conversation
 PLAIN_BAR = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
+
+
+def terminal_session() -> AbstractContextManager[AppSession]:
+    """Return a session whose prompt writes to the terminal itself, with its own escape sequences."""
+    return create_app_session(output=create_output(stdout=below(sys.stdout)))
 
 
 class RawInput(Vt100Input):
@@ -78,7 +86,7 @@ class Suggestions(Completer):
         for words in (2, 1):
             known = self._commands.get(" ".join(begun[:words]))
             if known is not None:
-                return ": ".join(known)
+                return make_visible(": ".join(known), keep="")
         return ""
 
 
@@ -165,7 +173,7 @@ class Prompt:
         return "\n".join([*([fitted(hint, width)] if hint else []), self._lines(width)])
 
     def _lines(self, width: int) -> str:
-        return "\n".join(self._below(width))
+        return make_visible("\n".join(self._below(width)))
 
 
 def _keys() -> KeyBindings:
@@ -194,4 +202,4 @@ def typed_before(place: Place) -> History:
 def _begun_with(text: str, words: Iterable[str]) -> Iterator[Completion]:
     for word in sorted(words):
         if word.startswith(text):
-            yield Completion(word, start_position=-len(text))
+            yield Completion(word, start_position=-len(text), display=make_visible(word))

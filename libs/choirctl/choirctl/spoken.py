@@ -4,7 +4,6 @@ Pure. Used by `talk`, `past` and `lanes`.
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
@@ -12,6 +11,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.text import Text
 
+from choir_common.visible_text import make_visible
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
 
@@ -25,28 +25,19 @@ STYLES: Mapping[ReplyKind, tuple[str, str]] = {
 }
 # one of these, and the words are laid out as Markdown
 MARKED = re.compile(r"\n|[*_`#|\[\]]|^\s*(?:[-+>]|\d+\.)\s")
-# they turn the direction of writing, so that what is read is not what stands there
-TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def safe(text: str) -> str:
-    """Return a text without characters that steer a terminal or turn the direction of writing."""
-    return "".join(
-        c for c in text if c in "\n\t" or (unicodedata.category(c) != "Cc" and c not in TURNING)
-    )
 
 
 def one_line(text: str, longest: int) -> str:
     """Return a text on one line, cut where it gets long."""
-    flat = " ".join(safe(text).split())
+    flat = " ".join(make_visible(text).split())
     return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
 
 
 def heard(message: OutboundMessage) -> RenderableType:
     """Return a message as it stands on the terminal."""
     colour, does = STYLES[message.kind]
-    head = f"[bold {colour}]{escape(safe(message.agent_id))}{does}[/]"
-    text = safe(message.text)
+    head = f"[bold {colour}]{escape(make_visible(message.agent_id))}{does}[/]"
+    text = make_visible(message.text)
     if message.agent_id == "choir" or not MARKED.search(text):
         # Choir's own words are plain: what an agent wants to do is shown in them as it is
         return Text.from_markup(f"{head} {escape(text)}", emoji=False)

@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from choir_common.errors import BadInput, ChoirError
 from choir_common.ids import new_id
+from choir_common.visible_text import make_visible
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
 from choirctl.chat_lines import LOCAL, Correct, Leave, Line, Say, SendFile, ShowPast, understand
@@ -28,9 +29,10 @@ from choirctl.parcels import put_file, save_files
 from choirctl.past import Past, past_line, read_past
 from choirctl.place import Place
 from choirctl.printing import counted
-from choirctl.prompt import Prompt, Suggestions, typed_before
+from choirctl.prompt import Prompt, Suggestions, terminal_session, typed_before
 from choirctl.questions import Decided, Question, Questions, still_open
-from choirctl.spoken import heard, safe
+from choirctl.safe_console import SafeConsole
+from choirctl.spoken import heard
 from choirctl.views import CORE
 from choirctl.watching import Watch
 
@@ -56,9 +58,9 @@ async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: boo
     Raises (in a group) NotFound for an unknown DM, Unavailable when nothing answers.
     """
     # raw: what rich has coloured passes as it is
-    with patch_stdout(raw=True):
+    with terminal_session(), patch_stdout(raw=True):
         # what is said is not coloured by guesses at numbers and paths
-        console = Console(highlight=False, emoji=False)
+        console = SafeConsole(highlight=False)
         async with connect(place) as api, converse(api, dm) as conversation:
             leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
             console.print(
@@ -215,7 +217,7 @@ class _Talk:
                     case SendFile(path, text):
                         put = await put_file(self._api, self._dm, path)
                         await self._say(text, put.ref)
-                        self._console.print(f"[dim]sent {escape(safe(put.name))}[/]")
+                        self._console.print(f"[dim]sent {escape(make_visible(put.name))}[/]")
                     case Correct(text):
                         await self._say(text, edits=self._last().key)
                     case Decided(question, data):
@@ -231,7 +233,7 @@ class _Talk:
         key = new_id("cli")
         accepted = await self._conversation.say(text, files, key=key, edits=edits)
         if accepted.note:
-            self._console.print(f"[yellow]{escape(safe(accepted.note))}[/]")
+            self._console.print(f"[yellow]{escape(make_visible(accepted.note))}[/]")
         if accepted.command is None:
             # a correction of a correction names the first message, too
             self._said = Said(edits or key, text)
@@ -243,7 +245,7 @@ class _Talk:
     async def _decide(self, question: Question, data: str) -> None:
         pressed = await self._conversation.press(question.message, data)
         self._questions.close(question)
-        self._console.print(f"[yellow]{escape(safe(pressed.answer))}[/]")
+        self._console.print(f"[yellow]{escape(make_visible(pressed.answer))}[/]")
 
     async def _print_heard(self) -> None:
         while True:
@@ -274,7 +276,7 @@ class _Talk:
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
     def _complain(self, error: ChoirError, what: str = "") -> None:
-        self._console.print(f"[red]{what}{escape(safe(error.message))}[/]")
+        self._console.print(f"[red]{what}{escape(make_visible(error.message))}[/]")
 
 
 async def _commands(api: ControlApi, dm: str) -> list[CommandView]:

@@ -34,7 +34,7 @@ from choirctl.lanes import MOST_LINES, Lanes
 from choirctl.past import past_line
 from choirctl.prompt import Suggestions
 from choirctl.questions import Questions, still_open
-from choirctl.spoken import heard, one_line, safe
+from choirctl.spoken import heard, one_line
 
 
 def an_event(payload: EventPayload, lane: str = "edge", rev: int = 1) -> Event:
@@ -129,7 +129,9 @@ def test_a_job_is_told_from_its_begin_to_its_end() -> None:
     report = CoreReported(
         job_id="j", job_name="notes", kind="need_info", body={"missing": "which\x1b[2J?"}
     )
-    assert lanes.take(an_event(report, "core:notes"), 6.0) == "job notes, need info: which[2J?"
+    assert (
+        lanes.take(an_event(report, "core:notes"), 6.0) == "job notes, need info: which<U+001B>[2J?"
+    )
     end = CoreStopped(
         job_id="j", job_name="notes", outcome="error", reason="no disk", duration_ms=61_000
     )
@@ -170,7 +172,9 @@ def test_no_line_is_wider_than_the_terminal_and_a_crowd_is_counted(width: int) -
 
 def test_nothing_that_is_said_can_steer_the_terminal() -> None:
     hostile = "a\x1b]52;c;x\x07b\u202egnp\x9b2J\r\nnext\tone"
-    assert safe(hostile) == "a]52;c;xbgnp2J\nnext\tone"
+    assert one_line(hostile, 99) == (
+        "a<U+001B>]52;c;x<U+0007>b<U+202E>gnp<U+009B>2J<U+000D> next one"
+    )
     assert one_line("x" * 50, 10) == "x" * 9 + "…"
     for agent, text in (("main", hostile), ("ma\x1b[2Jin", "**b** [t](http://x)\x1b[2J")):
         message = a_message(1, text).model_copy(update={"agent_id": agent})
@@ -208,7 +212,7 @@ def test_what_was_said_before_is_cut_unless_all_of_it_is_wanted() -> None:
     assert (
         past_line(event, "main", whole=False) == f"[dim]{here:%m-%d %H:%M} you: 1\n  2\n  3\n  …[/]"
     )
-    assert past_line(event, "main", whole=True).endswith("4 \\[b][/]")
+    assert past_line(event, "main", whole=True).endswith("4 \\[b]<U+001B>[/]")
     assert "main: done" in past_line(an_event(AN_ANSWER), "main", whole=True)
 
 

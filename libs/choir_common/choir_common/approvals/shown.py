@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from pydantic import JsonValue
 
+from choir_common.visible_text import make_visible
 from choir_common.wire.json import JsonObject
 
 MAX_GIST = 160
@@ -72,7 +73,8 @@ def lines_of(request_type: str, payload: JsonObject, basis: JsonObject) -> list[
 
 def plainly(text: str) -> str:
     """Return a text with every character spelled out that is not seen as itself."""
-    return "".join(c if c == "\t" or _seen(c) else f"<U+{ord(c):04X}>" for c in text)
+    shown = make_visible(text, keep="\t", joiners=False)
+    return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in shown)
 
 
 def _changes(
@@ -177,12 +179,9 @@ def _keys(patch: JsonValue, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from _keys(inner, (*path, name))
 
 
-def _seen(character: str) -> bool:
-    # controls, formats (they turn the direction of writing), surrogates, private ones; separators; fillers
-    return (
-        unicodedata.category(character)[0] != "C"
-        and character not in "\u2028\u2029\u00ad\u115f\u3164"
-    )
+def _is_known(character: str) -> bool:
+    # private and unassigned characters look as a font pleases: not before a decision
+    return unicodedata.category(character)[0] != "C"
 
 
 def _cut(text: str, most: int) -> str:

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
+from choir_common.visible_text import make_visible
 from choir_common.wire.messages import Accepted, OutboundMessage
 from choirctl.control_api import ControlApi, connect
 from choirctl.conversation import Conversation, converse
@@ -18,7 +19,6 @@ from choirctl.late import load
 from choirctl.parcels import put_file, save_files
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, print_json
-from choirctl.spoken import safe
 
 
 def register(app: typer.Typer) -> None:
@@ -84,9 +84,7 @@ def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
     elif answer.kind == "error":
         raise ChoirError(f"{answer.agent_id} could not answer: {answer.text}")
     elif not as_json:
-        # a terminal would obey what a file only keeps
-        text = safe(answer.text) if sys.stdout.isatty() else answer.text
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{answer.text}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ async def _await_answer(
             if message.kind == "report":
                 console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
             if message.kind in ("notice", "report", "message"):
-                console.print(safe(message.text), markup=False)
+                console.print(make_visible(message.text), markup=False)
             elif message.answers == accepted.inbox_id:
                 return message
 

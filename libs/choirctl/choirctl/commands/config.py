@@ -24,7 +24,7 @@ from choir_common.wire.configuring import (
 )
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows, table
+from choirctl.printing import err, out, print_json, print_rows, show_json, table
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 LOOK_S = 0.2
@@ -62,7 +62,7 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
         err().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
     if view.staged:
         err().print("Something is staged: `choirctl config diff` compares it.")
-    out().print_json(data=view.config)
+    show_json(view.config)
 
 
 def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:

@@ -14,7 +14,7 @@ from choir_common.errors import BadInput, NotFound
 from choir_common.ids import is_agent_id
 from choir_common.logs import follow as reading
 from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err
+from choirctl.printing import err, print_json_text
 
 SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehearsal", "stack")
 SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
@@ -67,7 +67,10 @@ def logs(
         _say_where_it_went(path, source)
     try:
         for line in (reading.follow if follow else reading.snapshot)(path, lines):
-            sys.stdout.write(line.decode(errors="replace") if as_json else readable(line))
+            if as_json:
+                print_json_text(line.decode(errors="replace"))
+                continue
+            sys.stdout.write(readable(line))
             sys.stdout.flush()
     except KeyboardInterrupt:
         return

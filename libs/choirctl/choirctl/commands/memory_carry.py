@@ -16,6 +16,8 @@ from typing import IO, Annotated
 
 import typer
 from pydantic import TypeAdapter, ValidationError
+from rich.control import Control
+from rich.segment import ControlType
 
 from choir_common.errors import BadInput, ChoirError, Conflict, NotFound, OutcomeUnknown
 from choir_common.wire.memory_operator import ImportRecords
@@ -24,7 +26,7 @@ from choirctl.arguments import AgentId
 from choirctl.control_api import connect
 from choirctl.memory_api import MemoryApi
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import counted, err, print_json
+from choirctl.printing import JsonOutput, counted, err, print_json
 
 PIECE_RECORDS = 200
 PIECE_BYTES = 500_000
@@ -52,7 +54,7 @@ def export(
     """
     place = find_place(ctx, home, url)
     if file is None:
-        records = asyncio.run(_export(place, agent, sys.stdout.buffer))
+        records = asyncio.run(_export(place, agent, JsonOutput()))
     else:
         records = _export_to(place, agent, file)
         if as_json:
@@ -128,7 +130,7 @@ def _export_to(place: Place, agent: str, file: Path) -> int:
     return records
 
 
-async def _export(place: Place, agent: str, out: IO[bytes]) -> int:
+async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
     """Write the lines as they come; return how many records. Raises when the end did not come."""
     lines, last = 0, b""
     async with connect(place) as api:
@@ -239,4 +241,6 @@ async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id:
 
 def _tell(words: str) -> None:
     if sys.stderr.isatty():
-        err().print(words, markup=False, end="\r")
+        console = err()
+        console.print(words, markup=False, end="")
+        console.control(Control(ControlType.CARRIAGE_RETURN))

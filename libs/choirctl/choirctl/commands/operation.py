@@ -11,7 +11,7 @@ from choirctl.arguments import OperationId
 from choirctl.control_api import connect
 from choirctl.operations import raise_failure, watch
 from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import out, print_json, print_rows
+from choirctl.printing import out, print_json, print_rows, show_json
 from choirctl.views import operation_facts, operation_rows
 
 
@@ -55,7 +55,7 @@ def show(
     else:
         out().print(operation_facts(view))
         if view.result:
-            out().print_json(data=view.result)
+            show_json(view.result)
     if follow:
         raise_failure(view)
 

@@ -1,0 +1,40 @@
+"""The console that all of choirctl's layout is printed on: rich's own sequences pass, those of a text do not.
+
+Made by `printing` for commands and by `talk` for a chat.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from choir_common.visible_text import make_visible
+from choirctl.terminal import below
+
+
+class SafeConsole(Console):
+    """A console whose text has every hidden character spelled out, and no links."""
+
+    def __init__(self, *, stderr: bool = False, **how: Any) -> None:
+        # emoji=False: `:cd:` stands in one of five fingerprints, and in what people write
+        super().__init__(file=below(sys.stderr if stderr else sys.stdout), emoji=False, **how)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        # before the layout, so that columns are as wide as what is printed
+        return super().render_str(make_visible(text), **how)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else _make_safe(segment)
+
+
+def _make_safe(segment: Segment) -> Segment:
+    style = segment.style
+    if style is not None and style.link:
+        style = style.clear_meta_and_links()
+    return Segment(make_visible(segment.text), style)
