@@ -45,7 +45,7 @@ from choir_common.wire.rpc import (
     TerminateRequest,
 )
 from choir_common.wire.runtime import AgentBoot
-from choir_common.wire.signals import Signal, SignalBody, UserMessageSignal
+from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
 
 AGENT = "main"
 SESSION = "ses_test"
@@ -160,6 +160,11 @@ class ControlStandIn:
         """Forget all events after the first `kept`, and raise the epoch, as after a crash."""
         del self.events[kept:]
         self.epoch += 1
+
+    def next_epoch(self) -> None:
+        """Let the session go on after a stop, which is done."""
+        self.epoch += 1
+        self.signals = [one for one in self.signals if not isinstance(one.body, ShutdownSignal)]
 
     # the doors
 

@@ -13,9 +13,13 @@ from tests.service.agent.control_stand_in import ControlStandIn
 
 
 @contextlib.asynccontextmanager
-async def running_agent(control: ControlStandIn) -> AsyncIterator[asyncio.Task[int]]:
+async def running_agent(
+    control: ControlStandIn, stop_grace_s: float = 0.5
+) -> AsyncIterator[asyncio.Task[int]]:
     """Run the agent here; leaving the block kills it without a goodbye."""
-    settings = AgentProcessSettings(hello_patience_s=2.0, stop_grace_s=0.5, hurry_grace_s=0.2)
+    settings = AgentProcessSettings(
+        hello_patience_s=2.0, stop_grace_s=stop_grace_s, hurry_grace_s=0.2
+    )
     agent = asyncio.create_task(run_agent(control.boot(), settings, Redactor()))
     try:
         yield agent

@@ -220,17 +220,50 @@ async def test_a_shutdown_ends_in_good_order() -> None:
     assert control.terminated == "operator"
 
 
-async def test_a_shutdown_in_the_middle_of_a_turn_tells_the_user() -> None:
-    sleep = {"name": "choir.exec", "arguments": {"command": "touch begun; sleep 30"}}
-    async with run_rehearsal(score({"call": sleep}, {"say": "x"})) as model:
-        async with run_control(model) as control, running_agent(control) as agent:
-            await control.say("sleep")
+async def test_a_turn_that_ends_within_the_grace_is_answered_before_the_stop() -> None:
+    call = {
+        "name": "choir.exec",
+        "arguments": {"command": "touch begun; while [ ! -e go ]; do sleep 0.05; done"},
+    }
+    async with run_rehearsal(score({"call": call}, {"say": "done"})) as model:
+        async with (
+            run_control(model) as control,
+            running_agent(control, stop_grace_s=60) as agent,
+        ):
+            await control.say("work")
             while not (control.workspace / "begun").exists():
                 await asyncio.sleep(0.02)
             await control.tell(ShutdownSignal(reason="operator"))
+            await control.until(lambda: control.heartbeats[-1].new_rev > 0)
+            (control.workspace / "go").touch()
             assert await agent == 0
-    assert control.types()[-3:] == ["tool_result_committed", "reply", "session_stopped"]
-    assert "stopped" in control.replies()[-1].text
+    assert [reply.text for reply in control.replies()] == ["done"]
+    assert control.types()[-1] == "session_stopped"
+
+
+async def test_a_turn_that_does_not_end_within_the_grace_is_gone_on_with_by_the_next_start() -> (
+    None
+):
+    call = {"name": "choir.exec", "arguments": {"command": "echo x >> runs; touch begun; sleep 30"}}
+    async with run_rehearsal(score({"call": call}, {"say": "went on"})) as model:
+        async with run_control(model) as control:
+            async with running_agent(control) as agent:
+                await control.say("work")
+                while not (control.workspace / "begun").exists():
+                    await asyncio.sleep(0.02)
+                await control.tell(ShutdownSignal(reason="operator"))
+                assert await agent == 0
+            # not a word to the user, and nothing of the call: as if the agent had been killed
+            assert control.replies() == [] and results(control) == []
+            assert control.types()[-1] == "session_suspended"
+            control.next_epoch()
+            async with running_agent(control):
+                [reply] = await control.replied()
+            runs = (control.workspace / "runs").read_text()
+    assert (reply.text, reply.answers) == ("went on", "inb_1")
+    assert [result.status for result in results(control)] == ["interrupted"]
+    assert runs == "x\n"
+    assert control.types().count("user_msg") == 1
 
 
 async def test_new_settings_and_secrets_are_used_from_the_next_call_on() -> None:

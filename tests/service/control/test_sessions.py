@@ -82,7 +82,8 @@ async def test_the_token_is_dead_as_soon_as_terminate_self_returns(
     await stopping
 
 
-async def test_who_was_not_answered_before_a_stop_is_told(world: World, agent: AgentHand) -> None:
+async def stopped_in_a_turn(world: World, agent: AgentHand) -> str:
+    """Stop the agent while it works on a message; return the message's id."""
     await world.say("do it", "1")
     message = await agent.next_message()
     await agent.take_up(message)
@@ -90,10 +91,53 @@ async def test_who_was_not_answered_before_a_stop_is_told(world: World, agent: A
     await until(lambda: _status(world, agent, "stopping"))
     world.runtime.die("main")
     assert (await stopping).json()["state"] == "stopped"
+    return message.inbox_id
+
+
+async def test_a_turn_that_is_open_at_a_stop_is_gone_on_with_by_the_next_start(
+    world: World, agent: AgentHand
+) -> None:
+    inbox_id = await stopped_in_a_turn(world, agent)
+    assert (await world.session(agent.spec.session_id))["status"] == "suspended"
+    assert await leases(world) == {}
+    shown = await view(world)
+    assert shown.session_id is None and shown.pid is None
+    noted = await world.say("are you there?", "2")
+    assert noted.note is not None and "is not running" in noted.note
+    assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
+    again = await world.agent(starts=2)
+    hello = await again.hello()
+    assert (again.spec.session_id, hello.epoch) == (agent.spec.session_id, 2)
+    assert hello.tail_events[-1].type == "user_msg"
+    again.say("done", answers=inbox_id)
+    await again.flush()
+    [text] = await world.delivered(1)
+    assert text == "done" and world.gateway.delivered[0].answers == inbox_id
+    assert (await world.verify(agent.spec.session_id))["ok"]
+
+
+async def test_a_restart_in_a_turn_goes_on_with_the_same_session(
+    world: World, agent: AgentHand
+) -> None:
+    await world.say("do it", "1")
+    await agent.take_up(await agent.next_message())
+    restarting = asyncio.create_task(world.post("/v1/agents/main/restart"))
+    await until(lambda: _status(world, agent, "stopping"))
+    world.runtime.die("main")
+    assert (await restarting).json()["session_id"] == agent.spec.session_id
+    assert (await world.agent(starts=2)).spec.epoch == 2
+
+
+async def test_a_second_stop_gives_the_open_work_up_and_tells_the_user(
+    world: World, agent: AgentHand
+) -> None:
+    inbox_id = await stopped_in_a_turn(world, agent)
+    assert (await world.post("/v1/agents/main/stop")).status_code == 200
     [text] = await world.delivered(1)
     assert "main was stopped before it was done" in text
-    assert world.gateway.delivered[0].answers == message.inbox_id
-    assert (await world.verify(agent.spec.session_id))["ok"]
+    assert world.gateway.delivered[0].answers == inbox_id
+    assert (await world.session(agent.spec.session_id))["status"] == "stopped"
+    assert (await world.post("/v1/agents/main/stop")).status_code == 409
 
 
 async def test_a_crashed_agent_goes_on_under_the_next_epoch(world: World, agent: AgentHand) -> None:
@@ -217,5 +261,5 @@ async def test_a_stop_that_was_cut_off_is_finished_by_the_sweep(
     world: World, agent: AgentHand
 ) -> None:
     await world.database.execute("UPDATE choir_control.sessions SET status = 'stopping'")
-    await world.until_status(agent.spec.session_id, "stopped")
+    await world.until_status(agent.spec.session_id, "suspended")
     assert await leases(world) == {} and world.runtime.alive == {}

@@ -58,7 +58,9 @@ async def test_agents_end_in_good_order_before_choird_and_run_again_after_it(
         assert (await stopped.hand(spec).hello()).continues in {a.spec.session_id for a in agents}
 
 
-async def test_an_agent_that_does_not_end_is_left_after_the_patience(stopped: World) -> None:
+async def test_an_agent_that_does_not_end_in_time_goes_on_with_its_session_after_the_start(
+    stopped: World,
+) -> None:
     stopped.settings = patient(stopped, 0.5)
     main, _ = await two_agents(stopped)
     await stopped.stop()
@@ -68,7 +70,8 @@ async def test_an_agent_that_does_not_end_is_left_after_the_patience(stopped: Wo
         return {spec.agent_id for spec in stopped.runtime.specs} == {"main", "never"}
 
     await until(both_run)
-    assert (await stopped.session(main.spec.session_id))["status"] == "stopped"
+    session = await stopped.session(main.spec.session_id)
+    assert (session["status"], session["epoch"]) == ("starting", 2)
 
 
 async def test_a_second_signal_does_not_wait_for_agents(stopped: World) -> None:

@@ -20,6 +20,7 @@ from choir_common.wire.session_events import SessionAbandoned as SessionAbandone
 from choir_common.wire.session_events import SessionResumed as SessionResumed
 from choir_common.wire.session_events import SessionStarted as SessionStarted
 from choir_common.wire.session_events import SessionStopped as SessionStopped
+from choir_common.wire.session_events import SessionSuspended as SessionSuspended
 from choir_common.wire.session_events import Snapshot as Snapshot
 from choir_common.wire.summaries import Fact as Fact
 from choir_common.wire.summaries import LaneSummary as LaneSummary
@@ -394,6 +395,7 @@ EventPayload = Annotated[
     SessionStarted
     | CarriedEvent
     | SessionResumed
+    | SessionSuspended
     | SessionStopped
     | UserMsg
     | Reminded

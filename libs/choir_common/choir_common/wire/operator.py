@@ -12,7 +12,10 @@ from choir_common.wire.rpc import ResourceBindings, StatusReport
 
 T = TypeVar("T")
 
-SessionStatus = Literal["starting", "active", "stopping", "stopped", "crashed", "abandoned"]
+SessionStatus = Literal[
+    "starting", "active", "stopping", "stopped", "suspended", "crashed", "abandoned"
+]
+"""`suspended`: stopped with open work, which the next start of the agent goes on with."""
 
 
 class Page(BaseModel, Generic[T]):

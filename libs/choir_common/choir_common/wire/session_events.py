@@ -44,6 +44,13 @@ class SessionResumed(Wire):
     epoch: int
 
 
+class SessionSuspended(Wire):
+    """The agent was stopped with a turn or a job open; its next epoch goes on with them."""
+
+    type: Literal["session_suspended"] = "session_suspended"
+    reason: str
+
+
 class SessionStopped(Wire):
     """The agent ended the session in good order; `summary` is the agent's own, if it made one."""
 

@@ -111,7 +111,8 @@ def stop(
 ) -> None:
     """Stop an agent in good order; its session is closed.
 
-    It finishes its turn and sums up the session first, and what it is at is shown meanwhile.
+    It finishes its turn (15 s) and sums up the session first, and what it is at is shown meanwhile.
+    Work that takes longer stays open, and the next start goes on with it; a second stop gives it up.
     """
     view = _ask(
         find_place(ctx, home, url),

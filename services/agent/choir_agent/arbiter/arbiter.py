@@ -94,6 +94,7 @@ class Arbiter:
         self._current = current
         self._snapshots = snapshots
         self._past = past
+        self._leaves_open = False
         self._artifacts = Artifacts(workspace, session_log.clean)
 
     @property
@@ -112,6 +113,19 @@ class Arbiter:
         """Tell whether a user's message already stands in the log."""
         return inbox_id in self._log.taken
 
+    @property
+    def leaves_open(self) -> bool:
+        """Whether what is broken off now is left for the next epoch."""
+        return self._leaves_open
+
+    def leave_open(self) -> None:
+        """From now on write no result for a call that is broken off: the agent stops.
+
+        The next epoch finds the call as after a crash: one that is idempotent runs again, another one is
+        closed as interrupted, and one that waits for a human goes on waiting.
+        """
+        self._leaves_open = True
+
     async def use(self, lane: str, turn_id: str, calls: tuple[CallState, ...]) -> None:
         """Take the calls of one model output to their results, from wherever the log says they are.
 
@@ -125,7 +139,8 @@ class Arbiter:
                 for state, permit in zip(open_calls, checked, strict=True):
                     tasks.create_task(self._use_one(lane, turn_id, state, permit))
         except asyncio.CancelledError:
-            self.abandon(lane, turn_id)
+            if not self._leaves_open:
+                self.abandon(lane, turn_id)
             raise
 
     def abandon(self, lane: str, turn_id: str) -> None:
@@ -236,7 +251,8 @@ class Arbiter:
             outcome = await self._past.beside(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
             # here, so that the locks are still held when the result is committed
-            self._close(lane, turn_id, call, CANCELLED)
+            if not self._leaves_open:
+                self._close(lane, turn_id, call, CANCELLED)
             raise
         self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
 

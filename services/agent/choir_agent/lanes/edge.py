@@ -64,9 +64,7 @@ class EdgeLane:
         self._brought_by: str | None = None
         self._stopping = False
         self.state = EdgeState.IDLE
-        self._turns = Turns(
-            LANE, arbiter, thinker, skills, reminding, current, self._move, lambda: self._stopping
-        )
+        self._turns = Turns(LANE, arbiter, thinker, skills, reminding, current, self._move)
 
     async def take(self, message: UserMessageSignal) -> None:
         """Queue a message, once however often it is offered; waits while too many are queued."""
@@ -93,7 +91,8 @@ class EdgeLane:
                 elif not self._begin_next():
                     self._wake.clear()
                     await self._wake.wait()
-        self._report_plainly()
+        if not self._arbiter.state.has_open_work:
+            self._report_plainly()
         self._move(EdgeTrigger.TERMINATE)
 
     def inject(self, text: str, signal: int) -> None:
@@ -121,10 +120,14 @@ class EdgeLane:
             self._turn.cancel()
 
     def stop(self) -> None:
-        """Take no further message, end the core jobs, and the turn at its next safe point."""
+        """Take no further message; the open turn still comes to its end, the core jobs go on meanwhile."""
         self._stopping = True
-        self._jobs.cancel_all()
         self._wake.set()
+
+    def leave_open(self) -> None:
+        """Break off the turn at once and write nothing of it: the next epoch goes on with it."""
+        self._arbiter.leave_open()
+        self.interrupt()
 
     def _open_turn_id(self) -> str | None:
         turn = self._arbiter.state.turn
@@ -198,9 +201,7 @@ class EdgeLane:
         error = None if turn.cancelled() else turn.exception()
         if error is not None:
             self._after_error(error, left)
-        elif left is not None and self._stopping:
-            self._turns.stop(left)
-        elif left is not None:
+        elif left is not None and (left.cancelled or not self._arbiter.leaves_open):
             self._turns.cancel(left)
 
     async def _run_spanned(self, turn: TurnState | None) -> None:

@@ -1,6 +1,7 @@
-"""End a session in good order: safe point, jobs and their reports, summary, flush (spec 11.8, 17.2).
+"""End a session in good order: the open turn, the summary, the last events (spec 11.8, 17.2).
 
-Called by `app`, which then says goodbye to control. Every step has its time; what takes longer is left out.
+Called by `app`, which then says goodbye to control. Every step has its time. A turn that takes longer
+and core jobs are left open: the session is suspended, and its next epoch goes on with them.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from choir_agent.compaction.session_summary import SessionSummary
 from choir_agent.lanes.edge import EdgeLane
 from choir_agent.lanes.jobs import SESSION_LANE
 from choir_agent.replication.replicate import Replication
-from choir_common.wire.events import SessionStopped
+from choir_common.wire.events import SessionStopped, SessionSuspended
 
 log = structlog.get_logger("choir.agent.ending")
 
@@ -61,11 +62,19 @@ class Ending:
         log.info("stopping", reason=request.reason)
         self._edge.stop()
         last = await self._end_lane(lane, request)
+        if self._arbiter.state.has_open_work:
+            log.info("stopped with open work; the next start goes on with it")
+            return request.reason, await self._flush(SessionSuspended(reason=request.reason))
         summary = await self._sum_up(last)
-        return request.reason, await self._flush(request.reason, summary)
+        stopped = SessionStopped(reason=request.reason)
+        if summary is not None:
+            stopped = SessionStopped(
+                reason=request.reason, summary=summary.text, topics=summary.topics
+            )
+        return request.reason, await self._flush(stopped)
 
     async def _end_lane(self, lane: asyncio.Task[None], request: StopRequest) -> StopRequest:
-        """Wait for the lane's safe point, no longer than the newest request's grace."""
+        """Wait for the end of the lane's turn, no longer than the newest request's grace."""
         while not lane.done():
             another = asyncio.create_task(self._stops.get())
             await asyncio.wait(
@@ -76,7 +85,7 @@ class Ending:
                 continue
             another.cancel()
             if not lane.done():
-                self._edge.interrupt()
+                self._edge.leave_open()
                 await asyncio.wait({lane})
         return request
 
@@ -96,12 +105,9 @@ class Ending:
             for task in (summing, hurry):
                 task.cancel()
 
-    async def _flush(self, reason: str, summary: SessionSummary | None) -> bool:
+    async def _flush(self, end: SessionStopped | SessionSuspended) -> bool:
         """Write the last event and make all durable; returns whether that worked in time."""
-        stopped = SessionStopped(reason=reason)
-        if summary is not None:
-            stopped = SessionStopped(reason=reason, summary=summary.text, topics=summary.topics)
-        last = self._arbiter.commit(SESSION_LANE, stopped)
+        last = self._arbiter.commit(SESSION_LANE, end)
         try:
             async with asyncio.timeout(self._flush_grace_s):
                 await self._replication.durable(last)

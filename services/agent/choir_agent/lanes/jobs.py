@@ -24,13 +24,14 @@ MakeJob = Callable[[JobState], CoreJob]
 
 
 class CoreJobs:
-    """The running core jobs; leaving the block ends them all."""
+    """The running core jobs; leaving the block breaks them off."""
 
     def __init__(self, arbiter: Arbiter, make_job: MakeJob) -> None:
         self._arbiter = arbiter
         self._make_job = make_job
         self._group: asyncio.TaskGroup | None = None
         self._running: dict[str, CoreJob] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
@@ -46,7 +47,7 @@ class CoreJobs:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
-            self.cancel_all()
+            self._leave_open()
         group, self._group = self._group, None
         if group is not None:
             await group.__aexit__(kind, error, trace)
@@ -72,12 +73,11 @@ class CoreJobs:
         cancelled = Cancelled(target=core_lane(name), turn_id=job_id, by="user", signal=signal)
         self._arbiter.commit(SESSION_LANE, cancelled)
 
-    def cancel_all(self) -> None:
-        """End every open job, because the session ends."""
-        for job in self._arbiter.state.jobs:
-            if not job.cancelled:
-                cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="session")
-                self._arbiter.commit(SESSION_LANE, cancelled)
+    def _leave_open(self) -> None:
+        """Break off every job and write nothing of it: the next epoch goes on with it."""
+        self._arbiter.leave_open()
+        for task in self._tasks:
+            task.cancel()
 
     def _start(self, job: JobState) -> None:
         if self._group is None or job.turn_id in self._running:
@@ -86,4 +86,6 @@ class CoreJobs:
         core = self._make_job(job)
         task = self._group.create_task(core.run(), name=job.lane)
         self._running[job.turn_id] = core
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self._running.pop(job.turn_id, None))

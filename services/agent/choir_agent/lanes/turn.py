@@ -49,7 +49,6 @@ class Turns:
         reminding: Reminding,
         current: Callable[[], CurrentSettings],
         move: Callable[[EdgeTrigger], None],
-        stopping: Callable[[], bool],
     ) -> None:
         self._lane = lane
         self._arbiter = arbiter
@@ -58,7 +57,6 @@ class Turns:
         self._reminding = reminding
         self._current = current
         self._move = move
-        self._stopping = stopping
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each pass begins at a safe point."""
@@ -76,8 +74,6 @@ class Turns:
                     self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
                 case BreakOff():
                     self.cancel(turn)
-                case Think() | UseTools() if self._stopping():
-                    self.stop(turn)
                 case Think() if (budget := self._exhausted()) is not None:
                     self._ask_for_more(turn, budget)
                 case Think():
@@ -86,11 +82,6 @@ class Turns:
                     await self._use(turn, move.calls)
                 case _:
                     assert_never(move)
-
-    def stop(self, turn: TurnState) -> None:
-        """Close the turn because the agent is about to stop."""
-        text = "I was stopped before I was done with this. Please ask again once I am back."
-        self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
     def cancel(self, turn: TurnState) -> None:
         """Close the turn because the user wants it no more."""

@@ -41,6 +41,7 @@ from choir_common.wire.events import (
     SessionResumed,
     SessionStarted,
     SessionStopped,
+    SessionSuspended,
     SkillStarted,
     SkillStopped,
     SkillTransitioned,
@@ -56,7 +57,9 @@ def step(state: SessionState, event: Committed) -> SessionState:
     """Return the state after one more event."""
     state = replace(state, rev=event.rev)
     match event.payload:
-        case SessionStarted() | SessionResumed() | SessionStopped() | SessionAbandoned() as p:
+        case SessionStarted() | CarriedEvent() | SessionAbandoned() as p:
+            return _after_life(state, p)
+        case SessionResumed() | SessionSuspended() | SessionStopped() as p:
             return _after_life(state, p)
         case Snapshot() as p:
             # what came before the tail we were given is in it, and what came in between as well
@@ -94,9 +97,6 @@ def step(state: SessionState, event: Committed) -> SessionState:
             return replace(state, exhausted=p.budget, exhausted_limit=p.limit)
         case BudgetGranted() as p:
             return _after_grant(state, p)
-        case CarriedEvent() as p:
-            sources = tuple(dict.fromkeys((*state.carried_from, p.session_id)))
-            return replace(state, carried=state.carried + 1, carried_from=sources)
         case MemoryWriteCommitted():
             return state
         case _:
@@ -105,14 +105,27 @@ def step(state: SessionState, event: Committed) -> SessionState:
 
 def _after_life(
     state: SessionState,
-    payload: SessionStarted | SessionResumed | SessionStopped | SessionAbandoned,
+    payload: (
+        SessionStarted
+        | CarriedEvent
+        | SessionResumed
+        | SessionSuspended
+        | SessionStopped
+        | SessionAbandoned
+    ),
 ) -> SessionState:
     match payload:
         case SessionStarted():
             return replace(state, epoch=payload.epoch, stopped=False, summaries=payload.seed)
+        case CarriedEvent():
+            sources = tuple(dict.fromkeys((*state.carried_from, payload.session_id)))
+            return replace(state, carried=state.carried + 1, carried_from=sources)
         case SessionResumed():
-            jobs = tuple(_resumed(job) for job in state.jobs)
-            return replace(state, epoch=payload.epoch, stopped=False, jobs=jobs)
+            # only a crash counts against a job
+            jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)
+            return replace(state, epoch=payload.epoch, stopped=False, suspended=False, jobs=jobs)
+        case SessionSuspended():
+            return replace(state, stopped=True, suspended=True)
         case SessionStopped():
             return replace(state, stopped=True)
         case SessionAbandoned():

@@ -184,6 +184,9 @@ class SessionState:
     carried_from: tuple[str, ...] = ()
     """The sessions they were first written to, oldest first."""
     stopped: bool = False
+    """Nothing more is written in this epoch."""
+    suspended: bool = False
+    """It was stopped with open work, and no crash."""
     turns_done: int = 0
     turn: TurnState | None = None
     jobs: tuple[JobState, ...] = ()
@@ -203,6 +206,11 @@ class SessionState:
     """The limit that was reached then."""
     last_signal: int = 0
     """The newest inject, cancel or compact signal that stands in the log."""
+
+    @property
+    def has_open_work(self) -> bool:
+        """Whether a turn, a core job or a skill of the conversation is unfinished."""
+        return self.turn is not None or bool(self.jobs) or self.skill(EDGE) is not None
 
     def job(self, name: str) -> JobState | None:
         """Return the open job of that name."""

@@ -14,6 +14,11 @@ from choir_control.commands.target import asker_of, session_of, target_of
 from choir_control.inbox.words import CORE, lanes_text
 
 STOPPED_BY = "a user asked for it in the conversation {dm}"
+LEFT_OPEN = (
+    "{agent} has stopped in the middle of its work. It goes on with it when it is started; another /stop "
+    "gives the work up."
+)
+GIVEN_UP = "{agent} gives up the work it was stopped in."
 RESTARTED_BY = "a user restarts it in the conversation {dm}"
 
 
@@ -67,15 +72,21 @@ async def start_agent(hands: Hands, call: Call) -> str:
 
 
 async def stop_agent(hands: Hands, call: Call) -> str:
-    """Stop an agent at its next safe point."""
+    """Stop an agent; a stop of one that is stopped with open work gives that work up."""
     agent_id = target_of(call)
     hands.configuration.current.agent(agent_id)
-    if await hands.sessions.live_of(agent_id) is None:
+    if await hands.sessions.unfinished_of(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
     async def stop() -> str:
-        ended = await hands.stopper.stop(agent_id, STOPPED_BY.format(dm=call.dm))
-        return f"{agent_id} has stopped." if ended else f"{agent_id} is not running."
+        why = STOPPED_BY.format(dm=call.dm)
+        ended = await hands.stopper.stop(agent_id, why)
+        if ended is None:
+            given_up = await hands.stopper.give_up(agent_id, why)
+            return GIVEN_UP.format(agent=agent_id) if given_up else f"{agent_id} is not running."
+        if ended.status == "suspended":
+            return LEFT_OPEN.format(agent=agent_id)
+        return f"{agent_id} has stopped."
 
     said = await hands.errands.begin(asker_of(hands, call), "agent stop", agent_id, stop)
     return said or (

@@ -69,7 +69,7 @@ CONVERSATION = (
         route="GET /v1/sessions/{session_id}/events",
     ),
     Row(
-        "Stop the agent in good order, at its next safe point.",
+        "Stop the agent in good order; work it leaves open waits for its next start.",
         typed="/stop",
         arguments=(AGENT,),
         does=Act(agents.stop_agent),

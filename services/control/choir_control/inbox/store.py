@@ -29,6 +29,7 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended one
 """
 
 # A command's row is closed from the start: no agent takes it up, but a repetition is known by it.
@@ -36,6 +37,7 @@ _OBEY = """
 WITH holder AS (
     SELECT session_id, agent_id, status FROM choir_control.sessions
     WHERE dm = $4 AND status IN ('starting', 'active', 'stopping', 'crashed')
+      AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended one
 ), added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
@@ -66,6 +68,7 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended one
 """
 
 
@@ -167,6 +170,7 @@ class InboxStore:
             """
             SELECT agent_id, session_id, status FROM choir_control.sessions
             WHERE dm = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+              AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended one
             """,
             dm,
         )

@@ -4,8 +4,10 @@ from choir_common.postgres.pool import Database
 from choir_control.metrics.meter import Waiting
 
 _SESSIONS = """
-SELECT status, count(*) AS n FROM choir_control.sessions
-WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY status
+SELECT CASE WHEN status = 'crashed' AND end_reason IS NOT NULL THEN 'suspended' ELSE status END AS status,
+       count(*) AS n
+FROM choir_control.sessions
+WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY 1
 """
 _WAITING = """
 SELECT

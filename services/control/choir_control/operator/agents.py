@@ -51,15 +51,21 @@ def agent_routes(
 
     @router.post("/{agent_id}/stop")
     async def stop_agent(agent_id: str) -> AgentView:
-        """Stop an agent at its next safe point; also one that has left the configuration."""
+        """Stop an agent, also one that has left the configuration. Open work waits for its next start.
+
+        A stop of an agent that is stopped with open work gives that work up.
+        """
         await roster.must_know(agent_id)
-        if await stopper.stop(agent_id, STOPPED_BY_OPERATOR) is None:
+        if not (
+            await stopper.stop(agent_id, STOPPED_BY_OPERATOR)
+            or await stopper.give_up(agent_id, STOPPED_BY_OPERATOR)
+        ):
             raise Conflict(f"{agent_id} is not running.")
         return await roster.one(agent_id)
 
     @router.post("/{agent_id}/restart")
     async def restart_agent(agent_id: str) -> AgentView:
-        """Stop an agent at its next safe point and start it with the same resources."""
+        """Stop an agent and start it with the same resources; it goes on with what it was at."""
         configuration.current.agent(agent_id)
         ended = await stopper.stop(agent_id, RESTARTED_BY_OPERATOR)
         if ended is None:

@@ -19,6 +19,8 @@ from choir_control.sessions.store import SessionStore
 
 log = structlog.get_logger("choir.sessions")
 
+LEFT = "it left the configuration"
+
 
 class Boot:
     """The first minutes after a restart."""
@@ -47,6 +49,9 @@ class Boot:
         stale = [row for row in await self._store.live() if row.status != "crashed"]
         for session in stale:
             await self._settle(session)
+        for session in await self._store.suspended():
+            if session.agent_id not in self._configuration.current.config.agents:
+                await self._closing.close(session.session_id, "stopped", LEFT)
         freed = await self._leases.drop_stale()
         if freed:
             log.warning("stale leases freed", count=freed)
@@ -55,13 +60,17 @@ class Boot:
     async def start_agents(self) -> None:
         """Start the agents that are to run from the start, or ran until choird ended."""
         for agent_id, agent in self._configuration.current.config.agents.items():
-            newest = next(iter(await self._store.page(agent_id, None, 1)), None)
+            newest = await self._store.unfinished_of(agent_id) or next(
+                iter(await self._store.page(agent_id, None, 1)), None
+            )
             # defaults may have been edited meanwhile; what was started by hand is started as it was
             before = None if agent.autostart else _as_before(newest)
             if not (agent.autostart or before) or await self._store.live_of(agent_id):
                 continue
             try:
-                if before:
+                if newest is not None and newest.status == "suspended":
+                    await self._starter.start_as(agent_id, newest.started_with)
+                elif before:
                     await self._starter.start_as(agent_id, before)
                 else:
                     await self._starter.start(agent_id, StartAgent())
@@ -69,11 +78,12 @@ class Boot:
                 log.error("autostart failed", agent=agent_id, error=error.message)
 
     async def _settle(self, session: SessionRow) -> None:
-        known = session.agent_id in self._configuration.current.config.agents
-        if session.status == "stopping" or not known:
+        if session.agent_id not in self._configuration.current.config.agents:
+            await self._closing.close(session.session_id, "stopped", LEFT)
+            return
+        if session.status == "stopping":
             why = session.end_reason or "control restarted while it stopped"
-            why = why if known else "it left the configuration"
-            await self._closing.close(session.session_id, "stopped", why)
+            await self._closing.stop(session.session_id, why)
             return
         counts = await self._store.has_open_messages(session)
         await self._crashes.note(session, "control restarted", counts=counts)

@@ -11,11 +11,12 @@ import structlog
 from choir_common.clock import Clock
 from choir_common.errors import Conflict
 from choir_common.eventlog.chain import link
-from choir_common.wire.events import Event, SessionAbandoned
+from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, SessionSuspended
 from choir_common.wire.operator import SessionStatus
 from choir_control.leases.guard import LeaseGuard
 from choir_control.sessions.closing_store import ClosingStore, Standing
-from choir_control.sessions.record import LIVE, SessionRow
+from choir_control.sessions.record import LIVE, RESUMABLE, SessionRow
+from choir_control.sessions.store import SessionStore
 from choir_control.signals.bell import Bell
 
 log = structlog.get_logger("choir.sessions")
@@ -29,6 +30,7 @@ class Closing:
     def __init__(
         self,
         store: ClosingStore,
+        sessions: SessionStore,
         guard: LeaseGuard,
         bell: Bell,
         clock: Clock,
@@ -37,11 +39,38 @@ class Closing:
     ) -> None:
         """`ended` hears of every session that is over: the agent, the session."""
         self._store = store
+        self._sessions = sessions
         self._guard = guard
         self._bell = bell
         self._clock = clock
         self._rescan = rescan
         self._ended = ended
+
+    async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
+        """End a session that was stopped, or suspend it if a turn or a job may be open.
+
+        An agent that says goodbye has noted whether there is open work; one that was killed has not. A
+        suspended session keeps its messages: the next start goes on with them, as after a crash.
+        """
+        standing = await self._store.standing(session_id, with_waiting=False)
+        if standing is None or standing.session.status not in LIVE:
+            self.announce(session_id)
+            return
+        over = (None, SessionStopped.model_fields["type"].default)
+        suspended = SessionSuspended.model_fields["type"].default
+        last = standing.last_event
+        if last in over or (said_goodbye and last != suspended):
+            await self.close(session_id, "stopped", reason)
+            return
+        if await self._sessions.suspend(session_id, reason):
+            log.info(
+                "session suspended",
+                session=session_id,
+                agent=standing.session.agent_id,
+                reason=reason,
+                unanswered=len(standing.unanswered),
+            )
+        self.announce(session_id)
 
     async def close(
         self, session_id: str, status: SessionStatus, reason: str, *, with_waiting: bool = False
@@ -52,7 +81,7 @@ class Closing:
         """
         for _ in range(ATTEMPTS):
             standing = await self._store.standing(session_id, with_waiting=with_waiting)
-            if standing is None or standing.session.status not in LIVE:
+            if standing is None or standing.session.status not in (*LIVE, *RESUMABLE):
                 self.announce(session_id)
                 return None
             farewell = self._farewell(standing, status) if standing.unanswered else None

@@ -53,6 +53,8 @@ class Standing:
 
     session: SessionRow
     unanswered: tuple[str, ...]
+    last_event: str | None
+    """The type of its newest event."""
 
 
 class ClosingStore:
@@ -71,7 +73,10 @@ class ClosingStore:
                   AND (i.session_id = s.session_id
                        OR ($2 AND i.session_id IS NULL AND i.dm = s.dm))
                 ORDER BY i.seq
-            ) AS unanswered
+            ) AS unanswered, (
+                SELECT e.type FROM choir_control.session_events AS e
+                WHERE e.session_id = s.session_id AND e.rev = s.head_rev
+            ) AS last_event
             FROM choir_control.sessions AS s WHERE s.session_id = $1
             """,  # noqa: S608 our own column names
             session_id,
@@ -79,7 +84,7 @@ class ClosingStore:
         )
         if record is None:
             return None
-        return Standing(row_of(record), tuple(record["unanswered"]))
+        return Standing(row_of(record), tuple(record["unanswered"]), record["last_event"])
 
     async def end(
         self,

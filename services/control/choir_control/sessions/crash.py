@@ -47,7 +47,7 @@ class Crashes:
         while nobody waited for an answer.
         """
         if session.status == "stopping":
-            await self._closing.close(session.session_id, "stopped", session.end_reason or why)
+            await self._closing.stop(session.session_id, session.end_reason or why)
             return
         afresh = self._vitals.lived_s(session) >= STABLE_S
         if counts and not afresh and _is_poison(session) and self._resumes(session):

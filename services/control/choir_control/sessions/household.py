@@ -127,6 +127,7 @@ def _closing(around: Surroundings) -> Closing:
 
     return Closing(
         ClosingStore(around.database),
+        SessionStore(around.database),
         around.guard,
         around.bell,
         around.clock,

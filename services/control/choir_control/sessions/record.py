@@ -11,6 +11,8 @@ from choir_control.leases.token import LeaseToken
 
 RUNNING = ("starting", "active", "stopping")
 LIVE = (*RUNNING, "crashed")
+RESUMABLE = ("crashed", "suspended")
+"""Between two epochs: a crashed session is resumed by itself, a suspended one by a start."""
 SHUT_DOWN = "Choir was shut down"
 """Why a session ended whose agent is to run again when choird does."""
 UPDATED = "it is updated to a new image"

@@ -7,7 +7,7 @@ from choir_common.wire.operator import AgentView
 from choir_control.configuration.current import Configuration, Snapshot
 from choir_control.inbox.store import InboxStore
 from choir_control.runtimes.port import AgentRuntime, RunningAgent
-from choir_control.sessions.record import SessionRow
+from choir_control.sessions.record import LIVE, SessionRow
 from choir_control.sessions.reports import StatusBoard
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.vitals import Vitals
@@ -19,6 +19,7 @@ _STATES: dict[str, AgentState] = {
     "crashed": "crashed",
     "abandoned": "crashed",
     "stopped": "stopped",
+    "suspended": "stopped",
 }
 
 
@@ -87,7 +88,7 @@ class Roster:
         running: dict[str, RunningAgent],
         waiting: dict[str, int],
     ) -> AgentView:
-        over = row is None or row.ended_at is not None
+        over = row is None or row.status not in LIVE
         configured = snapshot.config.agents.get(agent_id)
         # one that left the configuration has only what its session was bound to
         bound = row.bindings if row and (not over or configured is None) else None

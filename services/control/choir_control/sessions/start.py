@@ -15,7 +15,13 @@ from choir_control.sessions.archive_port import Archive
 from choir_control.sessions.choose import check, choose, contradictions
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
-from choir_control.sessions.record import Grant, SessionRow, is_rehearsal, resources_of
+from choir_control.sessions.record import (
+    RESUMABLE,
+    Grant,
+    SessionRow,
+    is_rehearsal,
+    resources_of,
+)
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.turns import AgentTurns
 
@@ -46,29 +52,27 @@ class Starter:
         self._archive = archive
 
     async def start(self, agent_id: str, request: StartAgent) -> SessionRow:
-        """Start an agent by hand: a new session, or its crashed one with a new budget of resumes.
+        """Start an agent by hand: a new session, or the one it left open, with a new budget of resumes.
 
         Raises NotFound, BadInput for unknown names, Conflict when it runs or a resource is held.
         """
         bindings = choose(self._configuration.current, agent_id, request)
         async with self._turns.of(agent_id):
-            live = await self._store.live_of(agent_id)
+            live = await self._store.unfinished_of(agent_id)
             if live is None:
                 return await self._begin(agent_id, bindings)
-            if live.status != "crashed":
+            if live.status not in RESUMABLE:
                 raise Conflict(
                     f"{agent_id} is already {'stopping' if live.status == 'stopping' else 'running'}"
                     f" (session {live.session_id})."
                 )
             _refuse_others(request, live)
-            await self._launcher.check(agent_id)
-            await self._store.forgive(live.session_id)
-            grant = await self._regrant(live)
-            await self._launch(grant)
-        return grant.session
+            return await self._go_on(live)
 
     async def start_as(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
         """Start an agent with what it had before, whatever its defaults say now.
+
+        A session that it left open goes on with its own bindings.
 
         Raises NotFound, BadInput for names that are gone, Conflict when it runs or a resource is held.
         """
@@ -76,6 +80,9 @@ class Starter:
         snapshot.agent(agent_id)
         check(snapshot.config, bindings)
         async with self._turns.of(agent_id):
+            live = await self._store.unfinished_of(agent_id)
+            if live is not None and live.status in RESUMABLE:
+                return await self._go_on(live)
             return await self._begin(agent_id, bindings)
 
     async def resume(self, crashed: SessionRow) -> None:
@@ -88,6 +95,13 @@ class Starter:
                 await self._store.postpone(crashed.session_id, LEASE_HELD_RETRY)
                 return
             await self._launch(grant)
+
+    async def _go_on(self, left_open: SessionRow) -> SessionRow:
+        await self._launcher.check(left_open.agent_id)
+        await self._store.forgive(left_open.session_id)
+        grant = await self._regrant(left_open)
+        await self._launch(grant)
+        return grant.session
 
     async def _begin(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
         await self._launcher.check(agent_id)
@@ -129,7 +143,7 @@ def _refuse_others(request: StartAgent, crashed: SessionRow) -> None:
     others = contradictions(request, crashed.bindings)
     if others:
         raise Conflict(
-            f"{crashed.agent_id} has a crashed session ({crashed.session_id}) that is bound to "
-            f"{', '.join(others)}. Start it without other resources to go on with that, or end it first "
+            f"{crashed.agent_id} has an unfinished session ({crashed.session_id}) that is bound to "
+            f"{', '.join(others)}. Start it without other resources to go on with that, or give it up first "
             f"(`choirctl agent stop {crashed.agent_id}`)."
         )

@@ -12,7 +12,7 @@ from choir_control.leases.store import Lease
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
-from choir_control.sessions.record import LIVE, SessionRow
+from choir_control.sessions.record import RUNNING, SessionRow
 from choir_control.sessions.store import SessionStore
 from choir_control.sessions.tell import Messenger
 from choir_control.sessions.turns import AgentTurns
@@ -57,7 +57,10 @@ class Stopper:
         return TURN_S + summary_s + SLACK_S
 
     async def stop(self, agent_id: str, reason: str) -> SessionRow | None:
-        """Stop an agent: ask, wait for its safe point, end what is left; none if it did not run."""
+        """Stop an agent; return its session, which has ended or is suspended, none if it did not run.
+
+        A turn may take `TURN_S` to end. What is open then stays open for the next start.
+        """
         async with self._turns.of(agent_id):
             session = await self._store.live_of(agent_id)
             if session is None:
@@ -65,6 +68,15 @@ class Stopper:
             if session.status != "crashed":
                 await self._ask(session, reason)
             await self._runtime.stop(agent_id, KILL_GRACE_S)
+            await self._closing.stop(session.session_id, reason)
+            return await self._store.get(session.session_id)
+
+    async def give_up(self, agent_id: str, reason: str) -> SessionRow | None:
+        """End the suspended session of a stopped agent; none if it has none. Users who wait are told."""
+        async with self._turns.of(agent_id):
+            session = await self._store.unfinished_of(agent_id)
+            if session is None or session.status != "suspended":
+                return None
             await self._closing.close(session.session_id, "stopped", reason)
             return await self._store.get(session.session_id)
 
@@ -78,7 +90,7 @@ class Stopper:
             raise Fenced()
         if session.status == "stopping":
             why = session.end_reason or reason
-            await self._closing.close(session.session_id, "stopped", why)
+            await self._closing.stop(session.session_id, why, said_goodbye=True)
         else:
             await self._crashes.note(session, f"the agent ended itself: {reason[:200]}")
 
@@ -100,7 +112,7 @@ class Stopper:
             now = await self._store.get(session.session_id)
         except Unavailable:
             return True
-        if now is None or now.status not in LIVE:
+        if now is None or now.status not in RUNNING:
             return False
         running = await self._runtime.running()
         return any(agent.session_id == session.session_id for agent in running)

@@ -10,6 +10,7 @@ from choir_common.errors import Conflict
 from choir_common.eventlog.chain import Head
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.events import GENESIS
+from choir_common.wire.operator import SessionStatus
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.eventlog.rehearsal import ONLY_REHEARSED
 from choir_control.leases.bindings import COLUMNS as BOUND
@@ -23,6 +24,10 @@ COLUMNS = (
     "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, rehearsal"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
+# a suspended session is stored as a crashed one with the reason of its stop: it holds no lease, and its agent
+# can have no other session until it has ended
+_SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
+_PRESENT = f"{_LIVE} AND NOT ({_SUSPENDED})"
 
 
 def row_of(record: Record) -> SessionRow:
@@ -30,7 +35,7 @@ def row_of(record: Record) -> SessionRow:
     return SessionRow(
         session_id=record["session_id"],
         agent_id=record["agent_id"],
-        status=record["status"],
+        status=_status_of(record),
         epoch=record["epoch"],
         head=Head(record["head_rev"], record["head_hash"]),
         continues=record["continues"],
@@ -46,6 +51,11 @@ def row_of(record: Record) -> SessionRow:
         last_heartbeat_at=record["last_heartbeat_at"],
         rehearsal=record["rehearsal"],
     )
+
+
+def _status_of(record: Record) -> SessionStatus:
+    status: SessionStatus = record["status"]
+    return "suspended" if status == "crashed" and record["end_reason"] is not None else status
 
 
 class SessionStore:
@@ -113,7 +123,7 @@ class SessionStore:
                 f"""
                 UPDATE choir_control.sessions SET
                     status = 'starting', epoch = epoch + 1, token_sha256 = $3, gateway = $4,
-                    resume_at = NULL, epoch_started_at = clock_timestamp(),
+                    resume_at = NULL, end_reason = NULL, epoch_started_at = clock_timestamp(),
                     last_heartbeat_at = clock_timestamp()
                 WHERE session_id = $1 AND epoch = $2 AND status = 'crashed'
                 RETURNING {COLUMNS}
@@ -163,6 +173,26 @@ class SessionStore:
             counts,
             resume_in,
             afresh,
+        )
+        return bool(found)
+
+    async def suspend(self, session_id: str, reason: str) -> bool:
+        """End an epoch but not its session: the next start of the agent goes on with its open work."""
+        found = await self._database.fetchval(
+            """
+            WITH ended AS (
+                UPDATE choir_control.sessions SET
+                    status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL
+                WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+                RETURNING session_id
+            ), freed AS (
+                DELETE FROM choir_control.leases AS l USING ended
+                WHERE l.session_id = ended.session_id
+            )
+            SELECT true FROM ended
+            """,
+            session_id,
+            reason.replace("\x00", "")[:1000],
         )
         return bool(found)
 
@@ -233,16 +263,29 @@ class SessionStore:
         )
 
     async def live_of(self, agent_id: str) -> SessionRow | None:
-        """Return the agent's session that is not over."""
+        """Return the agent's session that is neither over nor suspended."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_PRESENT}",  # noqa: S608
+            agent_id,
+        )
+
+    async def live(self) -> list[SessionRow]:
+        """Return all sessions that are neither over nor suspended."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_PRESENT}"  # noqa: S608
+        )
+
+    async def unfinished_of(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's session that is not over, also a suspended one."""
         return await self._one(
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE}",  # noqa: S608
             agent_id,
         )
 
-    async def live(self) -> list[SessionRow]:
-        """Return all sessions that are not over."""
+    async def suspended(self) -> list[SessionRow]:
+        """Return the sessions that were stopped with open work."""
         return await self._many(
-            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_LIVE}"  # noqa: S608
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_SUSPENDED}"  # noqa: S608
         )
 
     async def due(self) -> list[SessionRow]:
