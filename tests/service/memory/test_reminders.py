@@ -1,19 +1,25 @@
 """What memory lays beside a user's message: wishes, what the words name, what is clearly about them."""
 
+from datetime import timedelta
 from uuid import UUID
 
 from choir_common.clock import SystemClock
 from choir_common.wire.memory_reminders import Reminder, RemindersWanted
 from choir_memory.documents.erase_store import erase, erase_mentions
+from choir_memory.layers.episodes import remember_episode
 from choir_memory.layers.extraction import Extraction
 from choir_memory.layers.reminders import LONGEST, Reminding
+from choir_memory.layers.tool_errors import remember_troubles
 from choir_memory.schema.store import as_agent, resume_service_role
+from choir_memory.sessions.archive import Archive
+from choir_memory.sessions.promote import Promotion
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
-from tests.service.memory.lived import remember
+from tests.service.memory.lived import MORNING, remember
 from tests.service.memory.provider import vector_of
 from tests.service.memory.test_facts import make, say
 from tests.service.memory.test_search import embed_all
+from tests.support.sessions import talk
 
 ANN = ("2026-03-01T09:00", "Ana", "My sister Ann cannot eat nuts.")
 NUTS = propose(
@@ -142,7 +148,59 @@ async def test_the_budget_holds_and_long_texts_are_cut(room: Room) -> None:
         await remember(room, f"s{number}", 0, text, origin="user", trust=70)
     found = await told(room, "Where is my kite?", budget_tokens=320)
     assert len(found) == 2
-    assert all(len(one.text) == LONGEST + 1 and one.text.endswith("…") for one in found)
+    assert all(len(one.text) <= LONGEST + 1 and one.text.endswith("…") for one in found)
+
+
+async def test_a_long_text_is_cut_around_what_the_message_is_about(room: Room) -> None:
+    filler = "We talked about the weather and the garden for a long while. " * 25
+    text = f"{filler}The code of the cellar safe is 7-31-4. {filler}"
+    await remember(room, "s1", 0, text, origin="user", trust=70)
+    (one,) = await told(room, "What is the code of the cellar safe?")
+    assert "The code of the cellar safe is 7-31-4." in one.text
+    assert one.text.startswith("…") and one.text.endswith("…") and len(one.text) <= LONGEST + 2
+
+
+async def test_the_same_sentence_comes_once_with_how_often_it_was_said(room: Room) -> None:
+    for day in range(6):
+        happened = MORNING + timedelta(days=day)
+        text = (
+            "The blue kite  lies in the attic." if day % 2 else "the blue kite lies in the ATTIC."
+        )
+        await remember(
+            room, f"s{day}", 0, text, origin="user", trust=70, speaker="Ana", happened_at=happened
+        )
+    await remember(room, "s9", 0, "My blue kite has a tail of silk.", origin="user", trust=70)
+    found = await told(room, "Where is my blue kite?")
+    assert [(one.session_id, one.times) for one in found] == [("s5", 6), ("s9", 1)]
+
+
+async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> None:
+    announce = room.queue.announce
+    archive = Archive(
+        room.database,
+        room.spaces,
+        Promotion(room.database, announce),
+        announce,
+        remember_troubles,
+        remember_episode,
+    )
+    script = talk("s1", "Make it so.", "Thank you.")
+    script.events.pop()
+    topics = [("House", "Ada planned the blue house."), ("Tiles", "Ada chose red tiles.")]
+    script.stop("Ada planned the blue house with red tiles.", topics)
+    await archive.take(script.page(keep=0))
+    words = "Which house did Ada plan?"
+    first = await told(room, words)
+    assert len({one.kind for one in first}) == 1 and first[0].session_id == "s1"
+    # nor with the next message of the same talk
+    known = tuple(one.document_id for one in first)
+    again = await told(room, words, known=known)
+    assert {one.kind for one in again} <= {first[0].kind}
+
+
+async def test_ids_that_are_none_are_no_reason_to_fail(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    assert await told(room, "Where is my kite?", known=("nonsense",))
 
 
 async def test_each_search_leaves_a_receipt_and_an_empty_store_is_not_searched(room: Room) -> None:

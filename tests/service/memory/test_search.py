@@ -1,5 +1,7 @@
 """Searching: arms, fusion, stores, tiers, and other agents' memory."""
 
+from datetime import timedelta
+
 import pytest
 
 from choir_common.errors import BadInput, NotFound
@@ -9,7 +11,7 @@ from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH
 from choir_memory.search.vector_arm_store import vector_arm
 from tests.service.memory.conftest import Room
-from tests.service.memory.lived import remember_session
+from tests.service.memory.lived import MORNING, remember, remember_session
 from tests.service.memory.provider import ScriptedProvider
 
 
@@ -67,6 +69,20 @@ async def test_the_limit_is_kept(room: Room) -> None:
     for number in range(7):
         await room.put(f"note {number}")
     assert len((await room.ask("note", mode="text", limit=3)).hits) == 3
+
+
+async def test_the_same_text_is_one_hit_the_newest_and_says_how_often(room: Room) -> None:
+    for day in range(30):
+        at = MORNING + timedelta(days=day)
+        await remember(room, f"s{day}", 0, "The walnut is ripe.", speaker="Ann", happened_at=at)
+    await remember(room, "t", 0, "A walnut fell.", speaker="Ann")
+    await remember(room, "u", 0, "The walnut is ripe.", speaker="Bob")
+    found = await room.ask("walnut ripe", store="session", mode="text", limit=3)
+    shown = {(hit.session_id, hit.speaker): hit.times for hit in found.hits}
+    assert shown == {("s29", "Ann"): 30, ("u", "Bob"): 1, ("t", "Ann"): 1}
+    assert [hit.score for hit in found.hits] == sorted((h.score for h in found.hits), reverse=True)
+    detail = {"store": "session", "mode": "session_detail", "session_id": "s3"}
+    assert len((await room.ask("walnut", **detail)).hits) == 1
 
 
 async def test_another_agents_knowledge_is_read_only_when_asked_for(room: Room) -> None:

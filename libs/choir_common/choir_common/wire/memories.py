@@ -154,6 +154,8 @@ class MemoryHit(Wire):
     """What is a hit itself, or stands beside a better one, is not told again."""
     truncated: bool = False
     """The text did not fit into the budget."""
+    times: int = 1
+    """How many documents say the same, word for word; this is the newest."""
 
 
 class MemoryHits(Wire):

@@ -39,6 +39,8 @@ class Reminder(Wire):
     """The session it was said in; or the collection it was cut from."""
     origin: str = "agent"
     trust: int = 50
+    times: int = 1
+    """How often the same was said, word for word; this is the newest."""
 
 
 class Reminders(Wire):

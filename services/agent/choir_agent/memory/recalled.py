@@ -55,6 +55,7 @@ def _told(hit: MemoryHit, lane: str) -> JsonObject:
         "before": _beside(hit.before, lane),
         "quote": hit.text,
         "after": _beside(hit.after, lane),
+        "times": hit.times if hit.times > 1 else None,
         "cut_short": hit.truncated or None,
         "metadata": hit.metadata or None,
     }

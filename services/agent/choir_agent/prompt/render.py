@@ -149,9 +149,10 @@ def reminding(reminders: Sequence[Reminder]) -> list[str]:
 
 def _reminder(one: Reminder) -> str:
     at = one.at.strftime("%Y-%m-%d %H:%M")
+    times = f", said {one.times} times" if one.times > 1 else ""
     if one.kind in ("turn", "note") and one.speaker:
-        return f"{at}, {one.speaker}: {one.text}"
-    return f"{at}, {one.kind} ({one.origin}): {one.text}"
+        return f"{at}, {one.speaker}{times}: {one.text}"
+    return f"{at}, {one.kind} ({one.origin}{times}): {one.text}"
 
 
 def briefing(started: CoreStarted) -> str:

@@ -5,8 +5,10 @@ name, by the graph of entities; and what the searches find that is clearly about
 wrote comes unasked: it would speak in every talk that touches its words.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
@@ -17,8 +19,11 @@ from choir_memory.layers.entities import entity_ids
 from choir_memory.layers.reminders_store import ReminderStore, Store
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent
+from choir_memory.search.collapse import normalised
 from choir_memory.search.pack import tokens_of
 from choir_memory.search.recall import Recall
+from choir_memory.words.excerpt import CUT, excerpt
+from choir_memory.words.telling import telling_terms
 
 LEAST_TRUST = TRUST["agent"]
 """What users and the agent said, what an operator brought; no page, no mail, no tool."""
@@ -33,7 +38,11 @@ RULES_SHARE = 3
 MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 4
 """Of each search; what is worth telling stands in front."""
 LONGEST = 400
-"""Characters of one; the whole is found by asking."""
+"""Characters of one, around what the message is about; the whole is found by asking."""
+SENTENCE = 16
+"""Characters from which one text inside another repeats it; a shorter one may be there by chance."""
+RETELLING = ("summary", "episode")
+"""Kinds that retell a whole session: of each session one of them is enough."""
 WHERE: Mapping[Store, tuple[Kind, ...]] = {
     "knowledge": ("note", "fact", "episode", "document_chunk"),
     "session": ("turn", "note", "summary"),
@@ -59,6 +68,7 @@ class Reminding:
                 return Reminders(reminders=(), empty=True)
             rules = await store.rules(MOST_RULES)
             named = await store.about(entity_ids(wanted.text), MOST_NAMED)
+            retold = await store.retold(list(_ids(wanted.known)))
         receipts: list[str] = []
         found: list[MemoryHit] = []
         for query in _queries(wanted, filled):
@@ -67,11 +77,58 @@ class Reminding:
             found += [hit for hit in hits.hits if _is_about_it(hit)]
         found.sort(key=lambda hit: -hit.score)
         near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
-        known, budget = set(wanted.known), wanted.budget_tokens
-        wishes = list(_fitting(rules, budget // RULES_SHARE, known))
+        budget = wanted.budget_tokens
+        block = _Block(telling_terms(wanted.text), set(wanted.known), retold)
+        wishes = list(block.fitting(rules, budget // RULES_SHARE))
         budget -= sum(tokens_of(one.text) for one in wishes)
-        chosen = (*wishes, *_fitting([*named, *near], budget, known))
+        chosen = (*wishes, *block.fitting([*named, *near], budget))
         return Reminders(reminders=chosen, receipts=tuple(receipts))
+
+
+@dataclass(slots=True)
+class _Block:
+    """What is laid beside one message; nothing in it, or in the prompt before it, is said twice."""
+
+    terms: Collection[str]
+    """What the message is about."""
+    known: set[str]
+    """Documents that need not come."""
+    retold: dict[str, str]
+    """Sessions that a summary or an episode has retold, and which of the two."""
+    said: list[str] = field(default_factory=list)
+
+    def fitting(self, found: Iterable[Reminder], room: int) -> Iterator[Reminder]:
+        """Yield those that say something new and fit, each cut to what the message is about."""
+        for one in found:
+            if one.document_id in self.known or self._repeats(one):
+                continue
+            text = excerpt(one.text, self.terms, LONGEST)
+            room -= tokens_of(text)
+            if room < 0:
+                return
+            self.known.add(one.document_id)
+            self.said.append(normalised(text.strip(CUT)))
+            if one.kind in RETELLING and one.session_id:
+                self.retold[one.session_id] = one.kind
+            yield one.model_copy(update={"text": text})
+
+    def _repeats(self, one: Reminder) -> bool:
+        whole, retells = normalised(one.text), one.kind in RETELLING
+        if retells and self.retold.get(one.session_id or "", one.kind) != one.kind:
+            return True
+        return any(
+            whole == said
+            or (len(whole) >= SENTENCE and whole in said)
+            or (retells and len(said) >= SENTENCE and said in whole)
+            for said in self.said
+        )
+
+
+def _ids(names: Iterable[str]) -> Iterator[UUID]:
+    for name in names:
+        # an agent may name whatever it likes
+        with contextlib.suppress(ValueError):
+            yield UUID(name)
 
 
 def _queries(wanted: RemindersWanted, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
@@ -96,26 +153,15 @@ def _is_about_it(hit: MemoryHit) -> bool:
 
 
 def _found(hit: MemoryHit) -> Reminder:
+    session = hit.metadata.get("session_id") if hit.kind == "episode" else hit.session_id
     return Reminder(
         document_id=hit.document_id,
         kind=hit.kind,
         text=hit.text,
         at=hit.happened_at or hit.updated_at,
         speaker=hit.speaker,
-        session_id=hit.session_id,
+        session_id=session if isinstance(session, str) else None,
         origin=hit.origin,
         trust=hit.trust,
+        times=hit.times,
     )
-
-
-def _fitting(found: Iterable[Reminder], room: int, known: set[str]) -> Iterator[Reminder]:
-    """Yield those that are not known and fit, each cut to what a reminder may say."""
-    for one in found:
-        if one.document_id in known:
-            continue
-        text = one.text if len(one.text) <= LONGEST else f"{one.text[:LONGEST]}…"
-        room -= tokens_of(text)
-        if room < 0:
-            return
-        known.add(one.document_id)
-        yield one.model_copy(update={"text": text})

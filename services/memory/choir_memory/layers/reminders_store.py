@@ -43,6 +43,15 @@ ORDER BY f.names DESC, d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
 """  # noqa: S608 conditions of ours
 
 
+# Summaries and episodes retell a session; which of these a prompt holds already.
+_RETOLD = """
+SELECT session_id, 'summary' AS kind FROM {schema}.memory_documents
+WHERE id = ANY($1::uuid[]) AND tier = 'long_term_summary'
+UNION SELECT metadata ->> 'session_id', kind FROM {schema}.knowledge_documents
+WHERE id = ANY($1::uuid[]) AND kind = 'episode'
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ReminderStore:
     """The statements over one agent's knowledge; `now` and `least_trust` hold for all of them."""
@@ -65,6 +74,11 @@ class ReminderStore:
     async def about(self, entities: Sequence[UUID], limit: int) -> list[Reminder]:
         """Return facts that mention these entities, those that mention most of them first."""
         return await self._read(_ABOUT, limit, list(entities)) if entities else []
+
+    async def retold(self, document_ids: Sequence[UUID]) -> dict[str, str]:
+        """Return the sessions that these documents retell, each with the kind of document that does."""
+        rows = await self.held.fetch(qualified(_RETOLD, self.agent_id), list(document_ids))
+        return {row["session_id"]: row["kind"] for row in rows}
 
     async def _read(self, statement: str, limit: int, *more: object) -> list[Reminder]:
         sql = qualified(statement, self.agent_id)

@@ -17,8 +17,8 @@ from choir_memory.search.stages import Stages
 DIGITS = 6
 
 
-def hit_of(shown: Shown, fused: Fused) -> MemoryHit:
-    """Return a hit as it is answered."""
+def hit_of(shown: Shown, fused: Fused, times: int = 1) -> MemoryHit:
+    """Return a hit as it is answered; `times` is how many documents say the same."""
     stored = shown.stored
     return MemoryHit(
         document_id=str(stored.document_id),
@@ -42,6 +42,7 @@ def hit_of(shown: Shown, fused: Fused) -> MemoryHit:
         before=tuple(_beside(one) for one in shown.before),
         after=tuple(_beside(one) for one in shown.after),
         truncated=shown.text != stored.text,
+        times=times,
     )
 
 

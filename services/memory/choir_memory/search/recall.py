@@ -23,12 +23,13 @@ from choir_memory.embedding.port import QueryVector, reads
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent, as_reader
 from choir_memory.search.answer import hit_of, receipt_of
+from choir_memory.search.collapse import Distinct, collapse
 from choir_memory.search.corpora import Corpora
 from choir_memory.search.find import NOTHING_FOUND, Found, Sought, find
 from choir_memory.search.fuse import Fused, Question, fuse
 from choir_memory.search.pack import Shown, places_beside, show
 from choir_memory.search.question import check, limit_of, scope_of
-from choir_memory.search.read_store import read, read_beside, read_in_order
+from choir_memory.search.read_store import Stored, read, read_beside, read_in_order
 from choir_memory.search.receipt_store import MadeReceipt, ReceiptStore
 from choir_memory.search.receipts import Receipts
 from choir_memory.search.scope_store import Scope
@@ -42,6 +43,8 @@ log = structlog.get_logger("choir.memory.recall")
 
 MAX_QUERY_TERMS = 64
 """Terms looked up to find the rarest; of a pasted page the longest words say most."""
+MOST_WEIGHED = 1_000
+"""Hits that are looked through for different texts: what was said more often than that fills an answer."""
 RECEIPT_S = 1.0
 """Seconds an answer that is ready waits for its receipt to be kept."""
 
@@ -59,6 +62,8 @@ class _Search:
     time: AskedTime | None = None
     found: Found = NOTHING_FOUND
     fused: Sequence[Fused] = ()
+    times: dict[UUID, int] = field(default_factory=dict)
+    """How many documents say the same as each of these hits."""
     shown: Sequence[Shown] = ()
     more_after: int | None = None
 
@@ -157,16 +162,30 @@ class Recall:
                 with search.stages.stage("find"):
                     sought = self._sought(search, everything)
                     search.found = await find(held, self.corpora, sought)
-            with search.stages.stage("weigh"):
-                search.fused = self._weigh(search)
-            with search.stages.stage("read"):
-                stored = await read(held, scope, [one.document_id for one in search.fused])
-            hits = [stored[one.document_id] for one in search.fused if one.document_id in stored]
+            different = await self._different(search, held)
+            search.fused = [one.fused for one in different]
+            search.times = {one.stored.document_id: one.times for one in different}
+            hits = [one.stored for one in different]
             if query.context and everything:
                 with search.stages.stage("context"):
                     around = scope.surroundings()
                     beside = await read_beside(held, around, places_beside(hits))
         search.shown = show(hits, beside, query.budget_tokens)
+
+    async def _different(self, search: _Search, held: Connection) -> list[Distinct]:
+        """Read the best hits, more of them while some only repeat others."""
+        limit = most = limit_of(search.query)
+        stored: dict[UUID, Stored] = {}
+        while True:
+            with search.stages.stage("weigh"):
+                fused = self._weigh(search, most)
+            with search.stages.stage("read"):
+                unread = [one.document_id for one in fused if one.document_id not in stored]
+                stored |= await read(held, search.scope, unread)
+            different = collapse(fused, stored)
+            if len(different) >= limit or len(fused) < most or most >= MOST_WEIGHED:
+                return different[:limit]
+            most = min(MOST_WEIGHED, most * 4)
 
     def _sought(self, search: _Search, everything: bool) -> Sought:
         query, terms = search.query, None
@@ -184,7 +203,7 @@ class Recall:
             depth=max(ARM_DEPTH, limit_of(query)),
         )
 
-    def _weigh(self, search: _Search) -> Sequence[Fused]:
+    def _weigh(self, search: _Search, limit: int) -> Sequence[Fused]:
         query, found = search.query, search.found
         question = Question(
             frozenset(query_terms(query.query)),
@@ -197,7 +216,7 @@ class Recall:
             search.time,
             reads(self.embedders.name, query.query),
         )
-        return fuse(question, found.material, found.lists, query.arms, limit_of(query))
+        return fuse(question, found.material, found.lists, query.arms, limit)
 
     async def _answer(self, search: _Search) -> MemoryHits:
         by_id = {one.document_id: one for one in search.fused}
@@ -206,7 +225,14 @@ class Recall:
         )
         receipt_id = await self._keep(search, receipt)
         return MemoryHits(
-            hits=tuple(hit_of(one, by_id[one.stored.document_id]) for one in search.shown),
+            hits=tuple(
+                hit_of(
+                    one,
+                    by_id[one.stored.document_id],
+                    search.times.get(one.stored.document_id, 1),
+                )
+                for one in search.shown
+            ),
             arms_used=tuple(sorted(search.found.lists)),
             degraded=search.degraded,
             cut=tuple(search.stages.cut),
