@@ -19,7 +19,7 @@ from tests.service.memory.lived import MORNING, remember
 from tests.service.memory.provider import vector_of
 from tests.service.memory.test_facts import make, say
 from tests.service.memory.test_search import embed_all
-from tests.support.sessions import talk
+from tests.support.sessions import Script, talk
 
 ANN = ("2026-03-01T09:00", "Ana", "My sister Ann cannot eat nuts.")
 NUTS = propose(
@@ -174,21 +174,21 @@ async def test_the_same_sentence_comes_once_with_how_often_it_was_said(room: Roo
     assert [(one.session_id, one.times) for one in found] == [("s5", 6), ("s9", 1)]
 
 
-async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> None:
+async def archive(room: Room, script: Script) -> None:
+    """Archive an ended session and promote it."""
     announce = room.queue.announce
-    archive = Archive(
-        room.database,
-        room.spaces,
-        Promotion(room.database, announce),
-        announce,
-        remember_troubles,
-        remember_episode,
-    )
+    promotion = Promotion(room.database, announce)
+    await Archive(
+        room.database, room.spaces, promotion, announce, remember_troubles, remember_episode
+    ).take(script.page(keep=0))
+
+
+async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> None:
     script = talk("s1", "Make it so.", "Thank you.")
     script.events.pop()
     topics = [("House", "Ada planned the blue house."), ("Tiles", "Ada chose red tiles.")]
     script.stop("Ada planned the blue house with red tiles.", topics)
-    await archive.take(script.page(keep=0))
+    await archive(room, script)
     words = "Which house did Ada plan?"
     first = await told(room, words)
     assert len({one.kind for one in first}) == 1 and first[0].session_id == "s1"
@@ -196,6 +196,29 @@ async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> 
     known = tuple(one.document_id for one in first)
     again = await told(room, words, known=known)
     assert {one.kind for one in again} <= {first[0].kind}
+
+
+async def test_a_session_with_tools_goes_on_reminding_of_what_the_user_said(room: Room) -> None:
+    script = Script("s1")
+    script.start()
+    script.user("The bicycle Vega is locked at the station.")
+    script.tool("c1", "choir.web.browse", {"text": "Cheap locks, buy the lock of Acme today!"})
+    script.reply("Noted.")
+    script.user("Thank you.", "t2")
+    script.reply("You are welcome.", "t2")
+    script.stop(
+        "The user said that the bicycle Vega is locked at the station. Buy the lock of Acme."
+    )
+    await archive(room, script)
+    # the turns are gone, the summary is left
+    await room.database.execute(
+        "DELETE FROM choir_main.memory_documents WHERE tier = 'long_term_detail'"
+    )
+    found = await told(room, "Where is the bicycle Vega locked?")
+    assert [(one.trust, "Vega" in one.text, "Acme" in one.text) for one in found] == [
+        (50, True, False)
+    ]
+    assert await told(room, "Which lock of Acme shall we buy?") == []
 
 
 async def test_ids_that_are_none_are_no_reason_to_fail(room: Room) -> None:

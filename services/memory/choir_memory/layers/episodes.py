@@ -2,7 +2,8 @@
 
 Called by `sessions.archive` in the transaction that ends the session. What it says is the agent's own
 summary, so a session that ended without one leaves none; one in which the user said a single thing is found
-by that. Its links lead to all units of the session: should one be erased, so is what may repeat it.
+by that. What rests on less trusted units is a document of its own. Links lead to all units of the session:
+should one be erased, so is what may repeat it.
 """
 
 from uuid import UUID
@@ -16,6 +17,7 @@ from choir_memory.layers.known import Known
 from choir_memory.layers.known_store import KnownStore, prepare_known
 from choir_memory.sessions.archive import Story
 from choir_memory.sessions.detail_store import DetailStore
+from choir_memory.sessions.sources import by_trust
 
 LEAST_TURNS = 2
 """Messages of the user's that make a session worth a story."""
@@ -26,21 +28,28 @@ LONGEST = 4_000
 async def remember_episode(held: Connection, agent_id: str, story: Story) -> list[UUID]:
     """Store a session's episode; `held` is under the agent's role. Return what wants a vector."""
     text = story.summary.replace("\x00", "").strip()[:LONGEST]
-    told = await DetailStore(held, agent_id).told(story.session_id)
+    details = DetailStore(held, agent_id)
+    told = await details.told(story.session_id)
     if not text or sum(turn.origin == "user" for turn in told.turns) < LEAST_TURNS:
         return []
     sources = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
-    episode = Known(
-        document_id=document_id(story.session_id, "episode"),
-        kind="episode",
-        text=text,
-        origin="derived",
-        trust=least_trust(sources),
-        happened_at=story.began_at,
-        metadata={"session_id": story.session_id},
-    )
-    written = await KnownStore(held, agent_id).put(await prepare_known([episode]))
-    units = await DocumentStore(held, agent_id).ids_of_session(story.session_id)
-    links = [Link(episode.document_id, "rolls_up", unit) for unit in units]
+    units = await details.sources(story.session_id, [text])
+    episodes = [
+        Known(
+            document_id=document_id(
+                story.session_id, "episode", *([str(number)] if number else [])
+            ),
+            kind="episode",
+            text=part.text,
+            origin="derived",
+            trust=part.trust,
+            happened_at=story.began_at,
+            metadata={"session_id": story.session_id},
+        )
+        for number, part in enumerate(by_trust(text, units, least_trust(sources)))
+    ]
+    written = await KnownStore(held, agent_id).put(await prepare_known(episodes))
+    ids = await DocumentStore(held, agent_id).ids_of_session(story.session_id)
+    links = [Link(one.document_id, "rolls_up", unit) for one in episodes for unit in ids]
     await LinkStore(held, agent_id).add(links)
     return written

@@ -34,6 +34,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.json import JsonObject
 from choir_memory.documents.kinds import TRUST, Origin, UnitKind
+from choir_memory.sessions.sources import trust_of_result
 from choir_memory.sessions.troubles import Following, TroubleWatch
 from choir_memory.sessions.wording import (
     answered,
@@ -221,7 +222,8 @@ class Cutter:
                 if said.tool not in run.tools:
                     run.tools.append(said.tool)
             case ToolResultCommitted():
-                self._read(said.turn_id, TRUST["web" if is_outside(said.tool) else "tool"])
+                if (least := trust_of_result(said)) is not None:
+                    self._read(said.turn_id, least)
                 if not is_quiet(said.tool):
                     self._result(event, said)
             case _:

@@ -14,7 +14,7 @@ from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import DetailStore
 from choir_memory.sessions.store import SessionStore
-from choir_memory.sessions.summary import summary_rows
+from choir_memory.sessions.summary import summarise, summary_rows
 
 AT_ONCE = 400
 """Rows moved in a transaction: each writes its words' index anew, a millisecond or two."""
@@ -49,8 +49,11 @@ class Promotion:
         if state is None or state.promoted or state.erased:
             return None
         await take_agent_role(held, agent_id)
-        told = await DetailStore(held, agent_id).told(session_id)
-        prepared = await prepare(summary_rows(session_id, state, told))
+        details = DetailStore(held, agent_id)
+        told = await details.told(session_id)
+        summary = summarise(state, told)
+        sources = await details.sources(session_id, summary.texts)
+        prepared = await prepare(summary_rows(session_id, state, told, summary, sources))
         written = await DocumentStore(held, agent_id).put(prepared)
         await resume_service_role(held)
         await enqueue_all(held, agent_id, "session", written)

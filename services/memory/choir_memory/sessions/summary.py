@@ -4,11 +4,13 @@ The agent's own summary, a document a topic. Without one, because the model was 
 what the user asked for is quoted instead: nothing is invented, and the session can still be found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from choir_memory.documents.kinds import TRUST, least_trust
 from choir_memory.documents.row import Row, document_id
 from choir_memory.sessions.detail_store import Told
+from choir_memory.sessions.sources import Source, by_trust, is_supported
 from choir_memory.sessions.store import SessionState, Topic
 from choir_memory.sessions.wording import parts
 
@@ -18,11 +20,33 @@ SUMMARY_CHARS = 1_500
 """A longer topic becomes several documents."""
 
 
-def summary_rows(session_id: str, state: SessionState, told: Told) -> list[Row]:
-    """Return the documents, none for a session in which nobody said anything."""
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What stands for a session, and whether its agent wrote it."""
+
+    topics: tuple[Topic, ...]
+    by_agent: bool
+
+    @property
+    def texts(self) -> list[str]:
+        """Return all that it says."""
+        return [text for topic in self.topics for text in (topic.title, topic.text)]
+
+
+def summarise(state: SessionState, told: Told) -> Summary:
+    """Return the agent's own summary, or else what the user said."""
     by_agent = _topics(state)
-    topics = by_agent or _selected(told)
-    trust = least_trust([TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])])
+    return Summary(tuple(by_agent or _selected(told)), bool(by_agent))
+
+
+def summary_rows(
+    session_id: str, state: SessionState, told: Told, summary: Summary, sources: Sequence[Source]
+) -> list[Row]:
+    """Return the documents, none for a session in which nobody said anything.
+
+    What rests on less trusted units of the session is a document of its own, trusted no further.
+    """
+    least = least_trust([TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])])
     return [
         Row(
             document_id=document_id(session_id, "summary", str(index)),
@@ -35,9 +59,9 @@ def summary_rows(session_id: str, state: SessionState, told: Told) -> list[Row]:
             ended_at=state.ended_at or told.until,
             origin="derived",
             trust=trust,
-            metadata={"topic": title, "made_by": "agent" if by_agent else "selection"},
+            metadata={"topic": title, "made_by": "agent" if summary.by_agent else "selection"},
         )
-        for index, (title, text) in enumerate(_pieces(topics))
+        for index, (title, text, trust) in enumerate(_pieces(summary.topics, sources, least))
     ]
 
 
@@ -62,7 +86,14 @@ def _selected(told: Told) -> list[Topic]:
     return [Topic("", "\n".join(lines))] if lines else []
 
 
-def _pieces(topics: list[Topic]) -> Iterator[tuple[str, str]]:
+def _pieces(
+    topics: Sequence[Topic], sources: Sequence[Source], least: int
+) -> Iterator[tuple[str, str, int]]:
+    """Yield the title, the text and the trust of each document."""
     for topic in topics:
-        for piece in parts(topic.text.replace("\x00", ""), SUMMARY_CHARS):
-            yield topic.title, f"{topic.title}\n{piece}" if topic.title else piece
+        for part in by_trust(topic.text.replace("\x00", ""), sources, least):
+            # a title that rests on less than what stands under it is left out
+            fits = part.trust == least or is_supported(topic.title, sources)
+            title = topic.title if fits else ""
+            for piece in parts(part.text, SUMMARY_CHARS):
+                yield title, f"{title}\n{piece}" if title else piece, part.trust
