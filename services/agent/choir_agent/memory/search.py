@@ -1,4 +1,4 @@
-"""Search the session's own log by words or by hash (spec 11.7, store `working`).
+"""Search the session's own log by words or by hash, or read it in order (spec 11.7, store `working`).
 
 Called by the tool `choir.memory.query`, in a thread; pure. It looks at every event it is given, also at those
 that rolled off the window long ago. Only what a lane may read is found: a core job never sees the user's own
@@ -7,6 +7,7 @@ words, and no lane an output that its prompts may not show.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import orjson
 from pydantic import JsonValue
@@ -88,6 +89,18 @@ def by_hash(entries: Sequence[Entry], prefix: str, limit: int, reader: Reader) -
         return []
     named = (entry for entry in entries if entry.hash.startswith(wanted))
     return [hit for entry in named for hit in _read(entry, reader)][:limit]
+
+
+def in_order(
+    entries: Sequence[Entry], after: int | None, limit: int, reader: Reader
+) -> tuple[list[Found], int | None]:
+    """Return the newest events in their order, or those after a revision; and where to go on, if anywhere."""
+    if after is None:
+        newest = (hit for entry in reversed(entries) for hit in _read(entry, reader))
+        return list(islice(newest, limit))[::-1], None
+    later = (hit for entry in entries if entry.rev > after for hit in _read(entry, reader))
+    found = list(islice(later, limit + 1))
+    return found[:limit], found[limit - 1].event.rev if len(found) > limit else None
 
 
 def excerpt(text: str, query: str) -> str:
