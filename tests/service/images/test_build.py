@@ -118,8 +118,25 @@ async def test_a_tool_that_must_be_compiled_is_refused_by_the_process_runtime(fo
         await forge.images.build("main", Told())
 
 
+async def test_what_a_dockerfile_asks_for_and_a_process_does_not_get_is_named_in_the_result(
+    forge: Forge,
+) -> None:
+    forge.own.commit({"Dockerfile": "FROM choir-base\n"})
+    assert (await forge.images.build("main", Told())).warnings == ()
+    forge.shared.commit({"Dockerfile.base": "FROM debian\nRUN apt-get install -y \\\n cowsay\n"})
+    forge.own.commit({"Dockerfile": "FROM choir-base\nENV GREETING=moo\n"})
+    told = Told()
+    [warning] = (await forge.images.build("main", told)).warnings
+    assert f"warning: {warning}" in told.lines
+    assert (
+        "Dockerfile.base of the global repository, line 2: RUN apt-get install -y cowsay" in warning
+    )
+    assert "Dockerfile of the repository of main, line 2: ENV GREETING=moo" in warning
+    assert "CHOIR_RUNTIME=docker" in warning
+
+
 async def test_what_a_killed_build_left_behind_is_removed_by_the_next(forge: Forge) -> None:
-    left = forge.home / "images/.staging/main-dead/own/tools"
+    left = forge.home / "images/.staging/main.dead/own/tools"
     left.mkdir(parents=True)
     await forge.images.build("main", Told())
     assert list((forge.home / "images/.staging").iterdir()) == []

@@ -104,9 +104,12 @@ class Images:
             return Built(current, False, tuple(commits.warnings))
         # what a build that died left there; an agent's builds come one at a time
         await asyncio.to_thread(_clear, self._top / STAGING, agent_id)
-        staging = self._top / STAGING / f"{agent_id}-{secrets.token_hex(4)}"
+        staging = self._top / STAGING / f"{agent_id}.{secrets.token_hex(4)}"
         try:
             recipe = await self._prepare(agent_id, commits, staging, report)
+            for warning in self._builder.not_carried_out(recipe):
+                commits.warnings.append(warning)
+                report.line(f"warning: {warning}")
             image = await self._builder.build(recipe, report)
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
@@ -185,5 +188,6 @@ class Images:
 
 
 def _clear(staging: Path, agent_id: str) -> None:
-    for path in staging.glob(f"{agent_id}-*"):
+    # an agent id has no dot, so that `a` never clears what belongs to `a-b`
+    for path in staging.glob(f"{agent_id}.*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -63,6 +63,10 @@ class ImageBuilder(Protocol):
         """Bake an image and return it. Raises BadInput for what cannot be built, Unavailable."""
         ...
 
+    def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
+        """Return what a build passes over although the repositories ask for it, for the build's result."""
+        ...
+
     async def fault(self, image: Image) -> str | None:
         """Return why an image is not what was built (drift), none if it is."""
         ...

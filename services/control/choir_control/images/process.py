@@ -19,6 +19,7 @@ from choir_control.images.bake import (
     write_version,
 )
 from choir_control.images.port import Image, Kind, Recipe, Report
+from choir_control.repos.dockerfile import changes_in
 
 NEW = ".new-"
 ASIDE = ".aside-"
@@ -39,6 +40,25 @@ class ProcessImages:
             return await asyncio.to_thread(self.make, recipe)
         except OSError as error:
             raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
+
+    def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
+        """Return the instructions of Dockerfiles: agents run on this machine as it is."""
+        found = [
+            f"{name} of {whose}, {change}"
+            for name, whose, tree in (
+                ("Dockerfile.base", "the global repository", recipe.shared),
+                ("Dockerfile", f"the repository of {recipe.agent_id}", recipe.own),
+            )
+            if tree is not None and name in tree.files
+            for change in changes_in(tree.read(name).decode("utf-8", "replace"))
+        ]
+        if not found:
+            return ()
+        return (
+            "Not carried out, because the process runtime builds no system image: "
+            f"{'; '.join(found)}. Install what the agent needs on this machine, or run agents with "
+            "CHOIR_RUNTIME=docker.",
+        )
 
     async def fault(self, image: Image) -> str | None:
         """Return why a directory is not what was built."""

@@ -25,6 +25,9 @@ KNOWN = frozenset(
     )
 )
 HEREDOCS = ("RUN", "COPY", "ADD")
+CHANGES = ("RUN", "COPY", "ADD", "ENV", "ONBUILD")
+"""What makes an image another one than its base."""
+LONGEST_SHOWN = 100
 _ESCAPE = re.compile(r"^#\s*escape\s*=\s*([\\`])\s*$", re.IGNORECASE)
 # BuildKit's: RUN <<EOF, COPY <<-"EOF" /there
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)[A-Za-z_][A-Za-z0-9_]*\1")
@@ -63,6 +66,17 @@ def dockerfile_fault(text: str) -> str | None:
     except _Unfinished as error:
         return str(error)
     return None if began else "must begin with FROM: there is no image it starts from"
+
+
+def changes_in(text: str) -> list[str]:
+    """Return the instructions of a readable Dockerfile that change an image, each with its line."""
+    found = [each for each in _instructions(text) if each.word in CHANGES]
+    return [f"line {each.line}: {each.word} {_short(each.rest)}" for each in found]
+
+
+def _short(rest: str) -> str:
+    flat = " ".join(rest.split())
+    return flat if len(flat) <= LONGEST_SHOWN else f"{flat[:LONGEST_SHOWN]}…"
 
 
 def _refused(found: Instruction) -> str | None:
