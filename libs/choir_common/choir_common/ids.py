@@ -18,14 +18,20 @@ GatewayName = NewType("GatewayName", str)
 RequestId = NewType("RequestId", str)
 ApprovalId = NewType("ApprovalId", str)
 
-# Agent ids become Postgres schema and role names and directory names, hence the narrow alphabet.
-NAME_PATTERN = r"^[a-z][a-z0-9_]{0,40}$"
+# An agent id stands as it is in the names of a Postgres schema and role (quoted), of directories, sockets,
+# logs and containers, so two agents never share one. No dot and no capital: what has to set something
+# apart from an agent id uses a dot.
+NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,40}$"
+AGENT_ID_RULE = (
+    "an agent id begins with a lower-case letter and holds lower-case letters, digits, `_` and `-`, 41 "
+    "characters at most"
+)
 _NAME = re.compile(NAME_PATTERN)
 
 
 def is_agent_id(text: str) -> bool:
     """Tell whether `text` may name an agent: it becomes a Postgres schema and role."""
-    return _NAME.match(text) is not None
+    return _NAME.fullmatch(text) is not None
 
 
 def new_id(prefix: str) -> str:

@@ -12,8 +12,11 @@ from pydantic import ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
+from choir_common.wire.faults import as_list, fault_in_words, fault_place
 
 _WHITESPACE = " \t\r\n"
+MOST_FAULTS = 20
+REMEDY = "Correct it and start again."
 
 
 def read_config(path: Path) -> Config:
@@ -25,7 +28,7 @@ def read_config(path: Path) -> Config:
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        raise StartupError(f"{_faults(path, text, error)} Correct it and start again.") from error
+        raise StartupError(_faults(path, text, error)) from error
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
@@ -64,13 +67,13 @@ def _faults(path: Path, text: str, error: ValidationError) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as broken:
-        return f"{path}, line {broken.lineno}, column {broken.colno}: not JSON ({broken.msg})."
+        place = f"{path}, line {broken.lineno}, column {broken.colno}"
+        return f"{place}: not JSON ({broken.msg}). {REMEDY}"
     found = []
-    for fault in error.errors(include_input=False, include_context=False, include_url=False):
-        line = line_of(text, fault["loc"])
-        field = ".".join(map(str, fault["loc"])) or "the file"
-        found.append(f"line {line}, field `{field}`: {fault['msg']}")
-    return f"{path} does not fit: {'; '.join(found)}."
+    for fault in error.errors(include_input=False, include_url=False):
+        line, field = line_of(text, fault["loc"]), fault_place(fault, "the file")
+        found.append(f"line {line}, field `{field}`: {fault_in_words(fault)}")
+    return as_list(f"{path} does not fit", found, REMEDY, MOST_FAULTS)
 
 
 def _skip(text: str, at: int) -> int:

@@ -10,6 +10,7 @@ from choirctl.place import environment
 
 WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED = 1
+ITEM = "- "
 
 
 def explain(error: BaseException) -> int:
@@ -39,10 +40,21 @@ def explain(error: BaseException) -> int:
 
 
 def _say(message: str) -> None:
-    text = " ".join(message.split())
     try:
         width = min(WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH)
     except (OSError, ValueError):  # no terminal
         width = WIDTH
-    filled = textwrap.fill(f"Error: {text}", width, break_long_words=False, break_on_hyphens=False)
+    # only a list of faults has lines; other words are one paragraph
+    lines = message.split("\n") if f"\n{ITEM}" in message else [message]
+    for number, line in enumerate(lines):
+        _write_filled(line if number else f"Error: {line}", width)
+
+
+def _write_filled(line: str, width: int) -> None:
+    """Write a line in as many as it needs; what goes on with an item of a list stands below its words."""
+    text = " ".join(line.split())
+    indent = "  " if text.startswith(ITEM) else ""
+    filled = textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     sys.stderr.write(f"{filled}\n")

@@ -35,10 +35,10 @@ def prepare(home: Path) -> None:
 
 
 def init_helper(home: Path) -> tuple[str, ...]:
-    """Return the words that make the agent `helper` and its repository."""
+    """Return the words that make the agent `helper-1` and its repository."""
     repository = str(home / "helper.git")
     names = ("--workspace", "spare", "--llm", "quick", "--dm", "second")
-    return ("agent", "init", "helper", "--repo", repository, *names)
+    return ("agent", "init", "helper-1", "--repo", repository, *names)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> Non
     assert shell.data("version")["version"]
     assert shell.data("doctor")["ok"]
     status = shell.data("status")
-    assert status["ready"] and {a["agent_id"] for a in status["agents"]} == {"main", "helper"}
+    assert status["ready"] and {a["agent_id"] for a in status["agents"]} == {"main", "helper-1"}
     assert "AT WORK" in shell.succeeds("status")
 
 
@@ -80,7 +80,7 @@ def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -
     shell = Shell(home)
     assert str(home / "config.json") in shell.data("init")["made"]
     assert shell.succeeds("init") == "", "made once"
-    made = shell.data("agent", "init", "helper", "--repo", str(tmp_path / "helper.git"))
+    made = shell.data("agent", "init", "helper-1", "--repo", str(tmp_path / "helper.git"))
     assert made["fill_in"] == ["workspace", "llm", "dm"]
     assert (tmp_path / "helper.git/refs/heads/main").is_file()
 
@@ -93,7 +93,7 @@ def test_somebody_is_talked_to(shell: Shell) -> None:
 def test_an_agent_is_listed_shown_told_and_cancelled(shell: Shell) -> None:
     assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
         "main": "running",
-        "helper": "stopped",
+        "helper-1": "stopped",
     }
     shown = shell.succeeds("agent", "status", "main")
     for fact in ("session", "lane edge", "workspace", "budget left", "up", "settings", "heartbeat"):
@@ -104,19 +104,19 @@ def test_an_agent_is_listed_shown_told_and_cancelled(shell: Shell) -> None:
 
 
 def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: Shell) -> None:
-    built = shell.data("agent", "build", "helper")
+    built = shell.data("agent", "build", "helper-1")
     (outcome,) = built["result"]["agents"]
     assert outcome["outcome"] == "built" and outcome["agent_repo_commit"]
-    begun = shell.data("agent", "start", "helper", "--llm", "default")
+    begun = shell.data("agent", "start", "helper-1", "--llm", "default")
     assert begun["bindings"]["llm"] == "default"
-    assert "helper" in shell.succeeds("agent", "update", "helper")
+    assert "helper-1" in shell.succeeds("agent", "update", "helper-1")
     everyone = {
         one["agent_id"]: one for one in shell.data("agent", "update-all")["result"]["agents"]
     }
-    assert everyone["helper"]["outcome"] == "skipped" and set(everyone) == {"main", "helper"}
-    again = shell.data("agent", "restart", "helper")
+    assert everyone["helper-1"]["outcome"] == "skipped" and set(everyone) == {"main", "helper-1"}
+    again = shell.data("agent", "restart", "helper-1")
     assert again["bindings"] == begun["bindings"] and again["session_id"] != begun["session_id"]
-    assert shell.data("agent", "stop", "helper")["state"] == "stopped"
+    assert shell.data("agent", "stop", "helper-1")["state"] == "stopped"
     listed = shell.data("operation", "list")
     kinds = [view["kind"] for view in listed]
     assert kinds[:3] == ["agent update-all", "agent update", "agent build"]

@@ -74,16 +74,16 @@ async def test_every_released_state_goes_forward_to_what_a_new_schema_is() -> No
 
 async def test_an_agents_schema_of_a_release_is_adopted_with_what_is_in_it() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
-        await database.execute('CREATE ROLE "choir_main"')
+        await database.execute('CREATE ROLE "choir_agent-1"')
         await leave_as_a_release_did(database, "choir_memory", SHARED)
         await database.execute(
             "INSERT INTO choir_memory.embedding_models (name, dimensions, state) "
             "VALUES ('m', 384, 'active')"
         )
-        await leave_as_a_release_did(database, "choir_main", AGENT)
+        await leave_as_a_release_did(database, "choir_agent-1", AGENT)
         later = Migration("0900_later.sql", "CREATE TABLE {schema}.later (id int)")
-        assert await migrate(database, "choir_main", [*AGENT, later]) == [later.name]
-        assert await stamp_of(database, "choir_main") == "0900"
+        assert await migrate(database, "choir_agent-1", [*AGENT, later]) == [later.name]
+        assert await stamp_of(database, "choir_agent-1") == "0900"
 
 
 async def test_turns_that_an_older_version_left_without_vectors_wait_for_them_again() -> None:

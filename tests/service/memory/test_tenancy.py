@@ -52,6 +52,19 @@ async def two_agents(room: Room) -> Room:
     return room
 
 
+async def test_agents_whose_ids_differ_by_a_hyphen_have_memories_of_their_own(room: Room) -> None:
+    names = ("agent-1", "agent_1", "agent--1", "agent-")
+    for name in names:
+        await room.put(f"The harbour of {name} is blue.", agent_id=name, key="harbour")
+    for name in names:
+        hits = (await room.ask("harbour", agent_id=name)).hits
+        assert [hit.text for hit in hits] == [f"The harbour of {name} is blue."]
+    assert await SpaceStore(room.database).agents() == sorted(names)
+    async with as_agent(room.database, "agent-1") as held:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await held.fetch("SELECT * FROM choir_agent_1.knowledge_documents")
+
+
 @pytest.fixture
 async def psql(two_agents: Room, dsn: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection that logged in as the agent's own role, as no agent ever can."""
@@ -128,7 +141,7 @@ async def test_agents_of_one_pool_never_see_each_others_rows(room: Room) -> None
 
 @pytest.mark.parametrize(
     "agent_id",
-    ["control", "memory", "Main", "a-b", "", "1a", 'a"; DROP SCHEMA public; --', "a" * 42, "ä"],
+    ["control", "memory", "Main", "a.b", "", "1a", 'a"; DROP SCHEMA public; --', "a" * 42, "ä"],
 )
 async def test_a_name_that_cannot_be_an_agents_makes_nothing(room: Room, agent_id: str) -> None:
     with pytest.raises(BadInput):

@@ -1,6 +1,7 @@
 """Every fault of a configuration is found at once, named with its place and what to do."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ from pydantic import ValidationError
 
 from choir_common.errors import BadInput, StartupError
 from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.faults import rule_of
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
+from choir_common.wire.skill_file import SkillFile
+from choir_common.wire.tool_manifest import ToolManifestFile
 from choir_control.configuration.check import faults
 from choir_control.configuration.current import Snapshot
 from choir_control.configuration.host_zone import host_timezone
@@ -20,6 +24,10 @@ from choir_control.sessions.choose import choose
 from choir_control.sessions.record import resources_of
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
+FULL_CONFIG = Path(__file__).parents[2] / "support/full_config.json"
+# in a JSON Schema: the pattern of a text, and that of the keys of an object
+PATTERN = re.compile(r'"pattern": "((?:[^"\\]|\\.)*)"')
+PATTERN_KEY = re.compile(r'"patternProperties": \{"((?:[^"\\]|\\.)*)"')
 DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
 BASE: dict[str, Any] = {
     "agents": {"main": {"defaults": DEFAULTS}},
@@ -92,6 +100,60 @@ def test_a_sound_configuration_has_no_faults() -> None:
 def test_a_fault_is_named_with_its_place(changes: dict[str, Any], place: str) -> None:
     found = faults(config(**changes))
     assert len(found) == 1 and found[0].startswith(place)
+
+
+def test_a_whole_configuration_with_hyphens_in_its_names_is_read_as_it_stands() -> None:
+    found = read_config(FULL_CONFIG, None)
+    assert list(found.agents) == ["agent-1"]
+    bound = choose(Snapshot(1, found), "agent-1", StartAgent())
+    assert (bound.workspace, bound.llm, bound.dm) == ("main-ws", "sonnet", "admin-dm")
+    settings = Snapshot(1, found).settings_for("agent-1", bound)
+    assert settings.git_identity is not None and settings.email is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "rule"),
+    [
+        ({"agents": {"Agent 1": {"defaults": DEFAULTS}}}, "agents.Agent 1: ", "lower-case letters"),
+        ({"workspaces": {"a b": {"path": "/w"}}}, "workspaces.a b: ", "a name begins with"),
+        (
+            {"embedding": {"model": "m", "dimensions": 3, "endpoint": "ftp://x"}},
+            "embedding.endpoint: ",
+            "http:// or https://",
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_form_is_told_in_words_and_never_as_a_pattern(
+    tmp_path: Path, change: dict[str, Any], place: str, rule: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**BASE, **change}))
+    with pytest.raises(BadInput) as caught:
+        read_config(path, None)
+    assert place in caught.value.message and rule in caught.value.message
+    assert "^" not in caught.value.message and "[key]" not in caught.value.message
+
+
+def test_every_pattern_of_a_file_that_people_write_has_words() -> None:
+    for shape in (Config, ToolManifestFile, SkillFile):
+        text = json.dumps(shape.model_json_schema())
+        patterns = {json.loads(f'"{found}"') for found in PATTERN.findall(text)}
+        keys = {json.loads(f'"{found}"') for found in PATTERN_KEY.findall(text)}
+        assert patterns | keys and not [one for one in patterns | keys if rule_of(one) is None]
+
+
+def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**BASE, "event_window": "x", "heartbeat_interval_ms": "y"}))
+    with pytest.raises(BadInput) as several:
+        read_config(path, None)
+    head, *listed, tail = several.value.message.splitlines()
+    assert head == f"{path} does not fit:" and "nothing was changed" in tail
+    assert [line[:15] for line in listed] == ["- heartbeat_int", "- event_window:"]
+    path.write_text(json.dumps({**BASE, "event_window": "x"}))
+    with pytest.raises(BadInput) as one:
+        read_config(path, None)
+    assert "\n" not in one.value.message
 
 
 def test_all_faults_are_told_in_one_error_with_the_file(tmp_path: Path) -> None:

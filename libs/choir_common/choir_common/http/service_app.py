@@ -23,6 +23,7 @@ from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge, TooSlo
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.tracing import answering
+from choir_common.wire.faults import fault_in_words, fault_place
 from choir_common.wire.operator import PartStatus
 
 log = structlog.get_logger("choir.http")
@@ -210,7 +211,7 @@ def _template(scope: Scope) -> str:
 
 async def _render_invalid(_: Request, error: Exception) -> JSONResponse:
     faults = error.errors() if isinstance(error, RequestValidationError) else []
-    text = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in faults)
+    text = "; ".join(f"{fault_place(f, 'request')}: {fault_in_words(f)}" for f in faults)
     return problem_response(BadInput(text or None))
 
 

@@ -7,7 +7,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints
 
 from choir_common.ids import NAME_PATTERN
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+RESOURCE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+Name = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN)]
 """A configured resource's name."""
 
 AgentName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]

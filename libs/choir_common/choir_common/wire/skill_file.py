@@ -11,7 +11,8 @@ from pydantic import Field, StringConstraints, model_validator
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 
-SkillName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+SKILL_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN)]
 
 
 class SkillTransition(Wire):

@@ -11,12 +11,11 @@ from choir_common.wire.events import Exposure
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 
-Resource = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^(workspace|browser_tab|choirtmp|file:\{path\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
-    ),
-]
+LOCK_PATTERN = (
+    r"^(workspace|browser_tab|choirtmp|file:\{path\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
+)
+TOOL_NAME_PATTERN = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$"
+Resource = Annotated[str, StringConstraints(pattern=LOCK_PATTERN)]
 """What can be locked (spec 9.2); `{path}` stands for the input's `path`."""
 
 
@@ -32,7 +31,7 @@ class LlmPart(Wire):
 
     name: Annotated[
         str,
-        StringConstraints(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$", max_length=60),
+        StringConstraints(pattern=TOOL_NAME_PATTERN, max_length=60),
     ]
     """Namespaced, and not in `choir.`, which is Choir's own."""
     description: str = Field(min_length=1, max_length=4_000)

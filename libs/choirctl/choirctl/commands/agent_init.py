@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from choir_common.errors import BadInput, ChoirError, Conflict
-from choir_common.ids import is_agent_id
+from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choirctl.config_insert import insert_entry
 from choirctl.place import AsJson, Home, find_place
 from choirctl.printing import err, print_json
@@ -56,7 +56,7 @@ def init(
     Makes its repository, with a first commit, if that is a local path. Nothing is built or started.
     """
     if not is_agent_id(agent):
-        raise BadInput(f"{agent!r} is no agent id: lower-case letters, digits and _, at most 41.")
+        raise BadInput(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
     config = find_place(ctx, home, None).home / "config.json"
     local = _local_path(repo)
     if local is not None and local.exists():

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.faults import as_list, fault_in_words, fault_place
 from choir_control.configuration.check import faults
 
 DEFAULT_MODEL = "default"
@@ -34,7 +35,7 @@ def complete(written: Config, default_model: ModelConfig | None, source: str) ->
     config = _with_default_model(written, default_model)
     found = faults(config)
     if found:
-        raise BadInput(f"{source} is not usable: {'; '.join(found)}.")
+        raise BadInput(as_list(f"{source} is not usable", found, "Nothing was changed.", SHOWN))
     return config
 
 
@@ -54,21 +55,14 @@ def read_written(path: Path) -> Config:
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        shown = error.errors(include_url=False)
-        places = "; ".join(f"{_place(fault['loc'])}: {_words(fault)}" for fault in shown[:SHOWN])
-        more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        raise BadInput(
-            f"{path} does not fit: {places}{more}. Correct it and try again; nothing was changed."
-        ) from None
+        found = [f"{fault_place(it, 'the file')}: {_words(it)}" for it in error.errors()]
+        head, tail = f"{path} does not fit", "Correct it and try again; nothing was changed."
+        raise BadInput(as_list(head, found, tail, SHOWN)) from None
 
 
 def _words(fault: ErrorDetails) -> str:
     """Say what is wrong; never what stands there, which may be a secret in the wrong place."""
-    return "is empty; fill it in" if fault["input"] == "" else fault["msg"]
-
-
-def _place(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc) or "the file"
+    return "is empty; fill it in" if fault["input"] == "" else fault_in_words(fault)
 
 
 def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from choir_common.errors import BadInput, Conflict
 from choir_common.eventlog.chain import canonical
 from choir_common.wire.config import Config
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.proposals import leaves, may_be_proposed
 from choir_control.approvals.store import Approval
@@ -98,8 +99,7 @@ class ConfigChange:
         try:
             config = Config.model_validate_json(canonical(document))
         except ValidationError as error:
-            shown = error.errors(include_input=False, include_url=False, include_context=False)
-            words = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in shown[:5])
+            words = "; ".join(faults_of(error, "the file")[:5])
             raise BadInput(f"config.json would not fit: {words}.") from None
         # the deployment's own default model is in force without standing in the file
         models = {**self._configuration.current.config.models, **config.models}

@@ -6,6 +6,7 @@ import orjson
 from pydantic import ValidationError
 
 from choir_common.errors import BadInput
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 
@@ -23,8 +24,7 @@ def read_input(shape: type[M], given: JsonObject, **ours: str) -> M:
     try:
         return shape.model_validate_json(orjson.dumps({**given, **ours}))
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        text = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'input'}: {f['msg']}" for f in faults)
+        text = "; ".join(faults_of(error, "input"))
         raise BadInput(f"The input does not fit: {text}.") from None
     except (orjson.JSONEncodeError, TypeError) as error:
         raise BadInput(f"The input holds what JSON cannot carry: {error}.") from None

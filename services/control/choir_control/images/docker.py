@@ -34,6 +34,7 @@ from choir_control.images.context import (
 from choir_control.images.dockerfiles import (
     PLAIN,
     pin_base,
+    repository_of,
     stands_on_base,
     with_the_rest,
     with_tools,
@@ -102,6 +103,10 @@ class DockerImages:
         # a base that was just built has no image on it yet
         bases_too = self._building == 0
         return await asyncio.to_thread(self._prune, agent_id, needed, bases_too)
+
+    def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
+        """Return nothing: an engine carries out all of a Dockerfile."""
+        return ()
 
     async def fault(self, image: Image) -> str | None:
         """Return why the engine's image is not what was built."""
@@ -215,7 +220,7 @@ class DockerImages:
         self._refuse_volumes(inner)
         version = self._describe(recipe.agent_id, commits_of(recipe), inner)
         text = version.model_dump_json(indent=2) + "\n"
-        tag = f"choir-agent-{recipe.agent_id}:{version.image_version}"
+        tag = f"{repository_of(recipe.agent_id)}:{version.image_version}"
         labels = {
             **self._labels(recipe, "agent"),
             GLOBAL_COMMIT: version.global_repo_commit,

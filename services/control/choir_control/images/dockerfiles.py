@@ -1,9 +1,10 @@
-"""Write the Dockerfiles of an agent's image, and pin the base of the repositories' own. Pure.
+"""Write the Dockerfiles of an agent's image, pin the base of the repositories' own, name the image. Pure.
 
 Called by `docker`. Three layers of caching: the base by the global repository's commit, the agent's own
 system packages and programs by its tools and Dockerfile, and on top the files that change most.
 """
 
+import hashlib
 import re
 
 BASE = "choir-base"
@@ -12,6 +13,20 @@ _FROM = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 PLAIN = f"FROM {BASE}\n"
+# what an engine takes as the last part of a repository's name, without dots
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:__?|-+)[a-z0-9]+)*")
+_HASH_LENGTH = 8
+
+
+def repository_of(agent_id: str) -> str:
+    """Return the repository of an agent's images; no two agents share one.
+
+    An id that engines do not take, such as `a_-b`, is written with a hash behind a dot, which no id has.
+    """
+    if _REPOSITORY.fullmatch(agent_id):
+        return f"choir-agent-{agent_id}"
+    plain = re.sub(r"[^a-z0-9]+", "-", agent_id).strip("-")
+    return f"choir-agent-{plain}.{hashlib.sha256(agent_id.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
 def pin_base(dockerfile: str, base: str) -> str:

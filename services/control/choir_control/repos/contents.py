@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Wire
 from choir_common.wire.skill_file import SkillFile
@@ -72,8 +73,7 @@ def _parse(tree: Tree, path: str, shape: type[W], most: int) -> W | str:
     try:
         return shape.model_validate_json(tree.read(path))
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)[:MOST_PLACES]
-        return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults)
+        return "; ".join(faults_of(error, "file")[:MOST_PLACES])
 
 
 def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.config import Config
+from choir_common.wire.faults import as_list
 from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
 from choir_control.repos.source import GLOBAL, Source, source_in
@@ -85,11 +86,8 @@ class Surveyor:
         found = [look.result() for look in looks]
         faults += [fault for _, repo_faults in found for fault in repo_faults]
         if faults:
-            more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
-            raise BadInput(
-                f"The repositories do not fit: {'; '.join(faults[:MOST_FAULTS])}{more}. Nothing was "
-                "staged; correct it there and load again."
-            )
+            tail = "Nothing was staged; correct it there and load again."
+            raise BadInput(as_list("The repositories do not fit", faults, tail, MOST_FAULTS))
         return Survey(tuple(repo for repo, _ in found))
 
     async def _look(

@@ -6,6 +6,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from choir_common.errors import BadInput
+from choir_common.wire.faults import faults_of
 from choir_common.wire.model import Wire
 
 M = TypeVar("M", bound=Wire)
@@ -22,9 +23,5 @@ def parse_body(body: bytes, shape: type[M]) -> M:
     try:
         return shape.model_validate_json(body or b"{}")
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_context=False, include_url=False)
-        text = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'body'}: {fault['msg']}"
-            for fault in faults[:SHOWN]
-        )
+        text = "; ".join(faults_of(error, "body")[:SHOWN])
         raise BadInput(f"The body does not fit: {text}.") from None

@@ -1,7 +1,7 @@
 """Name the schema of an agent. Called by every `store` before it fills in a statement."""
 
 from choir_common.errors import BadInput
-from choir_common.ids import is_agent_id
+from choir_common.ids import AGENT_ID_RULE, is_agent_id
 
 SHARED_SCHEMA = "choir_memory"
 # Control's and this service's own schemas; an agent of that name would share them.
@@ -9,15 +9,12 @@ RESERVED = frozenset({"control", "memory"})
 
 
 def schema_name(agent_id: str) -> str:
-    """Return `choir_<agent_id>`, which is also the name of the agent's role.
+    """Return `choir_<agent_id>`, which is also the name of the agent's role; it has to be quoted in SQL.
 
     Raises BadInput for anything that cannot name an agent.
     """
     if not is_agent_id(agent_id):
-        raise BadInput(
-            "An agent id starts with a lower-case letter and holds up to 41 lower-case letters, "
-            "digits and underscores."
-        )
+        raise BadInput(f"{agent_id[:60]!r} names no agent: {AGENT_ID_RULE}.")
     if agent_id in RESERVED:
         raise BadInput(f"No agent can be called {agent_id}: Choir keeps its own tables there.")
     return f"choir_{agent_id}"

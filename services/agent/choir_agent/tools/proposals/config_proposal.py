@@ -10,6 +10,7 @@ from choir_agent.tools.proposals.plain_words import refuse_programs
 from choir_agent.tools.tool import ToolFailed
 from choir_common.wire.budgets import AgentBudgets, Budgets
 from choir_common.wire.config import Config, ModelConfig, VoiceProfileConfig, VoiceSettings
+from choir_common.wire.faults import fault_in_words
 from choir_common.wire.json import JsonObject
 from choir_common.wire.proposals import PROPOSABLE, SELF, leaves, may_be_proposed
 
@@ -74,7 +75,7 @@ def _fault(kind: type[BaseModel], field: str, value: JsonValue) -> str:
     try:
         kind.model_validate({field: value})
     except ValidationError as error:
-        return next((e["msg"] for e in error.errors() if e["loc"][:1] == (field,)), "")
+        return next((fault_in_words(e) for e in error.errors() if e["loc"][:1] == (field,)), "")
     return ""
 
 

@@ -1,0 +1,67 @@
+"""Put what a wire model found wrong with a value into words. Pure; used wherever a document is refused."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
+from choir_common.wire.model import RESOURCE_NAME_PATTERN
+from choir_common.wire.skill_file import SKILL_NAME_PATTERN
+from choir_common.wire.tool_manifest import LOCK_PATTERN, TOOL_NAME_PATTERN
+
+WEB_ADDRESS_PATTERN = r"^https?://\S+$"
+_RULES = {
+    NAME_PATTERN: AGENT_ID_RULE,
+    RESOURCE_NAME_PATTERN: (
+        "a name begins with a letter or digit and holds letters, digits, `_`, `.` and `-`, 64 at most"
+    ),
+    WEB_ADDRESS_PATTERN: "an address begins with http:// or https:// and holds no blank",
+    SKILL_NAME_PATTERN: (
+        "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
+        "`_` and `-`, 64 characters at most"
+    ),
+    TOOL_NAME_PATTERN: (
+        "a tool's name is two or more words with dots between them, such as `notes.add`; a word begins "
+        "with a lower-case letter and holds lower-case letters, digits and `_`"
+    ),
+    LOCK_PATTERN: (
+        "a lock names `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, `net:` or "
+        "`ext:` with a name of lower-case letters, digits, `_` and `-`"
+    ),
+}
+_KEY = "[key]"
+
+
+def rule_of(pattern: str) -> str | None:
+    """Return what a pattern of these models demands, in words; None for an unknown one."""
+    return _RULES.get(pattern)
+
+
+def fault_in_words(fault: ErrorDetails) -> str:
+    """Return what is wrong with a value; neither the value nor a regular expression is ever quoted."""
+    if fault["type"] != "string_pattern_mismatch":
+        return fault["msg"]
+    pattern = str(fault.get("ctx", {}).get("pattern"))
+    return _RULES.get(pattern, "it has characters or a length that cannot be used here")
+
+
+def fault_place(fault: ErrorDetails, whole: str) -> str:
+    """Return where a fault is, with dots between the keys; `whole` when it is the document itself."""
+    return ".".join(str(part) for part in fault["loc"] if part != _KEY) or whole
+
+
+def faults_of(error: ValidationError, whole: str) -> list[str]:
+    """Return each fault with its place."""
+    return [
+        f"{fault_place(fault, whole)}: {fault_in_words(fault)}"
+        for fault in error.errors(include_input=False, include_url=False)
+    ]
+
+
+def as_list(head: str, faults: Sequence[str], tail: str, most: int) -> str:
+    """Return a message with one fault in its sentence, or with several on lines of their own."""
+    if len(faults) == 1:
+        return f"{head}: {faults[0].rstrip('.')}. {tail}"
+    more = [f"and {len(faults) - most} more"] if len(faults) > most else []
+    return "\n".join([f"{head}:", *(f"- {fault}" for fault in [*faults[:most], *more]), tail])
