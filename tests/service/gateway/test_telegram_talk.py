@@ -94,6 +94,20 @@ async def test_an_edit_takes_the_place_of_the_message_and_its_buttons_go(room: R
     assert room.alice.chat.said() == ["Approved."]
 
 
+async def test_telegram_fetches_no_address_that_an_agent_writes(room: Room) -> None:
+    link = "http://attacker.example/?q=what+was+said"
+    said = room.message(f"See [this]({link}) or {link}")
+    receipt = await room.deliver(said)
+    await room.deliver(room.message(link))
+    edits = EditOf(outbox_id=said.outbox_id, message_id=receipt.message_id)
+    await room.deliver(room.message(f"Better: {link}", edits=edits))
+    room.show(Card(card_id="job:1", text=f"job: {link}", done=False))
+    room.show(Card(card_id="job:1", text=f"job: done, {link}", done=True))
+    await room.alice.chat.until(lambda chat: any("done," in text for text in chat.said()))
+    shown = list(room.alice.chat.messages.values())
+    assert len(shown) == 3 and not any(message.preview for message in shown)
+
+
 async def test_an_edit_of_what_is_gone_is_said_anew(room: Room) -> None:
     edit = room.message("Approved.", edits=EditOf(outbox_id=1, message_id="999"))
     assert (await room.deliver(edit)).status == "delivered"

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 import pytest
@@ -115,6 +116,65 @@ async def test_only_who_knows_the_secret_is_heard(
     assert control.arrivals == []
     assert await post(gateway, SECRET, body) == 200
     assert [message.text for message in control.arrivals] == ["forged"]
+
+
+UPDATE = {
+    "update_id": 1,
+    "message": {
+        "message_id": 1,
+        "date": 1,
+        "text": "hello",
+        "chat": {"id": 7, "type": "private"},
+        "from": {"id": 7, "is_bot": False, "first_name": "A"},
+        "photo": [{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}],
+        "reply_to_message": {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}},
+        "quote": {"text": "t", "position": 0},
+        "entities": [{"type": "bold", "offset": 0, "length": 1}],
+    },
+}
+PRESS = {
+    "update_id": 2,
+    "callback_query": {
+        "id": "1",
+        "from": {"id": 7, "is_bot": False, "first_name": "A"},
+        "chat_instance": "1",
+        "data": "a",
+    },
+}
+ODD: tuple[object, ...] = (None, [], {}, "\ud800", True, -1.5, 2**70, [[{"id": []}]])
+
+
+def bent(value: object) -> Iterator[object]:
+    """Yield a JSON value with one of its places, at any depth, replaced by something odd."""
+    yield from ODD
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield {other: value[other] for other in value if other != key}
+                for changed in bent(inner):
+                    yield {**value, key: changed}
+        case list():
+            for changed in bent(value[0]):
+                yield [changed]
+
+
+async def test_no_json_is_an_error_of_the_gateways_own(
+    gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
+) -> None:
+    bodies = [json.dumps(each) for update in (UPDATE, PRESS) for each in bent(update)]
+    deep = "[" * 100_000 + "]" * 100_000
+    bodies += ["[]", "null", "5", '"x"', deep, f'{{"update_id": 1, "message": {deep}}}', "\udcff"]
+    answers: dict[int, list[str]] = {}
+    headers = {HEADER: SECRET}
+    async with make_client(gateway.endpoint) as client:
+        for body in bodies:
+            content = body.encode("utf-8", "surrogateescape")
+            answer = await client.post("/telegram/hooked", content=content, headers=headers)
+            answers.setdefault(answer.status_code, []).append(body[:200])
+    assert answers.keys() == {200, 400}, {code: found[:3] for code, found in answers.items()}
+    good = {**UPDATE, "update_id": 3}
+    assert await post(gateway, SECRET, json.dumps(good)) == 200
+    assert control.arrivals[-1].update_id == "3"
 
 
 async def test_a_bot_that_loses_its_webhook_is_asked_again(

@@ -38,6 +38,8 @@ class SentMessage:
     reply_to: int | None = None
     markup: str = ""
     """What the bot sent, before Telegram took the markup out of it."""
+    preview: bool = True
+    """Whether Telegram fetches the addresses in the text, to show what is there."""
     edits: int = 0
     at: int = field(default_factory=lambda: int(time.time()))
 

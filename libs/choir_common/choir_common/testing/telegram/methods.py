@@ -46,6 +46,7 @@ async def send_message(call: Exchange) -> JsonValue:
     markup = call.arguments.text("text")
     message = SentMessage(0, True, render(markup, mode), mode, _buttons(call.arguments))
     message.markup = markup
+    message.preview = _wants_preview(call.arguments)
     message.reply_to = call.arguments.replied_to(chat.messages)
     return keep(call.bot, chat, message)
 
@@ -65,6 +66,7 @@ async def edit_message_text(call: Exchange) -> JsonValue:
         )
     message.text, message.buttons, message.parse_mode = text, buttons, mode
     message.markup = markup
+    message.preview = _wants_preview(call.arguments)
     message.edits += 1
     chat.news.put_nowait(message)
     chat.stir()
@@ -175,6 +177,11 @@ def _own(chat: Chat, arguments: Arguments, deed: str) -> SentMessage:
     if message is None or not message.from_bot:
         raise bad_request(f"message to {deed} not found")
     return message
+
+
+def _wants_preview(arguments: Arguments) -> bool:
+    # as at Telegram: a preview is made unless it is declined
+    return arguments.mapping("link_preview_options").get("is_disabled") is not True
 
 
 def _buttons(arguments: Arguments) -> tuple[Button, ...]:

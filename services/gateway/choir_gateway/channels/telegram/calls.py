@@ -1,12 +1,13 @@
 """Make one call that says something, and tell what became of it in Choir's words.
 
-Used by sending.py: a call that Telegram puts off is made again while there is time.
+Used by sending.py: a call that Telegram puts off is made again while there is time. presence.py uses
+NO_PREVIEW alone.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from telegram import Message
+from telegram import LinkPreviewOptions, Message
 from telegram.error import (
     BadRequest,
     Forbidden,
@@ -22,6 +23,9 @@ from choir_gateway.channels.telegram.pauses import pause_of
 
 # python-telegram-bot wraps httpx's errors; these mean that nothing left this machine
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
+
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""Telegram fetches an address to preview it, without a click: an agent's words must not cause that."""
 
 Call = Callable[[], Awaitable[Message | bool]]
 

@@ -6,14 +6,14 @@ which updates come.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import structlog
-from telegram import Bot, CallbackQuery, Update
+from telegram import Bot, Update
 from telegram.error import TelegramError
 
 from choir_common.errors import BadInput, ChoirError, NotFound
-from choir_common.wire.messages import InboundMessage
+from choir_common.wire.messages import InboundMessage, Press
 from choir_gateway.channels.port import Neighbours
 from choir_gateway.channels.telegram.updates import read_message, read_press
 
@@ -37,24 +37,35 @@ class Intake:
         self._contacts = neighbours.contacts
         self._on_heard = on_heard
 
-    async def take(self, update: Update) -> None:
-        """Store what an update says, however long control is away."""
+    def read(self, update: Update) -> InboundMessage | Press | None:
+        """Return what an update says; None for strangers, groups and other kinds of update."""
         if update.callback_query is not None:
-            await self._press(update.callback_query)
-            return
-        message = read_message(update, self._gateway, self._contacts)
-        if message is None:
-            return
+            return read_press(update.callback_query, self._gateway)
+        return read_message(update, self._gateway, self._contacts)
+
+    async def take(self, said: InboundMessage | Press | None) -> None:
+        """Store what an update says, however long control is away."""
+        match said:
+            case InboundMessage():
+                await self._accept(said)
+            case Press():
+                await self._press(said)
+            case None:
+                pass
+            case _:
+                assert_never(said)
+
+    async def _accept(self, message: InboundMessage) -> None:
         accepted = await self._insist(lambda: self._control.accept(message))
         if accepted is not None and not accepted.duplicate:
             await self._on_heard(message, accepted.note)
 
-    async def _press(self, query: CallbackQuery) -> None:
+    async def _press(self, press: Press) -> None:
         """Have control decide, and then say so: the message itself it edits through its outbox."""
-        press = read_press(query, self._gateway)
         pressed = await self._insist(lambda: self._control.press(press))
+        answer = pressed.answer if pressed else None
         try:
-            await self._bot.answer_callback_query(query.id, pressed.answer if pressed else None)
+            await self._bot.answer_callback_query(press.callback_id, answer)
         except TelegramError as error:
             # too late for the small words; what was decided stands in the conversation
             log.info("press not answered", gateway=self._gateway, reason=error.message)

@@ -62,7 +62,7 @@ class Polling:
         )
         self.trouble = None
         for update in updates:
-            await self._intake.take(update)
+            await self._intake.take(self._intake.read(update))
             # moved on only now: what is not stored comes again
             self._offset = update.update_id + 1
 

@@ -19,6 +19,7 @@ from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
 from choir_common.clients.control import ControlInbox
 from choir_common.errors import ChoirError
 from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
+from choir_gateway.channels.telegram.calls import NO_PREVIEW
 from choir_gateway.channels.telegram.pace import Pace
 from choir_gateway.channels.telegram.pauses import pause_of
 
@@ -174,13 +175,17 @@ class Presence:
         if shown.message_id is not None and await self._edit(user_id, shown.message_id, text):
             shown.text = text
             return
-        made = await self._bot.send_message(int(user_id), text, disable_notification=True)
+        made = await self._bot.send_message(
+            int(user_id), text, disable_notification=True, link_preview_options=NO_PREVIEW
+        )
         shown.message_id, shown.text, shown.kept = str(made.message_id), text, False
 
     async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
         """Tell whether the message shows the text now; one that is gone is made anew."""
         try:
-            await self._bot.edit_message_text(text, int(user_id), int(message_id))
+            await self._bot.edit_message_text(
+                text, int(user_id), int(message_id), link_preview_options=NO_PREVIEW
+            )
         except BadRequest as error:
             return "is not modified" in error.message
         return True

@@ -19,7 +19,7 @@ from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import OutboundMessage, PartlySent, Receipt
 from choir_gateway.channels.port import Neighbours
-from choir_gateway.channels.telegram.calls import Call, RefusedError, make
+from choir_gateway.channels.telegram.calls import NO_PREVIEW, Call, RefusedError, make
 from choir_gateway.channels.telegram.chunks import LIMIT, split
 from choir_gateway.channels.telegram.pace import Pace
 from choir_gateway.channels.telegram.parcels import (
@@ -192,6 +192,7 @@ class Sending:
                 int(message_id),
                 parse_mode=mode,
                 reply_markup=_keyboard(words.buttons),
+                link_preview_options=NO_PREVIEW,
             )
 
         try:
@@ -211,6 +212,7 @@ class Sending:
                 parse_mode=mode,
                 reply_markup=_keyboard(words.buttons),
                 reply_parameters=place.reply,
+                link_preview_options=NO_PREVIEW,
             )
 
         return await self._styled_or_plain(words, say, place)

@@ -13,12 +13,18 @@ from telegram import Bot, Update
 from telegram.error import BadRequest, RetryAfter, TelegramError
 
 from choir_common.errors import BadInput, Unauthorized, Unavailable
+from choir_common.wire.messages import InboundMessage, Press
 from choir_gateway.channels.telegram.intake import FIRST_WAIT_S, LONGEST_WAIT_S, Intake
 from choir_gateway.channels.telegram.pauses import explain, pause_of
 from choir_gateway.channels.telegram.updates import WANTED
 
 log = structlog.get_logger("choir.gateway.telegram")
 
+# What the library raises for JSON of another shape: it takes types, depths and dates as they come.
+NOT_AN_UPDATE = (
+    *(ValueError, KeyError, TypeError, AttributeError),
+    *(RecursionError, OverflowError, OSError),
+)
 # Telegram itself waits a minute; control that is away for longer is asked again by the repetition
 STORE_S = 20.0
 # somebody else with the token may set another address, and Telegram keeps what goes wrong to itself
@@ -66,19 +72,18 @@ class Webhook:
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             raise Unauthorized("The webhook's secret is another.")
-        update = self._read(body)
+        said = self._read(body)
         try:
             async with asyncio.timeout(STORE_S), self._turn:
-                await self._intake.take(update)
+                await self._intake.take(said)
         except TimeoutError:
             raise Unavailable("Control did not store it in time.") from None
 
-    def _read(self, body: bytes) -> Update:
+    def _read(self, body: bytes) -> InboundMessage | Press | None:
         try:
-            update = Update.de_json(json.loads(body), self._bot)
-        except (ValueError, KeyError, TypeError) as error:
+            return self._intake.read(Update.de_json(json.loads(body), self._bot))
+        except NOT_AN_UPDATE as error:
             raise BadInput("This is no update of Telegram's.") from error
-        return update
 
     async def _set(self) -> None:
         found = await self._bot.get_webhook_info()
