@@ -81,7 +81,9 @@ async def test_strangers_are_ignored_in_silence_and_so_are_commands_over_another
 
 async def test_each_person_is_shown_what_they_may_do(town: Town) -> None:
     assert ADMINS[0] in await town.ada.asks("/help", "/status")
-    helped = await town.ben.asks("/start", "/status")  # what Telegram sends when a bot is opened
+    # Telegram sends this when a bot is opened
+    assert "Hello. This is" in await town.ben.asks("/start", "/help")
+    helped = await town.ben.asks("/help", "/status")
     assert not [typed for typed in ADMINS if typed in helped]
     menus = town.telegram.bot(LOBBY).commands
     names = {chat: {str(c["command"]) for c in menus[chat]} for chat in ("chat:7", "chat:8")}

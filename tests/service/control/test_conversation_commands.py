@@ -122,7 +122,18 @@ async def test_a_regular_conversation_reaches_its_own_agent_only(
         assert "admin conversations" in await say(text, dm="second")
     assert (await say("/status", dm="second")).startswith("other is stopped")
     assert "/start" not in await say("/help", dm="second")
-    assert await say("/start", dm="second") == await say("/help", dm="second")
+    assert (await say("/start", dm="second")).startswith(
+        "Hello. This is other, which is not running"
+    )
+    assert (await world.get("/v1/agents/main")).json()["state"] == "running"
+
+
+async def test_opening_a_conversation_is_answered_with_a_greeting(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    greeting = await say("/start")
+    assert greeting.startswith("Hello. This is main.") and "/help" in greeting
+    assert "\n" not in greeting and "/approve" not in greeting
     assert (await world.get("/v1/agents/main")).json()["state"] == "running"
 
 

@@ -22,7 +22,7 @@ from choir_control.commands.row import Act, Ask, Call, Handler, Row, Tell
 from choir_control.commands.table import ALIASES, HELP, rows_for
 from choir_control.inbox.accept import Obeyed
 from choir_control.inbox.store import Holder, InboxStore, Stored
-from choir_control.inbox.words import nobody_text, what_happens
+from choir_control.inbox.words import greeting_text, nobody_text, what_happens
 
 TAKES_SIGNALS = ("starting", "active", "crashed")
 # words that mean something to the agent itself, and the one the rehearsal model teaches at the first hello
@@ -72,17 +72,21 @@ class Obedience:
         self, message: InboundMessage, typed: Typed, holder: Holder | None, confirmed: bool
     ) -> tuple[Stored | None, str]:
         is_admin = self._is_admin(message.dm)
+        snapshot = self._hands.configuration.current
+        bound = holder.agent_id if holder else snapshot.default_agent_of(message.dm)
+        if typed.name == "/start" and not typed.rest:
+            # Telegram sends this when somebody opens a bot
+            return None, greeting_text(bound, holder.status if holder else None)
         row, rest = _find(typed, is_admin)
         if row is None:
             return None, unknown_text(typed, is_admin)
         if row is HELP:
             return None, help_text(is_admin)
         given = read_arguments(row, rest)
-        snapshot = self._hands.configuration.current
         call = Call(
             dm=message.dm,
             is_admin=is_admin,
-            bound=holder.agent_id if holder else snapshot.default_agent_of(message.dm),
+            bound=bound,
             session_id=holder.session_id if holder else None,
             values=given.values,
             settings=given.settings,
@@ -158,9 +162,6 @@ class Obedience:
 
 
 def _find(typed: Typed, is_admin: bool) -> tuple[Row | None, str]:
-    if typed.name == "/start" and not typed.rest:
-        # what Telegram sends when somebody opens a bot
-        return HELP, ""
     meant = Typed(ALIASES.get(typed.name, typed.name), typed.rest)
     return find_row(rows_for(is_admin), meant) or (None, "")
 

@@ -54,6 +54,22 @@ def no_job_text(agent_id: str, name: str, open_jobs: Sequence[str]) -> str:
     return f"{agent_id} has no job {name[:64]!r}. Its jobs are: {listed}. Nothing was done."
 
 
+def greeting_text(agent_id: str | None, status: str | None) -> str:
+    """Greet a person who opens the conversation, and say who answers there."""
+    commands = "/help lists what else you can do here."
+    if agent_id is None:
+        return (
+            "Hello. No agent is bound to this conversation yet. What you write is kept for the first one. "
+            f"{commands}"
+        )
+    if status is None or status == "stopping":
+        return (
+            f"Hello. This is {agent_id}, which is not running now. What you write is kept and answered "
+            f"once it is started (choirctl agent start {agent_id}). {commands}"
+        )
+    return f"Hello. This is {agent_id}. Write what you want, and it answers here. {commands}"
+
+
 def nobody_text(agent_id: str | None, status: str | None) -> str:
     """Say that no agent takes the command up."""
     if agent_id is not None and status == "stopping":
