@@ -1,6 +1,7 @@
 """The console's words pass through control to the gateway, streams piece by piece."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.sse_read import read
 from choir_common.http.transport import make_client
-from tests.service.control.world import OPERATOR_TOKEN, World
+from choir_control.operator.console import MOST_STREAMS
+from tests.service.control.world import OPERATOR_TOKEN, World, until
 
 
 class ConsoleStandIn:
@@ -92,6 +94,34 @@ async def test_a_stream_comes_through_piece_by_piece_and_resumes(
         console.more.set()
         assert (await asyncio.wait_for(anext(events), 60)).id == "2"
     assert console.asked[0][3]["last-event-id"] == "41"
+
+
+async def test_two_hundred_open_streams_leave_room_for_messages(
+    world: World, console: ConsoleStandIn
+) -> None:
+    path = "/v1/dms/console/events"
+    async with contextlib.AsyncExitStack() as stack:
+        reader = await stack.enter_async_context(make_client(world.endpoint))
+
+        async def follow() -> int:
+            answer = await stack.enter_async_context(reader.stream("GET", path))
+            return int(answer.status_code)
+
+        for _ in range(200):
+            assert await follow() == 200
+        said = await world.post("/v1/dms/console/messages", content=b'{"text": "hello"}')
+        assert said.status_code == 202
+        for _ in range(MOST_STREAMS - 200):
+            assert await follow() == 200
+        refused = await reader.get(path)
+        assert refused.status_code == 429 and refused.headers["retry-after"]
+        assert (await world.get("/v1/dms/console/messages")).status_code == 202
+
+    async def has_room() -> bool:
+        async with make_client(world.endpoint) as client, client.stream("GET", path) as answer:
+            return answer.status_code == 200
+
+    await until(has_room)
 
 
 async def test_what_was_said_is_read_through_as_well(world: World, console: ConsoleStandIn) -> None:

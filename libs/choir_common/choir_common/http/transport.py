@@ -8,6 +8,8 @@ import httpx2
 from choir_common.errors import BadInput
 
 UNIX = "unix://"
+MAX_CONNECTIONS = 500
+"""Of one client. Whoever holds connections open for long must leave some of them for short requests."""
 
 
 def make_client(
@@ -24,7 +26,7 @@ def make_client(
     `ca_pem` holds the only certificates that are trusted; without it those of the system are.
     `unix_transport` makes the transport for a socket path where httpx2's own is too slow.
     """
-    limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
+    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=100)
     timeout = httpx2.Timeout(timeout_s, connect=5.0)
     if endpoint.startswith(UNIX):
         path = endpoint.removeprefix(UNIX)

@@ -3,18 +3,29 @@
 Users know one endpoint; the channel itself lives in the gateway.
 """
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 import httpx2
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from choir_common.errors import ChoirError, DeadlineExceeded, OutcomeUnknown, Unavailable
+from choir_common.errors import (
+    ChoirError,
+    DeadlineExceeded,
+    OutcomeUnknown,
+    RateLimited,
+    Unavailable,
+)
 from choir_common.http.hang import unless_hung
 from choir_common.http.service_app import LargeBody
 from choir_common.tracing import carried
 
+MOST_STREAMS = 256
+"""Streams and files that pass through at a time: the client's other connections are for messages."""
+RETRY_AFTER_S = 5.0
 PASSED_ON = ("accept", "content-type", "last-event-id", "x-choir-request-id", "idempotency-key")
 PASSED_BACK = (
     "content-type",
@@ -73,6 +84,7 @@ class _Forward:
 
     def __init__(self, gateway: httpx2.AsyncClient) -> None:
         self._gateway = gateway
+        self._streams = 0
 
     async def whole(self, request: Request, path: str) -> Response:
         """Return the gateway's whole answer."""
@@ -94,14 +106,31 @@ class _Forward:
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def stream(self, request: Request, path: str) -> Response:
-        """Return the gateway's answer piece by piece, as it comes."""
+        """Return the gateway's answer piece by piece, as it comes.
+
+        Raises RateLimited while too many are open.
+        """
+        if self._streams >= MOST_STREAMS:
+            raise RateLimited(
+                f"{MOST_STREAMS} streams of conversations are open, which is the most; close one first.",
+                retry_after_s=RETRY_AFTER_S,
+            )
         asked = self._request(request, path, b"")
         asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
-        try:
-            answer = await unless_hung(self._gateway, self._gateway.send(asked, stream=True))
-        except httpx2.HTTPError as error:
-            raise _away(error) from error
-        return StreamingResponse(_pieces(answer), answer.status_code, headers=_back(answer))
+        self._streams += 1
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._closed)
+            try:
+                answer = await unless_hung(
+                    self._gateway, self._gateway.send(asked, stream=True)
+                )
+            except httpx2.HTTPError as error:
+                raise _away(error) from error
+            on_failure.pop_all()
+        return _Relay(answer, self._closed)
+
+    def _closed(self) -> None:
+        self._streams -= 1
 
     def _request(
         self, request: Request, path: str, body: bytes | AsyncIterator[bytes]
@@ -119,6 +148,23 @@ class _Forward:
         )
 
 
+class _Relay(StreamingResponse):
+    """The gateway's answer, passed on piece by piece; whatever ends it closes the connection behind it."""
+
+    def __init__(self, answer: httpx2.Response, on_closed: Callable[[], None]) -> None:
+        super().__init__(_pieces(answer), answer.status_code, headers=_back(answer))
+        self._answer = answer
+        self._on_closed = on_closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. A reader may be gone before the first piece is asked for."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_closed()
+            await self._answer.aclose()
+
+
 _LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
 # a quiet conversation may say nothing for hours
 _ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
@@ -131,8 +177,6 @@ async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
     except httpx2.HTTPError:
         # the gateway went away in the middle: the reader sees the end and resumes by Last-Event-ID
         return
-    finally:
-        await answer.aclose()
 
 
 def _back(answer: httpx2.Response) -> dict[str, str]:
