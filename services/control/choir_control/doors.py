@@ -14,6 +14,7 @@ import httpx2
 from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.errors import StartupError, Unavailable
+from choir_common.http.api_document import LEASE_TOKEN, OPERATOR_TOKEN
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import LargeBody, Readiness, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
@@ -59,11 +60,14 @@ def make_agent_app(
         own_metrics=False,  # an agent has no business with the figures of others
     )
     verbs = door.verbs.table()
-    app.include_router(rpc_routes(verbs))
+    shows_lease = [Depends(LEASE_TOKEN)]
+    app.include_router(rpc_routes(verbs), dependencies=shows_lease)
     app.add_middleware(
         RpcDoor, guard=door.guard, table=verbs, limits=door.limits, metrics=door.metrics
     )
-    app.include_router(event_routes(door.guard, door.followers, door.limits))
+    app.include_router(
+        event_routes(door.guard, door.followers, door.limits), dependencies=shows_lease
+    )
     return app
 
 
@@ -81,7 +85,7 @@ def make_host_app(
     app = make_agent_app(version, Readiness(parts.all), door, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabasePatience, parts=parts)
-    operators = APIRouter(prefix="/v1", dependencies=[Depends(admission)])
+    operators = APIRouter(prefix="/v1", dependencies=[Depends(admission), Depends(OPERATOR_TOKEN)])
     for room in (*rooms, console_routes(gateway)):
         operators.include_router(room)
 

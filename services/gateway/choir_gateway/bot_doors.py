@@ -8,9 +8,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from choir_common.http.api_document import WEBHOOK_SECRET
 from choir_gateway.roster import Roster
 
 OCTETS = "application/octet-stream"
@@ -39,13 +40,11 @@ def webhook_routes(roster: Roster) -> APIRouter:
 
     @router.post("/telegram/{gateway}")
     async def take_update(
-        gateway: str,
-        request: Request,
-        x_telegram_bot_api_secret_token: Annotated[str, Header()] = "",
+        gateway: str, request: Request, secret: Annotated[str | None, Depends(WEBHOOK_SECRET)]
     ) -> Response:
         """Store an update; it is durable when this answers 200, and comes again otherwise."""
         body = await request.body()
-        await roster.take_update(gateway, body, x_telegram_bot_api_secret_token)
+        await roster.take_update(gateway, body, secret or "")
         return Response()
 
     return router

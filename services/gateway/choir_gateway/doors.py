@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import BadInput, Unauthorized
+from choir_common.http.api_document import OPERATOR_TOKEN
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.wire.configuring import BotTokens
 from choir_common.wire.messages import OutboundMessage, Receipt
@@ -62,9 +63,11 @@ def console_app(
         max_body_bytes=MAX_BODY_BYTES,
         large_bodies=large_bodies(hub.spool.caps.file_bytes),
     )
-    app.include_router(console_routes(roster, hub), dependencies=[Depends(_admit(token))])
-    app.include_router(_token_routes(roster, trust), dependencies=[Depends(_admit_control(trust))])
-    app.include_router(file_routes(roster), dependencies=[Depends(_admit_control(trust))])
+    shown = Depends(OPERATOR_TOKEN)
+    for_control = [Depends(_admit_control(trust)), shown]
+    app.include_router(console_routes(roster, hub), dependencies=[Depends(_admit(token)), shown])
+    app.include_router(_token_routes(roster, trust), dependencies=for_control)
+    app.include_router(file_routes(roster), dependencies=for_control)
     app.include_router(webhook_routes(roster))
     return app
 

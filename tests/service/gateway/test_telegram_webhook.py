@@ -22,6 +22,7 @@ from choir_common.wire.messages import DmBinding, GatewayBinding, WebhookBinding
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.conftest import MAIN_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
+from tests.support.openapi import schemes, unresolved
 from tests.support.ports import free_port
 from tests.support.service_process import ServiceProcess, make_process
 
@@ -175,6 +176,17 @@ async def test_no_json_is_an_error_of_the_gateways_own(
     good = {**UPDATE, "update_id": 3}
     assert await post(gateway, SECRET, json.dumps(good)) == 200
     assert control.arrivals[-1].update_id == "3"
+
+
+async def test_the_api_document_says_what_each_door_asks_for(gateway: ServiceProcess) -> None:
+    async with make_client(gateway.endpoint) as client:
+        document = (await client.get("/openapi.json")).json()
+    assert unresolved(document) == set()
+    asked = schemes(document)
+    assert asked.pop("/telegram/{gateway}") == {"webhookSecret"}
+    assert document["components"]["securitySchemes"]["webhookSecret"]["name"] == HEADER
+    assert set(asked) == {path for path in document["paths"] if path.startswith("/v1/")}
+    assert all(names == {"operatorToken"} for names in asked.values())
 
 
 async def test_a_bot_that_loses_its_webhook_is_asked_again(

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge, TooSlow
+from choir_common.http.api_document import DescribedApp
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.tracing import answering
@@ -76,7 +77,7 @@ def make_service_app(
     Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to whoever reaches this app.
     """
     counts = metrics or Metrics(title)
-    app = FastAPI(
+    app = DescribedApp(
         title=title, version=version, docs_url=None, redoc_url=None, telemetry=OUR_OWN_SPANS
     )
     app.add_exception_handler(ChoirError, render_choir_error)

@@ -1,0 +1,86 @@
+"""Make a service's OpenAPI document whole: references that resolve, and how callers show who they are.
+
+Used by `service_app`, and by the doors, which put the schemes on their routers as dependencies. The schemes
+only describe: each door has its own check.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.security import APIKeyHeader, HTTPBearer
+
+OPERATOR_TOKEN = HTTPBearer(
+    scheme_name="operatorToken",
+    description="The operator token. Not needed on choird's Unix socket, where file permissions decide.",
+    auto_error=False,
+)
+LEASE_TOKEN = HTTPBearer(
+    scheme_name="leaseToken",
+    description="The lease token of an agent's session, beside `X-Choir-Session-Id`.",
+    auto_error=False,
+)
+WEBHOOK_SECRET = APIKeyHeader(
+    name="X-Telegram-Bot-Api-Secret-Token",
+    scheme_name="webhookSecret",
+    description="The secret that Telegram was told with the webhook.",
+    auto_error=False,
+)
+LOCAL, SHARED = "#/$defs/", "#/components/schemas/"
+
+
+class DescribedApp(FastAPI):
+    """A FastAPI app whose bodies may be described by schemas with definitions of their own."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        return share_definitions(super().openapi())
+
+
+def share_definitions(document: dict[str, Any]) -> dict[str, Any]:
+    """Move each `$defs` of a document to its components, and point references there; returns the document.
+
+    A definition that differs from the component of its name gets a name of its own.
+    """
+    shared: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
+    _share(document.get("paths", {}), shared)
+    return document
+
+
+def _share(value: Any, shared: dict[str, Any]) -> None:
+    match value:
+        case dict():
+            if "$defs" in value:
+                _move(value, shared)
+            for inner in value.values():
+                _share(inner, shared)
+        case list():
+            for inner in value:
+                _share(inner, shared)
+
+
+def _move(schema: dict[str, Any], shared: dict[str, Any]) -> None:
+    own = schema.pop("$defs")
+    plain = {name: SHARED + name for name in own}
+    names = {
+        name: name if shared.get(name) in (None, _pointed(each, plain)) else f"{name}Body"
+        for name, each in own.items()
+    }
+    targets = {name: SHARED + new for name, new in names.items()}
+    for name, each in own.items():
+        shared[names[name]] = _pointed(each, targets)
+    pointed = _pointed(schema, targets)
+    schema.clear()
+    schema.update(pointed)
+
+
+def _pointed(value: Any, targets: dict[str, str]) -> Any:
+    """Return a schema with its local references replaced: in `$ref`, and in a discriminator's mapping."""
+    match value:
+        case str() if value.startswith(LOCAL):
+            return targets.get(value.removeprefix(LOCAL), value)
+        case dict():
+            return {key: _pointed(inner, targets) for key, inner in value.items()}
+        case list():
+            return [_pointed(inner, targets) for inner in value]
+        case _:
+            return value
