@@ -121,9 +121,7 @@ class _Forward:
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closed)
             try:
-                answer = await unless_hung(
-                    self._gateway, self._gateway.send(asked, stream=True)
-                )
+                answer = await unless_hung(self._gateway, self._gateway.send(asked, stream=True))
             except httpx2.HTTPError as error:
                 raise _away(error) from error
             on_failure.pop_all()
