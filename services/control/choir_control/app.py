@@ -186,9 +186,9 @@ class Control:
         )
         self._rollout = self._make_rollout()
         self._workshop = self._make_workshop(order, bell)
-        obedience = Obedience(talks.inbox_store, self._hands(), bell.ring, order.of)
+        obey = Obedience(talks.inbox_store, self._hands(), bell.ring, order.of).obey
         self._inbox = Inbox(
-            talks.inbox_store, self.configuration, obedience.obey, bell.ring, order.of
+            talks.inbox_store, self.configuration, obey, bell.ring, order.of, self._redactor
         )
 
     def _make_archivist(self) -> Archivist:

@@ -7,10 +7,11 @@ import pytest
 
 from choir_common.clients.control import BusControlInbox
 from choir_common.errors import Fenced, NotFound, RateLimited
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import HistoryRequest
 from choir_common.wire.signals import UserMessageSignal
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World, until
+from tests.service.control.world import MODEL_KEY, World, a_message, until
 
 
 async def offered(agent: AgentHand, count: int, after: int | None = None) -> list[str]:
@@ -36,6 +37,25 @@ async def test_a_message_is_stored_once_however_often_it_comes(
     assert sum(not twin.duplicate for twin in twins) == 1
     assert len({twin.inbox_id for twin in twins}) == 1
     assert await offered(agent, 2) == ["hello", "twin"]
+
+
+async def test_a_secret_that_a_user_types_is_stored_nowhere(world: World, agent: AgentHand) -> None:
+    inbox = BusControlInbox(world.bus)
+    file = Attachment(name=f"{MODEL_KEY}.txt", kind="document", ref="1")
+    for message in (
+        a_message(f"my key is {MODEL_KEY}!", "1"),
+        a_message("this one?", "2", quoted=f"key {MODEL_KEY}", reply_to="9"),
+        a_message("", "3", attachments=(file,)),
+        a_message(f"/inject use {MODEL_KEY}", "4"),
+        a_message(f"/approve {MODEL_KEY}", "5"),
+    ):
+        await inbox.accept(message)
+    assert await offered(agent, 1) == ["my key is [redacted]!"]
+    for table in ("inbox", "signals", "outbox"):
+        rows = await world.database.fetch(f"SELECT t::text FROM choir_control.{table} AS t")
+        assert MODEL_KEY not in str([row["t"] for row in rows]), table
+    texts = await world.database.fetch("SELECT text FROM choir_control.inbox ORDER BY seq")
+    assert [row["text"] for row in texts][:2] == ["my key is [redacted]!", "this one?"]
 
 
 async def test_messages_are_offered_in_the_order_they_came(world: World, agent: AgentHand) -> None:

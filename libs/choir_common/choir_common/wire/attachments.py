@@ -16,7 +16,8 @@ AttachmentKind = Literal["document", "photo", "voice", "audio", "video"]
 MAX_FILES = 10
 """In one message; Telegram's own albums hold as many."""
 
-FileName = Annotated[str, Field(min_length=1, max_length=255)]
+MAX_FILE_NAME = 255
+FileName = Annotated[str, Field(min_length=1, max_length=MAX_FILE_NAME)]
 Mime = Annotated[str, Field(min_length=1, max_length=127)]
 ANY_MIME = "application/octet-stream"
 

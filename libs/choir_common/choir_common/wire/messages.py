@@ -12,6 +12,7 @@ AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
 
 
 MAX_QUOTE = 1_000
+MAX_TEXT = 100_000
 """Characters of the message that is replied to; a channel cuts what is longer."""
 
 
@@ -30,7 +31,7 @@ class InboundMessage(Wire):
     gateway: str
     dm: str
     update_id: str = Field(min_length=1, max_length=200)
-    text: str = Field(max_length=100_000)
+    text: str = Field(max_length=MAX_TEXT)
     """Or a file's caption; empty only beside attachments."""
     sent_at: Moment
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)

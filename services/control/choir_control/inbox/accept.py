@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from choir_common.errors import BadInput, NotFound, Unavailable
 from choir_common.ids import new_id
-from choir_common.wire.messages import Accepted, AgentState, InboundMessage
+from choir_common.redactor import Redactor
+from choir_common.wire.attachments import MAX_FILE_NAME
+from choir_common.wire.messages import MAX_QUOTE, MAX_TEXT, Accepted, AgentState, InboundMessage
 from choir_control.configuration.current import Configuration, Snapshot
 from choir_control.inbox.store import InboxStore, Stored
 
@@ -46,8 +48,13 @@ class Inbox:
         obey: Obey,
         ring: Callable[[str], None],
         turn_of: Callable[[str], asyncio.Lock],
+        redactor: Redactor,
     ) -> None:
-        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers."""
+        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers.
+
+        `redactor` masks secrets that a user typed: nothing of a message is stored as it came.
+        """
+        self._redactor = redactor
         self._store = store
         self._configuration = configuration
         self._obey = obey
@@ -63,7 +70,7 @@ class Inbox:
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
-        clean = _clean(message)
+        clean = _redacted(_clean(message), self._redactor)
         obeyed = await self._obey(clean)
         if obeyed is not None:
             return _obeyed(snapshot, message.dm, obeyed)
@@ -93,6 +100,20 @@ def _clean(message: InboundMessage) -> InboundMessage:
     if not clean.text and not clean.attachments:
         raise BadInput("The message is empty.")
     return clean
+
+
+def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
+    """Return the message with every known secret masked, in its words and in those it replies to."""
+    reply_to = message.reply_to
+    if reply_to is not None:
+        words = redactor.clean(reply_to.text)[:MAX_QUOTE]
+        reply_to = reply_to.model_copy(update={"text": words})
+    named = tuple(
+        file.model_copy(update={"name": redactor.clean(file.name)[-MAX_FILE_NAME:]})
+        for file in message.attachments
+    )
+    text = redactor.clean(message.text)[:MAX_TEXT]
+    return message.model_copy(update={"text": text, "reply_to": reply_to, "attachments": named})
 
 
 def _without_nul(value: object) -> object:
