@@ -29,6 +29,7 @@ LOCAL = {
     "tls",
     "agent init",
     "config schema",
+    "config set",
     "db status",
     "db migrate",
     "db backup",

@@ -7,6 +7,8 @@ from choirctl.app import make_app, mentioned_words
 from choirctl.late import load
 from choirctl.terminal import protect_streams
 
+AS_JSON = "--json"
+
 
 def main() -> None:
     """Run the command line and exit."""
@@ -15,11 +17,15 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     protect_streams()
     try:
-        make_app(mentioned_words())()
+        app = make_app(mentioned_words())
+        if AS_JSON not in sys.argv:
+            app()
+        # usage errors come back, too, to be explained as data
+        sys.exit(app(standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        sys.exit(load("choirctl.failures").explain(error))
+        sys.exit(load("choirctl.failures").explain(error, as_json=AS_JSON in sys.argv))
 
 
 if __name__ == "__main__":

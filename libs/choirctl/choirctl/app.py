@@ -91,6 +91,12 @@ def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., N
     app.add_typer(group, name=name, help=help_)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        load("choirctl.commands.version").version()
+        raise typer.Exit
+
+
 def _remember(
     ctx: typer.Context,
     home: Annotated[
@@ -104,6 +110,12 @@ def _remember(
             show_default=False,
         ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
 ) -> None:
     ctx.obj = (home, url)
 

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
-from choir_common.wire.faults import as_list, fault_in_words, fault_place
+from choir_common.wire.config_faults import words_of
+from choir_common.wire.faults import as_list, fault_place
 
 _WHITESPACE = " \t\r\n"
 MOST_FAULTS = 20
@@ -70,9 +71,9 @@ def _faults(path: Path, text: str, error: ValidationError) -> str:
         place = f"{path}, line {broken.lineno}, column {broken.colno}"
         return f"{place}: not JSON ({broken.msg}). {REMEDY}"
     found = []
-    for fault in error.errors(include_input=False, include_url=False):
+    for fault in error.errors(include_url=False):
         line, field = line_of(text, fault["loc"]), fault_place(fault, "the file")
-        found.append(f"line {line}, field `{field}`: {fault_in_words(fault)}")
+        found.append(f"line {line}, field `{field}`: {words_of(fault)}")
     return as_list(f"{path} does not fit", found, REMEDY, MOST_FAULTS)
 
 

@@ -1,6 +1,6 @@
 """Add an entry to a section of config.json and leave every other byte of the file as it was.
 
-Used by `agent init`.
+Used by `agent init` and `config_set`.
 """
 
 import json
@@ -21,7 +21,7 @@ def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) 
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
-    _replace(path, with_entry(text, str(path), section, name, entry))
+    replace_file(path, with_entry(text, str(path), section, name, entry))
 
 
 def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str, object]) -> str:
@@ -40,7 +40,7 @@ def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str,
     begin = place_of(text, [section])
     assert begin is not None, "the section was just parsed"
     _, end = json.JSONDecoder().raw_decode(text, begin)
-    indent = _indent(text)
+    indent = indent_of(text)
     written = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
     body = "\n".join(f"{indent}{line}" for line in written.splitlines()[1:-1])
     inner = text[begin + 1 : end - 1].rstrip()
@@ -57,15 +57,17 @@ def _with_section(text: str, section: str) -> str:
         raise TypeError("sections stand in an object")
     body = text.rstrip()[:-1].rstrip()
     comma = "" if body.lstrip() == "{" else ","
-    return f"{body}{comma}\n{_indent(text)}{json.dumps(section)}: {{}}\n}}\n"
+    return f"{body}{comma}\n{indent_of(text)}{json.dumps(section)}: {{}}\n}}\n"
 
 
-def _indent(text: str) -> str:
+def indent_of(text: str) -> str:
+    """Return what a JSON text is indented with, two blanks if it is not."""
     found = re.search(r"\n([ \t]+)\"", text)
     return found.group(1) if found else "  "
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file, whole or not at all; its mode stays."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -60,6 +60,7 @@ EXAMPLES = {
     "config apply": "choirctl config apply",
     "config report": "choirctl config report",
     "config schema": "choirctl config schema",
+    "config set": "choirctl config set agents.main.timezone Europe/Berlin",
     "secret list": "choirctl secret list",
     "secret set": "choirctl secret set openrouter-key < key.txt",
     "secret delete": "choirctl secret delete openrouter-key",

@@ -1,11 +1,19 @@
-"""Turn what a command raised into one paragraph on standard error and an exit code. Called by `__main__`."""
+"""Turn what a command raised into one paragraph on standard error, or JSON, and an exit code.
 
+Called by `__main__`.
+"""
+
+import json
 import os
 import sys
 import textwrap
 import traceback
+from dataclasses import dataclass
 
-from choir_common.errors import ChoirError
+import typer
+
+from choir_common.errors import BadInput, ChoirError, Forbidden
+from choir_common.visible_text import escape_json
 from choirctl.place import environment
 
 WIDTH = 100  # at most: wider is hard to read
@@ -13,30 +21,59 @@ UNEXPECTED = 1
 ITEM = "- "
 
 
-def explain(error: BaseException) -> int:
-    """Print `error` as a paragraph; return the exit code it means."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it is told: its stable code, its words, and the exit code it means."""
+
+    code: str
+    message: str
+    exit_code: int
+
+
+def explain(error: BaseException, *, as_json: bool = False) -> int:
+    """Print `error` as a paragraph, or with `as_json` as JSON; return the exit code it means."""
+    failure = failure_of(error)
+    if as_json:
+        told = {
+            "code": failure.code,
+            "message": failure.message,
+            "exit_code": failure.exit_code,
+        }
+        text = json.dumps({"error": told}, indent=2, ensure_ascii=False)
+        sys.stderr.write(f"{escape_json(text)}\n")
+    else:
+        _say(failure.message)
+    if failure.code == ChoirError.code and environment("CHOIR_DEBUG"):
+        traceback.print_exception(error)
+    return failure.exit_code
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what is to be said of an error."""
     match error:
         case ChoirError():
-            _say(error.message)
-            return error.exit_code
+            return Failure(error.code, error.message, error.exit_code)
         case BaseExceptionGroup():
             # the first is the cause; the others fell with it
-            return explain(error.exceptions[0])
+            return failure_of(error.exceptions[0])
         case PermissionError():
-            _say(
+            words = (
                 f"Permission denied: {error.filename or error}. Check who owns it, and who you are."
             )
-            return 4
+            return Failure(Forbidden.code, words, Forbidden.exit_code)
         case OSError():
-            _say(f"{error.filename or 'The system'}: {error.strerror or error}.")
-            return UNEXPECTED
+            words = f"{error.filename or 'The system'}: {error.strerror or error}."
+            return Failure("system", words, UNEXPECTED)
+        case typer.Abort():
+            return Failure("aborted", "Aborted.", UNEXPECTED)
+        case _ if hasattr(error, "format_message"):
+            # typer's own, about the command line
+            return Failure("usage", error.format_message(), BadInput.exit_code)
         case _:
-            _say(
+            words = (
                 f"choirctl failed: {type(error).__name__}: {error}. Set CHOIR_DEBUG=1 to see where."
             )
-            if environment("CHOIR_DEBUG"):
-                traceback.print_exception(error)
-            return UNEXPECTED
+            return Failure(ChoirError.code, words, UNEXPECTED)
 
 
 def _say(message: str) -> None:

@@ -195,6 +195,9 @@ def test_the_configuration_is_shown_loaded_compared_and_applied(stack: Stack, sh
     assert shell.data("config", "apply")["changes"]
     assert "main" in shell.succeeds("config", "report")
     assert shell.succeeds("config", "schema", "--markdown") == config_reference()
+    shell.succeeds("config", "set", "event_window", "67")
+    assert [c["after"] for c in shell.data("config", "load")["changes"]] == [67]
+    assert shell.data("config", "set", "event_window", "66")["before"] == 67
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: Shell) -> None:

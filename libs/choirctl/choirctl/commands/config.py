@@ -22,6 +22,7 @@ from choir_common.wire.configuring import (
     PartReport,
     RepoChange,
 )
+from choirctl.config_set import set_value
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, out, print_json, print_rows, show_json, table
@@ -48,6 +49,7 @@ def register(app: typer.Typer) -> None:
     group.command("apply")(apply)
     group.command("report")(report)
     group.command("schema")(schema)
+    group.command("set")(set_)
     app.add_typer(group, name="config", help="Look at config.json, and put changes of it in force.")
 
 
@@ -119,6 +121,35 @@ def schema(
         typer.echo(config_reference(), nl=False)
     else:
         typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+
+
+def set_(
+    ctx: typer.Context,
+    key: Annotated[str, typer.Argument(help="The setting's path, such as agents.main.timezone.")],
+    value: Annotated[str, typer.Argument(help="JSON; what is not JSON is taken as a text.")],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change one setting of config.json; Choir need not run.
+
+    A file that would not fit any more is left alone. `config load` and `config apply` put it in force.
+    """
+    file = find_place(ctx, home).home / "config.json"
+    given = _value(value)
+    before = set_value(file, key, given)
+    if as_json:
+        print_json({"file": str(file), "key": key, "before": before, "after": given})
+        return
+    err().print(f"{key}: {_brief(before)} -> {_brief(given)}", markup=False, highlight=False)
+    err().print("Put it in force with `choirctl config load`, then `choirctl config apply`.")
+
+
+def _value(text: str) -> JsonValue:
+    try:
+        found: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return found
 
 
 async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: bool) -> ConfigReport:

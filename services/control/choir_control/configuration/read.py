@@ -6,11 +6,11 @@ Called by `current`; `check` follows.
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config, ModelConfig
-from choir_common.wire.faults import as_list, fault_in_words, fault_place
+from choir_common.wire.config_faults import words_of
+from choir_common.wire.faults import as_list, fault_place
 from choir_control.configuration.check import faults
 
 DEFAULT_MODEL = "default"
@@ -55,14 +55,9 @@ def read_written(path: Path) -> Config:
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        found = [f"{fault_place(it, 'the file')}: {_words(it)}" for it in error.errors()]
+        found = [f"{fault_place(it, 'the file')}: {words_of(it)}" for it in error.errors()]
         head, tail = f"{path} does not fit", "Correct it and try again; nothing was changed."
         raise BadInput(as_list(head, found, tail, SHOWN)) from None
-
-
-def _words(fault: ErrorDetails) -> str:
-    """Say what is wrong; never what stands there, which may be a secret in the wrong place."""
-    return "is empty; fill it in" if fault["input"] == "" else fault_in_words(fault)
 
 
 def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:

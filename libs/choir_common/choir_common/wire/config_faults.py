@@ -1,0 +1,74 @@
+"""Say what is wrong with a setting of config.json, and which one was probably meant.
+
+Pure. Used by control, which reads the file, and by choirctl, which checks and changes it.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from pydantic import JsonValue
+from pydantic_core import ErrorDetails
+
+from choir_common.wire.config_schema import config_schema
+from choir_common.wire.faults import fault_in_words
+from choir_common.wire.json import JsonObject
+
+UNKNOWN = "extra_forbidden"
+
+
+def words_of(fault: ErrorDetails) -> str:
+    """Say what is wrong; never what stands there, which may be a secret in the wrong place."""
+    if fault["type"] == UNKNOWN:
+        return f"there is no such setting{_meant(fault['loc'])}"
+    return "is empty; fill it in" if fault["input"] == "" else fault_in_words(fault)
+
+
+def known_names(path: Sequence[str | int]) -> list[str]:
+    """Return the settings that there are in the section at `path`; none where names are free."""
+    schema = config_schema()
+    nodes = list(_plain(schema, schema))
+    for step in path:
+        nodes = [
+            inner for node in nodes for each in _under(node, step) for inner in _plain(schema, each)
+        ]
+    names: set[str] = set()
+    for node in nodes:
+        properties = node.get("properties")
+        names |= set(properties) if isinstance(properties, dict) else set()
+    return sorted(names)
+
+
+def _meant(loc: tuple[int | str, ...]) -> str:
+    known = known_names(loc[:-1])
+    near = get_close_matches(str(loc[-1]), known, 1)
+    if near:
+        return f" (did you mean `{near[0]}`?)"
+    return f"; there are {', '.join(known)}" if known else ""
+
+
+def _under(node: JsonObject, step: str | int) -> Iterator[JsonValue]:
+    properties = node.get("properties")
+    if isinstance(properties, dict) and step in properties:
+        yield properties[str(step)]
+    patterns = node.get("patternProperties")
+    if isinstance(patterns, dict):
+        yield from patterns.values()
+    for free in ("additionalProperties", "items"):
+        if free in node:
+            yield node[free]
+
+
+def _plain(schema: JsonObject, node: JsonValue) -> Iterator[JsonObject]:
+    """Yield the objects that a node of the schema stands for: references and choices are followed."""
+    if not isinstance(node, dict):
+        return
+    found = node.get("$ref")
+    if isinstance(found, str):
+        definitions = schema["$defs"]
+        assert isinstance(definitions, dict), "a schema with references has definitions"
+        yield from _plain(schema, definitions[found.rpartition("/")[2]])
+    for choice in ("anyOf", "oneOf", "allOf"):
+        each = node.get(choice)
+        for inner in each if isinstance(each, list) else ():
+            yield from _plain(schema, inner)
+    yield node

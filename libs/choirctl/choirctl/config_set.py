@@ -1,0 +1,85 @@
+"""Change one setting of config.json and leave every other byte of it as it was. Used by `config set`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.wire.config import Config
+from choir_common.wire.config_faults import words_of
+from choir_common.wire.faults import as_list, fault_place
+from choirctl.config_file import MOST_FAULTS, place_of
+from choirctl.config_insert import indent_of, replace_file
+
+
+def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
+    """Write the file with the setting `key` changed; return what it was, None if it was not there.
+
+    Raises NotFound without a file, BadInput where the file would not fit any more: it is left alone then.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
+    steps = key.split(".")
+    if not all(steps):
+        raise BadInput(f"{key!r} names no setting: give its path, such as agents.main.timezone.")
+    made, before = with_value(text, str(path), steps, value)
+    try:
+        Config.model_validate_json(made)
+    except ValidationError as error:
+        found = [f"{fault_place(it, 'the file')}: {words_of(it)}" for it in error.errors()]
+        head, tail = f"{path} would not fit", "Nothing was changed."
+        raise BadInput(as_list(head, found, tail, MOST_FAULTS)) from None
+    replace_file(path, made)
+    return before
+
+
+def with_value(
+    text: str, spoken: str, steps: Sequence[str], value: JsonValue
+) -> tuple[str, JsonValue]:
+    """Return the text with the value at `steps`, and what was there. Pure."""
+    try:
+        document: JsonValue = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"{spoken} is not JSON ({error}); correct it first.") from None
+    here, there = document, 0
+    while there < len(steps) and isinstance(here, dict) and steps[there] in here:
+        here, there = here[steps[there]], there + 1
+    if there == len(steps):
+        begin, end = _span(text, steps)
+        written = _written(text, value, len(steps))
+        return f"{text[:begin]}{written}{text[end:]}", here
+    if not isinstance(here, dict):
+        raise BadInput(f"{'.'.join(steps[:there])} is no section: it holds {json.dumps(here)}.")
+    for name in reversed(steps[there + 1 :]):
+        value = {name: value}
+    return _added(text, steps[:there], steps[there], value, bool(here)), None
+
+
+def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more: bool) -> str:
+    """Return the text with a new name at the end of a section."""
+    begin, end = _span(text, section)
+    indent = indent_of(text)
+    written = f"{json.dumps(name)}: {_written(text, value, len(section) + 1)}"
+    inner = text[begin + 1 : end - 1].rstrip()
+    comma = "," if more else ""
+    depth = len(section)
+    return (
+        f"{text[: begin + 1]}{inner}{comma}\n{indent * (depth + 1)}{written}\n{indent * depth}"
+        f"{text[end - 1 :]}"
+    )
+
+
+def _span(text: str, steps: Sequence[str]) -> tuple[int, int]:
+    begin = place_of(text, list(steps))
+    assert begin is not None, "the path was just followed"
+    return begin, json.JSONDecoder().raw_decode(text, begin)[1]
+
+
+def _written(text: str, value: JsonValue, depth: int) -> str:
+    indent = indent_of(text)
+    first, *more = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")
+    return "\n".join([first, *(f"{indent * depth}{line}" for line in more)])
