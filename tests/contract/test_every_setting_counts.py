@@ -56,6 +56,16 @@ READ = {
     "models.*.secret": f"{AGENT}/lanes/think.py",
     "models.*.context_window": f"{AGENT}/compaction/compact.py",
     "models.*.timeout_ms": f"{AGENT}/models/openai_model.py",
+    **{
+        f"models.*.request.{name}": f"{COMMON}/wire/request_templates.py"
+        for name in ("top_p", "provider_routing", "extra_body")
+    },
+    "models.*.request.extra_headers": f"{AGENT}/models/openai_model.py",
+    "features.message_times": f"{AGENT}/lanes/edge.py",
+    "features.model_retries": f"{AGENT}/models/retrying.py",
+    "features.json_mode": f"{AGENT}/compaction/ask.py",
+    "features.proposals": f"{AGENT}/tools/availability.py",
+    "features.browsing": f"{AGENT}/tools/availability.py",
     "models.*.max_completion_tokens": f"{AGENT}/models/metered.py",
     "gateways.*.type": f"{GATEWAY}/roster.py",
     "gateways.*.secret": f"{GATEWAY}/roster.py",

@@ -200,7 +200,9 @@ class Agent:
         registry, skills = parts.toolset.registry, parts.toolset.skills
         identity = read_static_prompts(Path(parts.boot.choir_dir), skills.summaries())
         assembler = Assembler(parts.memory, identity, registry.model_name)
-        prompts = LanePrompts(lambda: self._arbiter.state, assembler, registry, skills)
+        prompts = LanePrompts(
+            lambda: self._arbiter.state, assembler, registry, skills, self._dynamic.current
+        )
         purse = Purse(lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets)
         count = Tokenizer(parts.git.own_children).count
         meter = parts.memory.meter

@@ -39,6 +39,8 @@ class StrictProvider:
     rules: Rules
     endpoint: str = ""
     requests: list[Sequence[Message]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     sent: dict[int, Message] = field(default_factory=dict)
 
@@ -97,6 +99,8 @@ async def strict_provider(rules: Rules) -> AsyncIterator[StrictProvider]:
 
     async def complete(request: Request) -> Response:
         body = orjson.loads(await request.body())
+        provider.bodies.append(body)
+        provider.headers.append(dict(request.headers))
         return provider.respond(body["messages"])
 
     app = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])

@@ -11,6 +11,7 @@ from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.memories import MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
+from choir_common.wire.request_templates import RequestTemplate
 from choir_memory.layers.openai_model import OpenAiModel
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose
@@ -36,6 +37,17 @@ async def test_it_is_asked_with_its_key_and_the_material_apart_from_the_instruct
         {"role": "system", "content": "Sum up."},
         {"role": "user", "content": "> Ana: hello"},
     ]
+
+
+async def test_its_requests_have_what_their_template_adds() -> None:
+    async with ChatProvider(lambda instructions, material: (200, "fine")) as provider:
+        template = RequestTemplate(top_p=0.5, extra_body={"seed": 7})
+        settings = provider.settings.model_copy(update={"request": template})
+        model = OpenAiModel(settings, "model-key")
+        await model.answer("Sum up.", "> Ana: hello")
+        await model.close()
+    (body,) = provider.asked
+    assert (body["top_p"], body["seed"]) == (0.5, 7)
 
 
 @pytest.mark.parametrize(

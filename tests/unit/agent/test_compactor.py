@@ -26,6 +26,7 @@ from choir_common.wire.events import (
     MemoryCompacted,
     payload_of,
 )
+from choir_common.wire.request_templates import FeatureFlags
 from tests.support.uncounted import uncounted
 from tests.unit.agent.told_session import StillClock, ToldSession
 
@@ -70,6 +71,7 @@ class World(ToldSession):
         super().__init__()
         self.model = WrittenModel()
         self.budgets = budgets or Budgets()
+        self.features = FeatureFlags()
         self.memory = WorkingMemory()
         self.assembler = Assembler(self.memory, StaticPrompts("edge", "core"), lambda name: name)
         purse = Purse(lambda: self.state, lambda: self.budgets)
@@ -106,6 +108,7 @@ class World(ToldSession):
                 heartbeat_interval_ms=1000,
                 rate_limit_retry_ms=1,
                 event_window=WINDOW,
+                features=self.features,
             )
         )
 
@@ -264,6 +267,15 @@ async def test_json_is_asked_for_by_the_providers_own_means() -> None:
         world.fill(WINDOW)
         await settle(lambda: bool(world.compacted()))
     assert [prompt.json_only for prompt in world.model.asked] == [True]
+
+
+async def test_json_mode_can_be_switched_off() -> None:
+    world = World()
+    world.features = FeatureFlags(json_mode=False)
+    async with running(world):
+        world.fill(WINDOW)
+        await settle(lambda: bool(world.compacted()))
+    assert [prompt.json_only for prompt in world.model.asked] == [False]
 
 
 async def test_an_endpoint_without_a_json_mode_is_asked_without_it_from_then_on() -> None:

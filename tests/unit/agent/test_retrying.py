@@ -11,6 +11,7 @@ from choir_agent.models.retrying import RETRIES, RetryingModel
 from choir_agent.prompt.assemble import Prompt
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.request_templates import FeatureFlags
 from tests.support.ports import free_port
 
 CONFIG = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
@@ -35,7 +36,7 @@ class FailingModel:
         pass
 
 
-def retrying(model: FailingModel) -> RetryingModel:
+def retrying(model: FailingModel, features: FeatureFlags = FeatureFlags()) -> RetryingModel:  # noqa: B008 - frozen
     settings = AgentSettings(
         model_name="m",
         model=CONFIG,
@@ -43,6 +44,7 @@ def retrying(model: FailingModel) -> RetryingModel:
         heartbeat_interval_ms=1000,
         rate_limit_retry_ms=1,
         event_window=50,
+        features=features,
     )
     return RetryingModel(model, lambda: CurrentSettings(settings))
 
@@ -90,3 +92,10 @@ async def test_a_refused_connection_is_no_answer_and_a_silent_provider_is_a_time
         await client.close()
     assert not isinstance(failed.value, NoAnswer)
     assert failed.value.cause == "timeout"
+
+
+async def test_retries_can_be_switched_off() -> None:
+    model = FailingModel(NoAnswer("503"))
+    with pytest.raises(NoAnswer):
+        await retrying(model, FeatureFlags(model_retries=False)).think(CONFIG, None, PROMPT)
+    assert model.asked == 1

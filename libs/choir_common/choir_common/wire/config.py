@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from choir_common.wire.budgets import AgentBudgets
 from choir_common.wire.budgets import Budgets as Budgets
 from choir_common.wire.model import AgentName, Name, Wire
+from choir_common.wire.request_templates import FeatureFlags, RequestTemplate
 from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
@@ -55,6 +56,8 @@ class ModelConfig(Wire):
     """How long one answer may take; a slow model thinks for a minute."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
     """The longest answer; the provider's own limit unless given. Also what a call reserves of the budget."""
+    request: RequestTemplate = RequestTemplate()
+    """What is added to each request: further fields, headers, routing."""
 
 
 class TtsConfig(Wire):
@@ -359,6 +362,8 @@ class Config(Wire):
     """Bounds on files that travel between users and agents."""
     retention: RecordRetention = RecordRetention()
     """How long control keeps records that are done with; logs and memory: `agents.NAME.retention`."""
+    features: FeatureFlags = FeatureFlags()
+    """Switches for parts of what agents do."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)
     """The longest pause between an agent's signs of life; a quiet one costs a request."""
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
@@ -410,6 +415,9 @@ class AgentSettings(Wire):
     limits: FileLimits = FileLimits()
     reminder_tokens: int = 0
     timezone: str = "UTC"
+    features: FeatureFlags = FeatureFlags()
+    has_repository: bool = True
+    """Whether there is a repository that proposals of the agent can become commits in."""
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need (spec 14.2)."""

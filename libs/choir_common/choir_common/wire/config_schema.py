@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from choir_common.wire import budgets, config
+from choir_common.wire import budgets, config, request_templates
 from choir_common.wire.config import Config
 from choir_common.wire.config_effect import category_of
 from choir_common.wire.json import JsonObject
@@ -135,7 +135,7 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the text that stands below each field, by class and field."""
     found: dict[str, dict[str, str]] = {}
-    for module in (config, budgets):
+    for module in (config, budgets, request_templates):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = dict(_texts_of(node))

@@ -29,6 +29,7 @@ from choir_agent.memory.snapshots import Snapshots
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.artifacts import Artifacts
+from choir_agent.tools.availability import is_off, not_offered
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.events import (
@@ -154,7 +155,7 @@ class Arbiter:
         return [self._check_one(lane, state.call) for state in calls]
 
     def _check_one(self, lane: str, call: ToolCall) -> Permit | Refuse:
-        checked = check(call, self._policy.registry, self._workspace)
+        checked = check(call, self._policy.registry, self._workspace, lane, self._hidden())
         if isinstance(checked, Refuse):
             return checked
         beside = self._policy.locks_beside(checked.tool.manifest, lane)
@@ -187,9 +188,15 @@ class Arbiter:
     def _forbidden(self, lane: str, turn_id: str, checked: Permit | Refuse) -> JsonObject | None:
         if isinstance(checked, Refuse):
             return None
-        budgets = self._current().settings.budgets
-        moment = Moment(self.state, budgets, lane, turn_id)
-        return self._policy.forbids(checked.tool.manifest, moment)
+        settings, tool = self._current().settings, checked.tool.manifest
+        if is_off(tool.name, settings):
+            message = f"{tool.name} is switched off in config.json (features)."
+            return {"code": "switched_off", "message": message}
+        moment = Moment(self.state, settings.budgets, lane, turn_id, self._hidden())
+        return self._policy.forbids(tool, moment)
+
+    def _hidden(self) -> frozenset[str]:
+        return not_offered(self._policy.registry.manifests(), self._current().settings)
 
     def _refuse(self, lane: str, turn_id: str, call: ToolCall, error: JsonObject) -> None:
         budgets, work = self._current().settings.budgets, self.state.work(turn_id)

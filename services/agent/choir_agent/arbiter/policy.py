@@ -29,6 +29,8 @@ class Moment:
     budgets: Budgets
     lane: str
     turn_id: str
+    hidden: frozenset[str] = frozenset()
+    """Tools that cannot work at present: none is advised to use them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Policy:
         allowed = [
             model_name_of(manifest.name)
             for manifest in self.registry.manifests()
-            if self.registry.offers(manifest.name, now.lane)
+            if manifest.name not in now.hidden
+            and self.registry.offers(manifest.name, now.lane)
             and not (held and restricted(manifest))
             and (not isinstance(job, JobState) or _briefed(job, manifest))
         ]

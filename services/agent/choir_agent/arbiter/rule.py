@@ -9,6 +9,7 @@ import orjson
 from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Ruling, Run, Wait
 from choir_agent.locks.claim import Lockset
 from choir_agent.locks.locks import Locks
+from choir_agent.log.state import EDGE
 from choir_agent.log.storable import too_deep
 from choir_agent.tools import staging
 from choir_agent.tools.manifest import ToolManifest
@@ -22,13 +23,22 @@ PATH_SLOT = "{path}"
 INODE = "inode:"
 
 
-def check(call: ToolCall, registry: Registry, workspace: Workspace) -> Permit | Refuse:
-    """Return the call's tool, arguments and locks, or why it is not a valid call."""
+def check(
+    call: ToolCall,
+    registry: Registry,
+    workspace: Workspace,
+    lane: str = EDGE,
+    hidden: frozenset[str] = frozenset(),
+) -> Permit | Refuse:
+    """Return the call's tool, arguments and locks, or why it is not a valid call.
+
+    To a call of no known tool the lane's own are named, but for the `hidden` ones.
+    """
     tool = registry.find(call.tool)
     arguments = _parse(call.arguments)
     if tool is None:
         message = f"There is no tool {call.tool!r}."
-        known: JsonObject = {"available_tools": [*registry.names()]}
+        known: JsonObject = {"available_tools": [*registry.names(lane, hidden)]}
         return _refuse(arguments or {}, "unknown_tool", message, known)
     if arguments is None:
         return _refuse(

@@ -52,15 +52,17 @@ class Asker:
         now = self._current()
         model = model_of(now.settings, lane)
         key, origin = now.secret(model.secret), origin_of(model)
-        if origin not in self._without_json_mode:
+        wanted = now.settings.features.json_mode
+        if wanted and origin not in self._without_json_mode:
             prompt = Prompt(messages, json_only=True)
             try:
                 return await stack.enter_async_context(self._model.thought(model, key, prompt))
             except RequestRefused as error:
                 log.info("the endpoint takes no response_format", reason=error.message)
         thought = await stack.enter_async_context(self._model.thought(model, key, Prompt(messages)))
-        # only now is it known that the format was at fault
-        self._without_json_mode.add(origin)
+        if wanted:
+            # only now is it known that the format was at fault
+            self._without_json_mode.add(origin)
         return thought
 
 

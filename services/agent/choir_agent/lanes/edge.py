@@ -166,10 +166,10 @@ class EdgeLane:
         self._brought_by = message.traceparent
 
     def _sent(self, message: UserMessageSignal) -> str:
-        if message.sent_at is None:
+        settings = self._current().settings
+        if message.sent_at is None or not settings.features.message_times:
             return ""
-        zone = self._current().settings.timezone
-        return sent_line(message.sent_at, self._clock.now(), zone)
+        return sent_line(message.sent_at, self._clock.now(), settings.timezone)
 
     def _begin_report(self, due: Due) -> None:
         begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)

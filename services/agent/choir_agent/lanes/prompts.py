@@ -9,9 +9,11 @@ from collections.abc import Callable
 from choir_agent.log.state import EDGE, JobState, SessionState
 from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.history import HistoryFormat
+from choir_agent.settings import CurrentSettings
 from choir_agent.skills.allow import allowed_tools
 from choir_agent.skills.note import step_note
 from choir_agent.skills.registry import Skills
+from choir_agent.tools.availability import not_offered
 from choir_agent.tools.registry import Registry, model_name_of
 
 
@@ -24,24 +26,30 @@ class LanePrompts:
         assembler: Assembler,
         registry: Registry,
         skills: Skills,
+        current: Callable[[], CurrentSettings],
     ) -> None:
         self._state = state
         self._assembler = assembler
         self._registry = registry
         self._skills = skills
+        self._current = current
 
     def edge(self, history: HistoryFormat) -> Prompt:
         """Return the edge lane's prompt."""
         state = self._state()
-        tools = self._registry.view(EDGE, self._allowed(state, EDGE, None))
+        tools = self._tools(EDGE, self._allowed(state, EDGE, None))
         return self._assembler.edge(state, tools, self._note(state, EDGE), history)
 
     def core(self, job: JobState, history: HistoryFormat) -> Prompt:
         """Return the prompt of an open core job."""
         state = self._state()
-        tools = self._registry.view(job.lane, self._allowed(state, job.lane, job))
+        tools = self._tools(job.lane, self._allowed(state, job.lane, job))
         note = self._note(state, job.lane)
         return self._assembler.core(state, job.name, tools, note, history)
+
+    def _tools(self, lane: str, allowed: frozenset[str] | None) -> bytes:
+        hidden = not_offered(self._registry.manifests(), self._current().settings)
+        return self._registry.view(lane, allowed, hidden)
 
     def _allowed(
         self, state: SessionState, lane: str, job: JobState | None

@@ -5,7 +5,7 @@ call is under way: a client in use is never closed, a changed key takes the next
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +16,9 @@ KEPT = 4
 class Client(Protocol):
     """Posts to one endpoint with one key."""
 
-    async def complete(self, body: bytes, timeout_s: float) -> bytes: ...
+    async def complete(
+        self, body: bytes, timeout_s: float, headers: Mapping[str, str]
+    ) -> bytes: ...
 
     async def close(self) -> None: ...
 

@@ -35,6 +35,7 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
         head["reasoning_effort"] = settings.reasoning_effort
     if settings.max_completion_tokens is not None:
         head["max_completion_tokens"] = settings.max_completion_tokens
+    head |= settings.request.fields()
     if prompt.json_only:
         head["response_format"] = {"type": "json_object"}
     body = [orjson.dumps(head)[:-1], b',"messages":[', b",".join(prompt.messages), b"]"]

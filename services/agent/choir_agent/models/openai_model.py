@@ -35,7 +35,8 @@ class OpenAiModel:
             try:
                 # the SDK's timeout is per read; a trickling answer must end as well
                 async with asyncio.timeout(timeout_s):
-                    answer = await client.complete(body, timeout_s)
+                    headers = settings.request.extra_headers
+                    answer = await client.complete(body, timeout_s, headers)
             except TimeoutError as error:
                 said = f"the provider did not answer within {timeout_s:g} s"
                 raise ModelFailed(said, cause="timeout") from error

@@ -6,8 +6,9 @@ time and memory (see `sdk_import`). `post` is used instead of `chat.completions.
 """
 
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import httpx2
 import openai
@@ -21,6 +22,7 @@ LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepaliv
 CONNECT_S = 10.0
 GZIP = zlib.MAX_WBITS | 16
 AT_ONCE = 1 << 20
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class _TooLong(httpx2.TransportError):
@@ -87,7 +89,9 @@ class SdkClient:
             ),
         )
 
-    async def complete(self, body: bytes, timeout_s: float) -> bytes:
+    async def complete(
+        self, body: bytes, timeout_s: float, headers: Mapping[str, str] = NO_HEADERS
+    ) -> bytes:
         """Post a chat completion request and return the response's body.
 
         Raises RateLimited, ContextOverflow or another ModelFailed.
@@ -98,7 +102,7 @@ class SdkClient:
                 cast_to=httpx2.Response,
                 content=body,
                 options={
-                    "headers": {"Content-Type": "application/json"},
+                    "headers": {**headers, "Content-Type": "application/json"},
                     "timeout": httpx2.Timeout(timeout_s, connect=CONNECT_S),
                 },
             )

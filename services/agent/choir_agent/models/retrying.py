@@ -36,8 +36,10 @@ class RetryingModel:
 
         Raises NoAnswer when the last try got none either, and whatever else the model raises.
         """
-        pause_s = self._current().settings.rate_limit_retry_ms / 1000
-        for retry in range(1, RETRIES + 1):
+        now = self._current().settings
+        pause_s = now.rate_limit_retry_ms / 1000
+        retries = RETRIES if now.features.model_retries else 0
+        for retry in range(1, retries + 1):
             try:
                 return await self._model.think(settings, api_key, prompt)
             except NoAnswer as error:

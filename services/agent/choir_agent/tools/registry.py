@@ -45,24 +45,33 @@ class Registry:
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have names that a model could not tell apart.")
         self._schemas: _Schemas | None = None
-        self._views: dict[tuple[bool, frozenset[str] | None], bytes] = {}
+        self._views: dict[tuple[bool, frozenset[str] | None, frozenset[str]], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
         ).hexdigest()
 
-    def view(self, lane: str, allowed: frozenset[str] | None = None) -> bytes:
+    def view(
+        self,
+        lane: str,
+        allowed: frozenset[str] | None = None,
+        hidden: frozenset[str] = frozenset(),
+    ) -> bytes:
         """Return a lane's tools as a model sees them: a JSON list of the same bytes at every call.
 
         `allowed` (canonical names) narrows it to a skill state's tools, beside which stand those
-        that move the skill.
+        that move the skill. `hidden` ones are left out in any case: they cannot work at present.
         """
-        key = (lane == EDGE, allowed)
+        key = (lane == EDGE, allowed, hidden)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 self._views.pop(next(iter(self._views)))
-            offered = (name for name in sorted(self._tools) if self.offers(name, lane, allowed))
+            offered = (
+                name
+                for name in sorted(self._tools)
+                if name not in hidden and self.offers(name, lane, allowed)
+            )
             view = self._views[key] = _render(self._tools[name].manifest for name in offered)
         return view
 
@@ -91,9 +100,10 @@ class Registry:
         """Return all manifests, sorted by name."""
         return [self._tools[name].manifest for name in sorted(self._tools)]
 
-    def names(self) -> list[str]:
-        """Return the names a model may use, sorted."""
-        return sorted(model_name_of(name) for name in self._tools)
+    def names(self, lane: str, hidden: frozenset[str] = frozenset()) -> list[str]:
+        """Return the names that a lane's model knows its tools by, sorted, but for hidden ones."""
+        shown = (name for name in self._tools if name not in hidden and self.offers(name, lane))
+        return sorted(map(model_name_of, shown))
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
         """Return what does not fit the tool's schema, in words; the first use takes a moment."""

@@ -107,7 +107,14 @@ class Snapshot:
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
             timezone=self.timezone_of(agent_id),
+            features=config.features,
+            has_repository=self.has_repository(agent_id),
         )
+
+    def has_repository(self, agent_id: str) -> bool:
+        """Tell whether an agent has a repository of its own, which its proposals need."""
+        own = self.config.agents.get(agent_id)
+        return own is not None and bool(own.repo.url)
 
     def timezone_of(self, agent_id: str) -> str:
         """Return the time zone of an agent's user: the configured one, else the host's."""

@@ -57,8 +57,14 @@ class OpenAiClient:
             body["max_completion_tokens"] = settings.max_completion_tokens
         if settings.reasoning_effort is not None:
             body["reasoning_effort"] = settings.reasoning_effort
+        body |= settings.request.fields()
         try:
-            raw = await self._client.post("/chat/completions", cast_to=object, body=body)
+            raw = await self._client.post(
+                "/chat/completions",
+                cast_to=object,
+                body=body,
+                options={"headers": dict(settings.request.extra_headers)},
+            )
             answer = _Completion.model_validate(raw)
         except APIError as error:
             raise _as_choir(error) from error

@@ -1,0 +1,56 @@
+"""Tell which tools cannot work with the present settings, so that no model is offered them: pure.
+
+Called by `lanes/prompts` for each prompt and by the arbiter for each call. Settings change while an agent
+runs, so this is no property of the registry.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from choir_agent.credentials.scope import SecretResource
+from choir_agent.tools.manifest import ToolManifest
+from choir_common.wire.config import AgentSettings
+
+PROPOSALS = "choir.propose."
+CONFIG_CHANGE = "choir.propose.config_change"
+BROWSE = "choir.web.browse"
+
+
+def not_offered(manifests: Iterable[ToolManifest], settings: AgentSettings) -> frozenset[str]:
+    """Return the canonical names of the tools that are switched off or lack what they need."""
+    return frozenset(
+        manifest.name
+        for manifest in manifests
+        if is_off(manifest.name, settings) or _lacks(manifest, settings)
+    )
+
+
+def is_off(name: str, settings: AgentSettings) -> bool:
+    """Tell whether a tool is switched off in `features`."""
+    features = settings.features
+    if name.startswith(PROPOSALS):
+        return not features.proposals
+    return name == BROWSE and not features.browsing
+
+
+def _lacks(manifest: ToolManifest, settings: AgentSettings) -> bool:
+    if manifest.name.startswith(PROPOSALS) and manifest.name != CONFIG_CHANGE:
+        # what is approved becomes a commit in the agent's repository
+        return not settings.has_repository
+    return any(not _is_bound(need, settings) for need in manifest.runtime.secret_resources)
+
+
+def _is_bound(resource: SecretResource, settings: AgentSettings) -> bool:
+    match resource:
+        case "git_identity":
+            return settings.git_identity is not None
+        case "notion":
+            return settings.notion is not None
+        case "email":
+            return settings.email is not None
+        case "search":
+            return settings.search is not None
+        case "voice_profile":
+            return settings.voice is not None
+        case _:
+            assert_never(resource)
