@@ -56,6 +56,7 @@ from choir_agent.prompt.identity import read_static_prompts
 from choir_agent.replication.replicate import Replication
 from choir_agent.settings import AgentProcessSettings
 from choir_agent.skills.shapes import faults
+from choir_agent.tools.availability import not_offered
 from choir_agent.tools.staging import make_staging
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import Toolset, make_toolset
@@ -198,7 +199,8 @@ class Agent:
 
     def _build_lanes(self, parts: Parts) -> None:
         registry, skills = parts.toolset.registry, parts.toolset.skills
-        identity = read_static_prompts(Path(parts.boot.choir_dir), skills.summaries())
+        missing = not_offered(registry.manifests(), parts.hello.config)
+        identity = read_static_prompts(Path(parts.boot.choir_dir), skills.summaries(missing))
         assembler = Assembler(parts.memory, identity, registry.model_name)
         prompts = LanePrompts(
             lambda: self._arbiter.state, assembler, registry, skills, self._dynamic.current

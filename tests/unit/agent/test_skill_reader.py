@@ -222,6 +222,12 @@ def test_the_built_in_skills_are_there_and_well_formed(tmp_path: Path) -> None:
     assert builder.states["propose"].allowed_tools == ("choir.propose.tool",)
 
 
+def test_a_skill_with_a_step_whose_tools_are_all_missing_is_not_listed(tmp_path: Path) -> None:
+    skills = load_skills(tmp_path, TOOLS)
+    missing = frozenset({"choir.propose.tool", "choir.fs.read"})
+    assert [name for name, _ in skills.summaries(missing)] == ["skill-builder"]
+
+
 def test_an_agents_skill_goes_before_a_global_one_and_that_before_a_built_in_one(
     tmp_path: Path,
 ) -> None:

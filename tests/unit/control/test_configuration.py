@@ -281,6 +281,16 @@ def test_the_hosts_zone_is_what_localtime_points_to(
     assert host_timezone(localtime) == zone
 
 
+def test_an_agent_is_told_whether_it_has_a_repository_for_its_proposals() -> None:
+    agents = {
+        "main": {"defaults": DEFAULTS, "repo": {"url": "https://git.example/main"}},
+        "plain": {"defaults": DEFAULTS},
+    }
+    snapshot = Snapshot(1, config(agents=agents))
+    assert snapshot.settings_for("main", BOUND).has_repository
+    assert not snapshot.settings_for("plain", BOUND).has_repository
+
+
 def test_an_agent_is_given_no_resource_of_another() -> None:
     snapshot = Snapshot(1, config(**FULL))
     settings = snapshot.settings_for("plain", BOUND)

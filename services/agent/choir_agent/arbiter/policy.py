@@ -13,7 +13,8 @@ from choir_agent.log.state import EDGE, JobState, SessionState
 from choir_agent.skills.allow import refusal
 from choir_agent.skills.registry import Skills
 from choir_agent.tools.manifest import ToolManifest
-from choir_agent.tools.registry import Registry, model_name_of
+from choir_agent.tools.model_view import model_name_of
+from choir_agent.tools.registry import Registry
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import LockHold
 from choir_common.wire.json import JsonObject

@@ -14,7 +14,8 @@ from choir_agent.skills.allow import allowed_tools
 from choir_agent.skills.note import step_note
 from choir_agent.skills.registry import Skills
 from choir_agent.tools.availability import not_offered
-from choir_agent.tools.registry import Registry, model_name_of
+from choir_agent.tools.model_view import model_name_of
+from choir_agent.tools.registry import Registry
 
 
 class LanePrompts:

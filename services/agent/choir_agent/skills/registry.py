@@ -47,9 +47,18 @@ class Skills:
         """Return all names, sorted."""
         return [*self._specs]
 
-    def summaries(self) -> list[tuple[str, str]]:
-        """Return name and description of each skill, for the system prompt."""
-        return [(spec.name, spec.description) for spec in self._specs.values()]
+    def summaries(self, missing: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+        """Return name and description of each skill, for the system prompt.
+
+        Those are left out that have a state all of whose tools are `missing`: they could not be finished.
+        """
+        usable = (spec for spec in self._specs.values() if not _is_stuck(spec, missing))
+        return [(spec.name, spec.description) for spec in usable]
+
+
+def _is_stuck(spec: SkillSpec, missing: frozenset[str]) -> bool:
+    needed = (frozenset(state.allowed_tools) for state in spec.states.values())
+    return any(tools and tools <= missing for tools in needed)
 
 
 def load_skills(choir_dir: Path, known_tools: Collection[str]) -> Skills:

@@ -18,7 +18,7 @@ from choir_agent.tools import seal
 from choir_agent.tools.child import Children
 from choir_agent.tools.external_tool import SPARE_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
-from choir_agent.tools.registry import model_name_of
+from choir_agent.tools.model_view import model_name_of
 from choir_common.errors import StartupError
 from choir_common.wire.tool_manifest import ToolManifestFile
 

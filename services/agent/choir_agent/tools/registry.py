@@ -6,7 +6,7 @@ Built by `app`, immutable afterwards. OpenAI's function names may not hold dots,
 
 import hashlib
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol, cast
 
@@ -14,6 +14,7 @@ import orjson
 
 from choir_agent.log.state import EDGE
 from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.model_view import model_name_of, model_view
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.wire.json import JsonObject
@@ -28,11 +29,6 @@ class _Schemas(Protocol):
 
 class _SchemasModule(Protocol):
     def Schemas(self, parameters: Mapping[str, JsonObject]) -> _Schemas: ...  # noqa: N802 - a class
-
-
-def model_name_of(name: str) -> str:
-    """Return the name a model knows a tool by."""
-    return name.replace(".", "_")
 
 
 class Registry:
@@ -72,7 +68,7 @@ class Registry:
                 for name in sorted(self._tools)
                 if name not in hidden and self.offers(name, lane, allowed)
             )
-            view = self._views[key] = _render(self._tools[name].manifest for name in offered)
+            view = self._views[key] = model_view(self._tools[name].manifest for name in offered)
         return view
 
     def offers(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
@@ -114,19 +110,3 @@ class Registry:
                 {name: tool.manifest.llm.parameters for name, tool in self._tools.items()}
             )
         return self._schemas.faults(name, arguments)
-
-
-def _render(manifests: Iterable[ToolManifest]) -> bytes:
-    return orjson.dumps(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": model_name_of(manifest.name),
-                    "description": manifest.llm.description,
-                    "parameters": manifest.llm.parameters,
-                },
-            }
-            for manifest in manifests
-        ]
-    )

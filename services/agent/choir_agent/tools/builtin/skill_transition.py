@@ -12,7 +12,7 @@ from choir_agent.skills.registry import Skills
 from choir_agent.skills.spec import CANCEL, TRANSITION_TOOL
 from choir_agent.tools.builtin.skill_start import told
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.registry import model_name_of
+from choir_agent.tools.model_view import model_name_of
 from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
 from choir_common.wire.json import JsonObject
 

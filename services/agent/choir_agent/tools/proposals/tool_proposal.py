@@ -9,8 +9,8 @@ import orjson
 from pydantic import ValidationError
 
 from choir_agent.skills.shapes import schema_fault
+from choir_agent.tools.model_view import model_name_of
 from choir_agent.tools.proposals.plain_words import refuse_programs
-from choir_agent.tools.registry import model_name_of
 from choir_agent.tools.tool import ToolFailed
 from choir_common.wire.json import JsonObject
 from choir_common.wire.tool_manifest import ToolManifestFile
