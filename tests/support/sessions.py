@@ -16,6 +16,7 @@ from choir_common.wire.events import (
     SummaryTopic,
     ToolCallRequested,
     ToolResultCommitted,
+    ToolStatus,
     UserMsg,
 )
 from choir_common.wire.json import JsonObject
@@ -71,12 +72,13 @@ class Script:
         lane: str = "edge",
         exposure: Exposure = "both",
         masked: bool = False,
+        status: ToolStatus = "success",
     ) -> Event:
         done = ToolResultCommitted(
             turn_id=turn,
             call_id=call,
             tool=tool,
-            status="success",
+            status=status,
             output=output,
             exposure=exposure,
             masked=masked,

@@ -73,6 +73,20 @@ async def test_another_tool_or_another_failure_is_told_nothing(room: Room) -> No
     assert await told(room, "exit code 2: make: *** No rule to make target") == []
 
 
+async def test_a_file_that_is_missing_says_nothing_about_another(room: Room) -> None:
+    script = Script("s1", began=BEGAN)
+    script.start()
+    script.user("Read.")
+    missing: JsonObject = {"code": "not_found", "message": "There is no 'a.txt' in the workspace."}
+    script.ask("c1", "choir.fs.read", {"path": "a.txt"})
+    script.result("c1", "choir.fs.read", missing, status="error")
+    script.reply("It is not there.")
+    await live(room, script)
+    said = "not_found There is no {} in the workspace."
+    assert await told(room, said.format("'gone.txt'"), tool="choir.fs.read") == []
+    assert len(await told(room, said.format("'a.txt'"), tool="choir.fs.read")) == 1
+
+
 async def test_what_was_solved_comes_before_what_was_given_up_later(room: Room) -> None:
     await live(room, make_session("s1"))
     await live(room, make_session("s2", solved=False, days=1))

@@ -57,6 +57,16 @@ def test_a_message_a_run_of_tools_and_an_answer_are_three_units_in_order() -> No
     assert (answer.kind, answer.speaker, answer.text) == ("turn", "main", "In Falmouth.")
 
 
+def test_an_answer_after_a_search_of_memory_is_trusted_like_the_hits_and_teaches_nothing() -> None:
+    script = make_script()
+    for turn, trust in (("t1", 70), ("t2", 10)):
+        script.user("Where is the boat?", turn)
+        script.tool(turn, "choir.memory.query", {"found": [{"quote": "x", "trust": trust}]}, turn)
+        script.reply("In Falmouth.", turn)
+    answers = [unit for unit in of(script) if unit.speaker == "main"]
+    assert [(unit.trust, unit.metadata["reminded"]) for unit in answers] == [(50, True), (10, True)]
+
+
 def test_an_expired_proposal_is_not_remembered_as_words_of_the_user() -> None:
     script = make_script()
     for status in ("rejected", "expired"):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from choir_common.errors import BadInput
 from choir_common.redactor import MASK
+from choir_memory.layers.safety import weakens_safety
 from choir_memory.words.tokens import query_terms
 
 MAX_CANDIDATES = 40
@@ -53,6 +54,8 @@ class Candidate(BaseModel):
     source: int
     lasts: Literal["lasting", "unsure", "passing"]
     explicit: bool
+    unsafe: bool = False
+    """The model's own judgement: it would have a check, a warning or an approval left out."""
 
     @property
     def identity(self) -> str:
@@ -87,7 +90,19 @@ def rule_on(candidate: Candidate, turns: Sequence[Turn]) -> Ruling:
         return "drop"
     if candidate.kind == "rule" and not source.by_user:
         return "drop"
+    if _is_wish(candidate) and (candidate.unsafe or weakens_safety(_said(candidate))):
+        return "drop"
     return "commit" if candidate.explicit and candidate.lasts == "lasting" else "hold"
+
+
+def _is_wish(candidate: Candidate) -> bool:
+    # what the user prefers is kept as a fact, and says the same as a rule
+    return candidate.kind == "rule" or candidate.category.casefold() == "preference"
+
+
+def _said(candidate: Candidate) -> str:
+    told = f"{candidate.predicate} {candidate.object}"
+    return "\n".join((candidate.text, told, candidate.quote))
 
 
 def source_of(candidate: Candidate, turns: Sequence[Turn]) -> Turn | None:

@@ -17,6 +17,7 @@ from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWan
 from choir_memory.documents.kinds import TRUST
 from choir_memory.layers.entities import entity_ids
 from choir_memory.layers.reminders_store import ReminderStore, Store
+from choir_memory.layers.safety import weakens_safety
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent
 from choir_memory.search.collapse import normalised
@@ -66,7 +67,7 @@ class Reminding:
             filled = await store.filled_beside(wanted.session_id)
             if not filled:
                 return Reminders(reminders=(), empty=True)
-            rules = await store.rules(MOST_RULES)
+            rules = [one for one in await store.rules(MOST_RULES) if not weakens_safety(one.text)]
             named = await store.about(entity_ids(wanted.text), MOST_NAMED)
             retold = await store.retold(list(_ids(wanted.known)))
         receipts: list[str] = []

@@ -19,15 +19,13 @@ from choir_memory.documents.links_store import Link, LinkStore
 from choir_memory.documents.row import document_id
 from choir_memory.layers.known import Known
 from choir_memory.layers.known_store import KnownStore, prepare_known
+from choir_memory.layers.same_failure import likeness, read_failure
 from choir_memory.layers.tool_errors_store import Remembered, ToolErrorStore
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import as_agent
 from choir_memory.sessions.troubles import Trouble
-from choir_memory.words.tokens import query_terms
 
 KEPT = timedelta(days=90)
-ALIKE = 0.3
-"""Jaccard of two messages' words from which they tell of the same trouble."""
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+", re.IGNORECASE)
 
 
@@ -56,7 +54,7 @@ class ToolErrors:
     clock: Clock
 
     async def hints(self, wanted: HintsWanted) -> ToolHints:
-        """Return the likest failures of the same tool: those that were resolved first."""
+        """Return the same failures of the same tool: those that were resolved first, then the likest."""
         await self.spaces.ensure(wanted.agent_id)
         now = self.clock.now()
         async with as_agent(self.database, wanted.agent_id) as held:
@@ -67,9 +65,9 @@ class ToolErrors:
 
 
 def _likest(wanted: HintsWanted, known: Sequence[Remembered]) -> list[Remembered]:
-    words = _words(wanted.said)
-    scored = [(_jaccard(words, _words(one.said)), one) for one in known]
-    near = [(score, one) for score, one in scored if score >= ALIKE]
+    failure = read_failure(wanted.said)
+    scored = [(likeness(failure, read_failure(one.said)), one) for one in known]
+    near = [(score, one) for score, one in scored if score > 0]
     near.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
     different: dict[tuple[str, str], Remembered] = {}
     for _, one in near:  # the store gives the newest first, and sorting keeps that among equals
@@ -115,12 +113,3 @@ def _known(session_id: str, error_id: UUID, trouble: Trouble) -> Known:
         expires_at=at + KEPT,
         metadata={"session_id": session_id, "tried": trouble.tried},
     )
-
-
-def _words(said: str) -> frozenset[str]:
-    return frozenset(query_terms(_NUMBERS.sub(" ", said)))
-
-
-def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
-    union = len(first | second)
-    return len(first & second) / union if union else 1.0

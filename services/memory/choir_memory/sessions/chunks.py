@@ -34,7 +34,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.json import JsonObject
 from choir_memory.documents.kinds import TRUST, Origin, UnitKind
-from choir_memory.sessions.sources import trust_of_result
+from choir_memory.sessions.sources import MEMORY_QUERY, trust_of_result
 from choir_memory.sessions.troubles import Following, TroubleWatch
 from choir_memory.sessions.wording import (
     answered,
@@ -112,7 +112,7 @@ class Unsettled:
     sources: dict[str, int] = field(default_factory=dict)
     """By turn or job: the least trust of what it has read."""
     reminded: list[str] = field(default_factory=list)
-    """Turns beside which memory laid something: what is said in them may repeat it."""
+    """Turns in which memory was shown: what is said in them may repeat it."""
     following: Following = field(default_factory=Following)
 
 
@@ -160,8 +160,7 @@ class Cutter:
             case Reminded():
                 least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
                 self._read(payload.turn_id, least)
-                reminded = self.unsettled.reminded
-                reminded[:] = [*reminded, payload.turn_id][-TURNS_WATCHED:]
+                self._recall(payload.turn_id)
             case ReportBegun():
                 self._read(payload.turn_id, self._trust_of(payload.subject))
             case SessionStopped():
@@ -224,6 +223,8 @@ class Cutter:
             case ToolResultCommitted():
                 if (least := trust_of_result(said)) is not None:
                     self._read(said.turn_id, least)
+                    if said.tool == MEMORY_QUERY:
+                        self._recall(said.turn_id)
                 if not is_quiet(said.tool):
                     self._result(event, said)
             case _:
@@ -336,6 +337,12 @@ class Cutter:
         sources[turn_id] = min(sources.pop(turn_id, trust), trust)
         while len(sources) > TURNS_WATCHED:
             del sources[next(iter(sources))]
+
+    def _recall(self, turn_id: str) -> None:
+        """Note that memory was shown in a turn: its answer may repeat what is remembered already."""
+        reminded = self.unsettled.reminded
+        if turn_id not in reminded:
+            reminded[:] = [*reminded, turn_id][-TURNS_WATCHED:]
 
     def _trust_of(self, turn_id: str) -> int:
         return self.unsettled.sources.get(turn_id, TRUST["agent"])

@@ -1,0 +1,76 @@
+"""Recognise wishes that would weaken safety: pure. Called by `candidates` and `reminders`.
+
+A rule is laid beside every message, so "skip the safety check", said once, would be repeated with each.
+The extracting model judges each wish as well, in any language; this guard does not depend on it, and knows
+English and Chinese.
+"""
+
+import re
+
+_CLAUSES = re.compile(r"[.;!?,\n。；！？，、]+|\b(?:and|but|so|then)\b", re.IGNORECASE)
+_GUARDED = (
+    r"(?:safety|securit\w+|safeguards?|guard\s?-?rails?|sandbox\w*|approvals?|confirmations?|permissions?"
+    r"|authori[sz]ations?|authentication|verifications?|validations?|warnings?|certificates?|(?:safety\s+)?checks?"
+    r"|restrictions?|reviews?|audits?)"
+)
+_OMITTED = (
+    r"(?:skip\w*|bypass\w*|disabl\w+|deactivat\w+|ignor\w+|circumvent\w*|overrid\w+|suppress\w*|omit\w*|forgo"
+    r"|evad\w+|drop\w*|remov\w+|without|(?:turn|switch)\w*\s+off|(?:get|work)\w*\s+around|leave\s+out|no\s+more)"
+)
+_ASKED = (
+    r"(?:confirm\w*|verif\w+|warn\w*|double-?check\w*"
+    r"|(?:ask|check|wait|request|get)\w*\b(?:\W+\w+){0,4}?\W+"
+    r"(?:before\w*|first|approvals?|confirmations?|permissions?|consent|authori[sz]ation))"
+)
+_NEGATED = (
+    r"(?:do\s+not|don['’]?t|never|no\s+longer|stop|quit|without|no\s+need\s+to|need\s?n['’]?t|need\s+not"
+    r"|instead\s+of|not\s+have\s+to)"
+)
+_FILL = r"(?:\W+\w+){0,4}?\W+"
+# "turn the safety checks off", the flags that programs have for it, consent given beforehand
+_WAYS = (
+    rf"{_OMITTED}{_FILL}{_GUARDED}\b",
+    rf"(?:turn|switch)\w*\b{_FILL}{_GUARDED}\W+off\b",
+    rf"{_NEGATED}(?:\W+\w+){{0,2}}?\W+{_ASKED}\b",
+    r"auto-?\s?approv\w+|approve\w*\W+(?:\w+\W+)?(?:everything|all|automatically|blindly)\b",
+    r"(?:assume|presume)\w*\W+(?:\w+\W+){0,2}(?:consent|permission|approval|yes)\b",
+    r"--(?:no-verify|insecure|force-yes|dangerously[\w-]*|skip-[\w-]+|no-check[\w-]*)",
+)
+_ENGLISH = re.compile("|".join(rf"(?<!\w)(?:{way})" for way in _WAYS), re.IGNORECASE)
+_NOT_BEFORE = re.compile(
+    r"\b(?:never|not|no|don['’]?t|must\s?n['’]?t|should\s?n['’]?t|refuse\w*|forbid\w*)\b",
+    re.IGNORECASE,
+)
+_GUARDED_ZH = (
+    "(?:安全|檢查|检查|確認|确认|核准|批准|審批|审批|許可|许可"
+    "|權限|权限|授權|授权|驗證|验证|警告|限制|防護|防护)"
+)
+_OMITTED_ZH = (
+    "(?:跳過|跳过|略過|略过|繞過|绕过|忽略|無視|无视|關閉|关闭|關掉|关掉|停用|禁用|省略|取消)"
+)
+_NEGATED_ZH = "(?:不要|不用|無需|无需|不必|不需要|別再|别再|別|别|免)"
+_CHINESE = re.compile(
+    rf"{_OMITTED_ZH}.{{0,8}}{_GUARDED_ZH}|{_NEGATED_ZH}.{{0,6}}(?:檢查|检查|確認|确认|徵求|征求|詢問|询问|問我|问我|驗證|验证|警告)"
+)
+_NOT_BEFORE_ZH = re.compile(
+    "(?:不要|不可|不能|不得|不准|別|别|切勿|勿|絕不|绝不|從不|从不|永不|永遠不|永远不)$"
+)
+
+
+def weakens_safety(text: str) -> bool:
+    """Tell whether a wish asks to skip, hide or weaken a check, a warning or somebody's approval.
+
+    "Never skip the safety check" asks for the opposite and does not count.
+    """
+    return any(_asks_for_it(clause) for clause in _CLAUSES.split(text))
+
+
+def _asks_for_it(clause: str) -> bool:
+    found = _ENGLISH.search(clause)
+    if found is not None and not _NOT_BEFORE.search(clause[: found.start()]):
+        return True
+    found = _CHINESE.search(clause)
+    if found is None or _NOT_BEFORE_ZH.search(clause[: found.start()]):
+        return False
+    # 不要跳過安全檢查: the negation is of the omission
+    return re.search(f"^{_NEGATED_ZH}.{{0,3}}{_OMITTED_ZH}", found.group()) is None
