@@ -20,7 +20,7 @@ class AgentProcessSettings:
     """What is known before control has answered."""
 
     log_level: str = "info"
-    """debug, info, warning or error; info shows a few lines per turn, not one per event."""
+    """debug, info, warning or error; info shows each model call, tool call and change of a lane's state."""
     otlp_endpoint: str | None = None
     """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
     tmp_dir: str = USUAL_TMP_DIR

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from choir_agent.lanes.core_states import ENDS
 from choir_common.wire.events import Reply
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -47,3 +48,53 @@ async def test_lines_of_a_turn_a_job_and_neither_say_whose_they_are() -> None:
     }
     assert expected <= lanes, lanes
     assert ("a core job ended", "edge") not in lanes
+
+
+async def test_each_model_call_failed_heartbeat_and_change_of_a_lane_has_its_line() -> None:
+    async with (
+        run_rehearsal(Score.model_validate(SCORE)) as model,
+        run_control(model) as control,
+        agent_process(control) as process,
+    ):
+        control.refuse_next = 2
+        await control.say("#spawn reader: read it", "inb_1")
+        await control.until(lambda: reported(control), 60)
+        process.terminate()
+        await process.wait()
+        text = (control.root / "agent.log").read_text()
+        outputs = control.types().count("model_output")
+
+    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    calls = [line for line in lines if line["message"] == "a model call ended"]
+    assert len([line for line in calls if line["purpose"] == "think"]) == outputs
+    assert {line["lane"] for line in calls} == {"edge", "core:reader"}
+    assert all(line["prompt_tokens"] > 0 and line["duration_ms"] > 0 for line in calls)
+    assert all(line["model"] == "rehearsal" for line in calls)
+    failed = [line for line in lines if line["message"] == "heartbeat failed; sending it again"]
+    assert len(failed) == 2 and all(line["level"] == "warning" for line in failed)
+    (again,) = (line for line in lines if line["message"] == "heartbeats are acknowledged again")
+    assert again["failures"] == 2
+    moves = {
+        (line["lane"], line["before"], line["state"])
+        for line in lines
+        if line["message"] == "lane state"
+    }
+    assert ("edge", "EDGE_IDLE", "EDGE_CONTEXT_READY") in moves
+    assert ("edge", "EDGE_CONTEXT_READY", "EDGE_REASONING") in moves
+    assert any(lane == "core:reader" and state in ENDS for lane, _, state in moves)
+
+
+async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:
+    broken = {"otherwise": [{"error": {"status": 500, "times": 0}, "say": "never"}]}
+    async with (
+        run_rehearsal(Score.model_validate(broken)) as model,
+        run_control(model) as control,
+        agent_process(control),
+    ):
+        await control.say("hello")
+        await control.replied()
+        text = (control.root / "agent.log").read_text()
+    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    (failed,) = (line for line in lines if line["message"] == "a model call failed")
+    assert (failed["lane"], failed["code"], failed["level"]) == ("edge", "model_failed", "warning")
+    assert "500" in failed["reason"]

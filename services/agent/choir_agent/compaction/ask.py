@@ -42,7 +42,8 @@ class Asker:
         Raises BudgetSpent, RateLimited or ModelFailed.
         """
         messages = (system_message(instructions), user_message(material), *further)
-        with spans.compaction(lane):
+        # `lane` for the log lines of the call
+        with spans.compaction(lane), structlog.contextvars.bound_contextvars(lane=lane):
             async with AsyncExitStack() as stack:
                 yield await self._thought(stack, lane, messages)
 

@@ -213,5 +213,8 @@ class CoreJob:
 
     def _move(self, trigger: CoreTrigger) -> None:
         if self.state not in ENDS:
-            self.state = after(self.state, trigger)
+            before, self.state = self.state, after(self.state, trigger)
+            log.info(
+                "lane state", lane=self._lane, state=self.state, before=before, trigger=trigger
+            )
             self._on_state(self._lane, self.state)

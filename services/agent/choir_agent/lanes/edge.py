@@ -217,5 +217,6 @@ class EdgeLane:
         self._turns.break_off(left)
 
     def _move(self, trigger: EdgeTrigger) -> None:
-        self.state = after(self.state, trigger)
+        before, self.state = self.state, after(self.state, trigger)
+        log.info("lane state", lane=LANE, state=self.state, before=before, trigger=trigger)
         self._on_state(self.state)

@@ -7,12 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import structlog
+
 from choir_agent import spans
 from choir_agent.budgets.reserve import Purse
 from choir_agent.memory.tokens import BYTES_PER_TOKEN, TokenMeter, bytes_of
 from choir_agent.models.model import Model, Thought
 from choir_agent.prompt.assemble import Prompt
+from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
+
+log = structlog.get_logger("choir.agent.model")
 
 Count = Callable[[str, str], Awaitable[tuple[int, ...] | None]]
 """Counts the tokens of a prompt and of what was said to it (`tokenizer`)."""
@@ -42,16 +47,27 @@ class MeteredModel:
         asked = self._meter.tokens(lane, bytes_of(prompt))
         with self._purse.reserve(asked + (settings.max_completion_tokens or USUAL_COMPLETION)):
             with spans.chat(settings, lane) as span:
-                thought = await self._model.think(settings, api_key, prompt)
+                thought = await self._asked(settings, api_key, prompt, lane)
                 if not (thought.prompt_tokens and thought.completion_tokens):
                     thought = await self._counted(thought, prompt, lane, asked)
                 used = (thought.prompt_tokens, thought.completion_tokens, thought.cached_tokens)
                 spans.answered(span, thought.finish_reason, used)
+            _log_call(settings, thought, lane)
             yield thought
 
     async def close(self) -> None:
         """Close the model."""
         await self._model.close()
+
+    async def _asked(
+        self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str
+    ) -> Thought:
+        try:
+            return await self._model.think(settings, api_key, prompt)
+        except ChoirError as error:
+            log.warning("a model call failed", **_about(settings, lane), code=error.code,
+                        reason=error.message)  # fmt: skip
+            raise
 
     async def _counted(self, thought: Thought, prompt: Prompt, lane: str, asked: int) -> Thought:
         """Count what the provider did not: what is not counted would be unlimited."""
@@ -68,6 +84,25 @@ class MeteredModel:
             prompt_tokens=thought.prompt_tokens or prompt_tokens,
             completion_tokens=thought.completion_tokens or said_tokens,
         )
+
+
+def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
+    """Return which call it is: a lane's, or one of compaction, whose lane is in the context."""
+    purpose = {"lane": lane, "purpose": "think"} if lane else {"purpose": "compaction"}
+    return {"model": settings.model, **purpose}
+
+
+def _log_call(settings: ModelConfig, thought: Thought, lane: str) -> None:
+    log.info(
+        "a model call ended",
+        **_about(settings, lane),
+        finish=thought.finish_reason[:40],
+        calls=len(thought.calls),
+        prompt_tokens=thought.prompt_tokens,
+        completion_tokens=thought.completion_tokens,
+        cached_tokens=thought.cached_tokens,
+        duration_ms=thought.duration_ms,
+    )
 
 
 def _said(thought: Thought) -> str:

@@ -85,22 +85,26 @@ class Replication:
 
     async def _deliver(self) -> None:
         batch = self._next_batch()
-        backoff = Backoff()
+        backoff, failures = Backoff(), 0
         while True:
             try:
                 answer = await self._control.heartbeat(
                     self._request(batch), [entry.wire for entry in batch]
                 )
                 break
-            except (Fenced, Unauthorized):
+            except (Fenced, Unauthorized) as error:
+                log.warning("heartbeat refused for good", code=error.code, reason=error.message)
                 raise
             except TooLarge:
                 self._max_bytes = max(self._max_bytes // 2, 1)
                 batch = self._next_batch()
                 log.warning("control finds the heartbeat too large", events=len(batch))
             except ChoirError as error:
+                failures += 1
                 log.warning("heartbeat failed; sending it again", reason=error.message)
             await asyncio.sleep(backoff.pause_s())
+        if failures:
+            log.info("heartbeats are acknowledged again", failures=failures)
         self._acknowledge(batch, answer.ack_rev)
         if answer.config_version_latest != self._config_version():
             self._on_new_config()

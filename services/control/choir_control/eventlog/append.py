@@ -101,7 +101,7 @@ class Appender:
         self._pace.told(lease.session_id, len(batch.events))
         self._heard(lease, batch.events)
         if self._meter is not None:
-            self._meter.note_events(batch.events)
+            self._meter.note_events(lease.agent_id, batch.events)
         if said:
             self._offer(said)
         return True

@@ -8,6 +8,9 @@ from choir_common.metrics import QUICK, SLOW, Metrics
 from choir_common.wire.events import Event
 
 KNOWN_LANES = ("edge", "core")
+MAX_MODELS = 100
+"""Names of models that get series of their own; providers name them, so there could be any number."""
+MAX_MODEL_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Meter:
     def __init__(self, metrics: Metrics, look: Callable[[], Awaitable[Waiting]]) -> None:
         self._metrics = metrics
         self._look = look
+        self._model_names: set[str] = set()
         self._heartbeats = metrics.counter("choir_heartbeats", "Heartbeats acknowledged.")
         self._append_s = metrics.histogram(
             "choir_append_seconds", "From a heartbeat's arrival to its acknowledgement.", QUICK
@@ -43,7 +47,9 @@ class Meter:
         self._model_s = metrics.histogram(
             "choir_model_call_seconds", "Duration of model calls.", SLOW, "lane"
         )
-        self._tokens = metrics.counter("choir_model_tokens", "Tokens used.", "kind")
+        self._tokens = metrics.counter(
+            "choir_model_tokens", "Tokens used.", "kind", "agent", "model"
+        )
         self._replies = metrics.counter("choir_replies", "Words for users.", "kind")
         self._presses = metrics.counter(
             "choir_presses_refused", "Buttons that were pressed without effect."
@@ -68,14 +74,17 @@ class Meter:
         """Count a button that was forged, used, late, or another's."""
         self._presses.inc()
 
-    def note_events(self, events: Sequence[Event]) -> None:
-        """Count events that have just become durable."""
+    def note_events(self, agent_id: str, events: Sequence[Event]) -> None:
+        """Count events of an agent that have just become durable."""
         for kind, count in Counter(event.type for event in events).items():
             self._events.labels(kind).inc(count)
         for event in events:
             match event.type:
                 case "model_output":
                     self._note_model(event)
+                    self._note_tokens(agent_id, event)
+                case "memory_compacted":
+                    self._note_tokens(agent_id, event)
                 case "tool_result_committed":
                     tool = str(event.payload.get("tool", ""))[:80]
                     self._tools.labels(tool, str(event.payload.get("status"))).inc()
@@ -104,8 +113,16 @@ class Meter:
         lane = lane if lane in KNOWN_LANES else "other"
         self._models.labels(lane).inc()
         self._model_s.labels(lane).observe(_number(event, "duration_ms") / 1000)
+
+    def _note_tokens(self, agent_id: str, event: Event) -> None:
+        model = str(event.payload.get("model") or "")[:MAX_MODEL_NAME]
+        if not model:
+            return  # folded without a model
+        if model not in self._model_names and len(self._model_names) >= MAX_MODELS:
+            model = "other"
+        self._model_names.add(model)
         for kind in ("prompt", "completion", "cached"):
-            self._tokens.labels(kind).inc(_number(event, f"{kind}_tokens"))
+            self._tokens.labels(kind, agent_id, model).inc(_number(event, f"{kind}_tokens"))
 
 
 def _number(event: Event, name: str) -> float:
