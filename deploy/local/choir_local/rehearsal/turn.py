@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_reminders import REMINDERS
+from choir_common.wire.prompt_marks import FOLDED
 from choir_common.wire.time_zones import SENT
 from choir_local.rehearsal.lane import Lane, lane_of
 
@@ -120,7 +121,7 @@ class Turn:
     results: tuple[ToolResult, ...]
     last_role: str
     system_text: str
-    """What the agent's runtime says; also what memory laid beside messages."""
+    """What the agent's runtime says; also the record of what came earlier, and what memory laid beside."""
     tools: tuple[OfferedFunction, ...]
 
     @property
@@ -160,8 +161,9 @@ def read_turn(request: ChatRequest) -> Turn:
 
 
 def _first_after_head(messages: Sequence[ChatMessage]) -> int:
-    """Return where the instructions end."""
-    return next((i for i, m in enumerate(messages) if m.role not in SYSTEM), len(messages))
+    """Return where the instructions end, and the record of what came earlier."""
+    heads = (i for i, m in enumerate(messages) if m.role not in SYSTEM and not _is_record(m))
+    return next(heads, len(messages))
 
 
 def _newest_start(messages: Sequence[ChatMessage]) -> int:
@@ -170,14 +172,18 @@ def _newest_start(messages: Sequence[ChatMessage]) -> int:
 
 def _of_the_runtime(messages: Sequence[ChatMessage]) -> Iterator[str]:
     for message in messages:
-        if message.role in SYSTEM:
+        if message.role in SYSTEM or _is_record(message):
             yield message.text
         elif message.role == "user" and BESIDE in message.text:
             yield message.text.partition(BESIDE)[2]
 
 
 def _is_asked(message: ChatMessage) -> bool:
-    return message.role == "user" and not _is_report(message.text)
+    return message.role == "user" and not _is_report(message.text) and not _is_record(message)
+
+
+def _is_record(message: ChatMessage) -> bool:
+    return message.role == "user" and message.text.startswith(FOLDED)
 
 
 def _is_report(text: str) -> bool:

@@ -54,6 +54,11 @@ def system_message(text: str) -> bytes:
     return orjson.dumps({"role": "system", "content": text})
 
 
+def user_message(text: str) -> bytes:
+    """Render a user message, of which Choir's own remarks say that they are."""
+    return orjson.dumps({"role": "user", "content": text})
+
+
 def head_messages(head: Committed, reminders: Sequence[Reminder] = ()) -> list[bytes]:
     """Render what a turn begins with: the user's words, a report to make, a briefing, an instruction."""
     match head.payload:
@@ -67,7 +72,7 @@ def head_messages(head: Committed, reminders: Sequence[Reminder] = ()) -> list[b
             content = text if by == "user" else f"Further instructions:\n\n{text}"
         case _:
             return []
-    return [orjson.dumps({"role": "user", "content": content})]
+    return [user_message(content)]
 
 
 def words_of(said: UserMsg) -> str:
