@@ -28,6 +28,7 @@ LOCAL = {
     "logs",
     "tls",
     "agent init",
+    "agent delete",
     "config schema",
     "config set",
     "db status",

@@ -28,6 +28,13 @@ AGENT_ID_RULE = (
 )
 _NAME = re.compile(NAME_PATTERN)
 
+# each agent has a database schema of its own, choir_<agent>, a log, <agent>.log, and a repository beside the
+# global one; these are Choir's
+RESERVED_AGENTS = (
+    *("control", "memory", "choird", "gateway", "browser", "global"),
+    *("postgres", "nats", "rehearsal", "stack"),
+)
+
 
 def is_agent_id(text: str) -> bool:
     """Tell whether `text` may name an agent: it becomes a Postgres schema and role."""

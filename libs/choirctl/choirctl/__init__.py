@@ -20,7 +20,8 @@ Ladder, top first; each rung uses only those below it:
     chat_lines | place | questions | spoken | views | memory_views
                            what a typed line means; which Choir is meant; open requests; words laid out for a
                            terminal; answers as tables
-    config_insert          new sections in a config.json that a person wrote
+    config_insert | new_agent
+                           entries in a config.json that a person wrote; which of them an agent needs
     background | config_file | examples | foreground | late | printing | secrets_file | start_progress
                            the embedded stack here or in a process of its own, and what it is doing;
                            the files of a home; data to stdout, words to stderr; what is loaded late

@@ -1,11 +1,12 @@
-"""Add an entry to a section of config.json and leave every other byte of the file as it was.
+"""Add entries to sections of config.json, or remove some, and leave every other byte of the file as it was.
 
-Used by `agent init` and `config_set`.
+Used by `agent init`, `agent delete`, `model_key` and `config_set`.
 """
 
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import BadInput, Conflict, NotFound
@@ -17,11 +18,71 @@ def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) 
 
     Raises NotFound without a file, BadInput for one that is not JSON, Conflict when the name is taken.
     """
+    insert_entries(path, [(section, name, entry)])
+
+
+def insert_entries(path: Path, entries: Sequence[tuple[str, str, dict[str, object]]]) -> None:
+    """Write the file with all entries added, each a section, a name and its content. Raises as above."""
+    text = _read(path)
+    for section, name, entry in entries:
+        text = with_entry(text, str(path), section, name, entry)
+    replace_file(path, text)
+
+
+def remove_entries(path: Path, entries: Sequence[tuple[str, str]]) -> None:
+    """Write the file without these entries, each a section and a name, all or none.
+
+    Raises NotFound without a file or for an entry that is not there.
+    """
+    text = _read(path)
+    for section, name in entries:
+        text = without_entry(text, str(path), section, name)
+    replace_file(path, text)
+
+
+def without_entry(text: str, spoken: str, section: str, name: str) -> str:
+    """Return the text without an entry of a section. Pure."""
+    before = json.loads(text)
+    if name not in before.get(section, {}):
+        raise NotFound(f"{spoken} has no {section}.{name}; nothing was changed.")
+    decoder = json.JSONDecoder()
+    value = place_of(text, [section, name])
+    begin = place_of(text, [section])
+    assert begin is not None and value is not None, "the entry was just parsed"
+    _, end = decoder.raw_decode(text, value)
+    start = _end_before(text, begin, value)
+    if text[start] == ",":
+        made = text[:start] + text[end:]
+    else:
+        # the first entry: the comma behind it goes as well
+        rest = text[end:].lstrip()
+        made = text[: start + 1] + (rest.removeprefix(",") if rest.startswith(",") else text[end:])
+    left = {key: value for key, value in before[section].items() if key != name}
+    # the check that says: this and nothing else
+    assert json.loads(made) == {**before, section: left}, "an edit went wrong"
+    return made
+
+
+def _end_before(text: str, begin: int, value: int) -> int:
+    """Return where the comma before an entry stands, or the bracket before the first one."""
+    decoder, last, at = json.JSONDecoder(), begin, begin + 1
+    while True:
+        at += len(text[at:]) - len(text[at:].lstrip())
+        _, at = decoder.raw_decode(text, at)
+        at = text.index(":", at) + 1
+        at += len(text[at:]) - len(text[at:].lstrip())
+        if at == value:
+            return last
+        _, at = decoder.raw_decode(text, at)
+        last = at + len(text[at:]) - len(text[at:].lstrip())
+        at = last + 1
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
-    replace_file(path, with_entry(text, str(path), section, name, entry))
 
 
 def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str, object]) -> str:

@@ -9,6 +9,7 @@ EXAMPLES = {
     "chat": 'choirctl chat --agent main -m "What is new?"',
     "agent list": "choirctl agent list --json",
     "agent init": "choirctl agent init helper",
+    "agent delete": "choirctl agent delete helper",
     "agent start": "choirctl agent start main --llm quick",
     "agent stop": "choirctl agent stop main",
     "agent restart": "choirctl agent restart main",

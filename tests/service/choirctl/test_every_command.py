@@ -81,8 +81,9 @@ def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -
     assert str(home / "config.json") in shell.data("init")["made"]
     assert shell.succeeds("init") == "", "made once"
     made = shell.data("agent", "init", "helper-1", "--repo", str(tmp_path / "helper.git"))
-    assert made["fill_in"] == ["workspace", "llm", "dm"]
+    assert made["made"] == ["workspaces.helper-1", "dms.helper-1", "agents.helper-1"]
     assert (tmp_path / "helper.git/refs/heads/main").is_file()
+    assert shell.data("agent", "delete", "helper-1", "--yes")["removed"][0] == "agents.helper-1"
 
 
 def test_somebody_is_talked_to(shell: Shell) -> None:

@@ -36,7 +36,7 @@ async def test_a_new_agent_goes_from_nothing_to_a_built_image(stopped: World) ->
     config = json.loads(stopped.settings.config_file.read_text())
     assert config["agents"].pop("helper")["repo"] == {"url": str(repository), "ref": "main"}
     assert config == before
-    code, _, words = await choirctl(stopped, "agent", "init", "helper", "--repo", "/srv/x")
+    code, _, words = await choirctl(stopped, "agent", "init", "helper", "--repo", "/srv/x", *names)
     assert code == 5 and "nothing was changed" in " ".join(words.split())
 
     await stopped.start()
@@ -62,38 +62,56 @@ async def test_failures_have_their_words_and_their_exit_codes(stopped: World) ->
     code, said, _ = await choirctl(stopped, "agent", "build", "main", "--json")
     assert code == 2 and json.loads(said)["status"] == "failed"
     code, _, words = await choirctl(stopped, "agent", "init", "Not-An-Id")
-    assert code == 2 and "no agent id" in words
+    assert code == 2 and "names no agent" in words
+    code, _, words = await choirctl(stopped, "agent", "init", "memory")
+    assert code == 5 and "taken by Choir itself" in words
 
 
-async def test_init_without_names_says_what_to_fill_in(stopped: World) -> None:
+async def test_init_without_names_makes_an_agent_that_works_and_delete_removes_it(
+    stopped: World,
+) -> None:
+    before = json.loads(stopped.settings.config_file.read_text())
+    before["agents"]["main"]["autostart"] = False  # nobody plays it here
+    before["crash_detection_threshold_ms"] = 120_000  # and helper is silent meanwhile
+    stopped.settings.config_file.write_text(json.dumps(before))
     await stopped.start()
-    code, said, _ = await choirctl(stopped, "agent", "init", "helper", "--json")
-    assert code == 0
-    assert json.loads(said)["fill_in"] == ["workspace", "llm", "dm"]
-    entry = json.loads(stopped.settings.config_file.read_text())["agents"]["helper"]
-    assert entry["repo"] == {"url": "", "ref": "main"}
-    assert entry["defaults"] == {
-        "workspace": "",
-        "llm": "",
-        "dm": "",
-        "voice_profile": "",
-        "git_identity": "",
-        "notion": "",
-        "email": "",
-    }
-    # what must be filled in is named, and what may stay empty is not
-    code, _, words = await choirctl(stopped, "config", "load")
-    words = " ".join(words.split())
-    assert code == 2
-    for field in ("workspace", "llm", "dm"):
-        assert f"agents.helper.defaults.{field}: is empty; fill it in" in words
-    assert "notion" not in words
-    fill = {"workspace": "spare", "llm": "default", "dm": "second"}
-    config = json.loads(stopped.settings.config_file.read_text())
-    config["agents"]["helper"]["defaults"] |= fill
-    stopped.settings.config_file.write_text(json.dumps(config))
+    code, said, words = await choirctl(stopped, "agent", "init", "helper", "--json")
+    assert code == 0, words
+    assert json.loads(said)["made"] == ["workspaces.helper", "dms.helper", "agents.helper"]
+    for step in (("config", "load"), ("config", "apply"), ("agent", "start", "helper")):
+        code, said, words = await choirctl(stopped, *step)
+        assert code == 0, words
+    code, said, words = await choirctl(stopped, "agent", "status", "helper", "--json")
+    bound = json.loads(said)["bindings"]
+    assert (bound["workspace"], bound["llm"], bound["dm"]) == ("helper", "default", "helper")
+
+    code, said, words = await choirctl(stopped, "agent", "delete", "helper", "--yes")
+    assert code == 5 and "choirctl agent stop helper" in " ".join(words.split())
+    hand = await stopped.agent()
+    await hand.begin()
+    stopping = asyncio.create_task(stopped.post("/v1/agents/helper/stop"))
+    await stopped.until_status(hand.spec.session_id, "stopping")
+    stopped.runtime.die("helper")
+    assert (await stopping).json()["state"] == "stopped"
+    code, said, words = await choirctl(stopped, "agent", "delete", "helper")
+    assert code == 2 and "--yes" in words
+    code, said, words = await choirctl(stopped, "agent", "delete", "helper", "--yes", "--json")
+    assert code == 0, words
+    assert json.loads(said)["removed"] == ["agents.helper", "dms.helper", "workspaces.helper"]
+    assert f"the files in {stopped.home}/workspaces/helper" in json.loads(said)["stays"]
+    assert json.loads(stopped.settings.config_file.read_text()) == before
     code, said, words = await choirctl(stopped, "config", "load")
-    assert code == 0 and "agents.helper" in said and "[new-agent]" in said, words
+    assert code == 0, words
+    code, said, words = await choirctl(stopped, "agent", "delete", "helper", "--yes")
+    assert code == 3 and "no agent 'helper'" in words
+
+
+async def test_init_refuses_names_that_are_not_there(stopped: World) -> None:
+    before = stopped.settings.config_file.read_text()
+    for option in ("--workspace", "--llm", "--dm"):
+        code, _, words = await choirctl(stopped, "agent", "init", "helper", option, "nowhere")
+        assert code == 2 and "'nowhere' in config.json" in " ".join(words.split())
+    assert stopped.settings.config_file.read_text() == before
 
 
 async def test_init_for_a_repository_elsewhere_says_what_to_put_into_it(stopped: World) -> None:

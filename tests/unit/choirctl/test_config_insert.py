@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.errors import BadInput, Conflict, NotFound
-from choirctl.config_insert import insert_entry, with_entry
+from choirctl.config_insert import insert_entry, with_entry, without_entry
 
 ENTRY: dict[str, object] = {"repo": {"url": "", "ref": "main"}, "defaults": {"workspace": ""}}
 STRANGE = (
@@ -48,6 +48,29 @@ def test_a_section_that_is_not_there_yet_is_made(
 ) -> None:
     made = with_entry(json.dumps(before, indent=indent), "f", "new models", "default", ENTRY)
     assert json.loads(made) == {**before, "new models": {"default": ENTRY}}
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4),
+    st.sampled_from([None, 1, 2, 4, "\t"]),
+    st.integers(min_value=0, max_value=4),
+)
+def test_any_entry_is_removed_and_nothing_else(
+    agents: dict[str, object], indent: int | str | None, at: int
+) -> None:
+    names = [*agents]
+    names.insert(at, "the helper")
+    before = {"x": 1, "agents": {name: agents.get(name, ENTRY) for name in names}, "z": [2]}
+    left = without_entry(json.dumps(before, indent=indent), "f", "agents", "the helper")
+    assert json.loads(left) == {**before, "agents": agents}
+
+
+def test_an_entry_that_was_added_is_removed_without_a_trace() -> None:
+    made = with_entry(STRANGE, "f", "agents", "helper", ENTRY)
+    left = without_entry(made, "f", "agents", "helper")
+    assert "".join(left.split()) == "".join(STRANGE.split())
+    with pytest.raises(NotFound):
+        without_entry(STRANGE, "f", "agents", "helper")
 
 
 def test_a_taken_name_a_broken_file_and_no_file_change_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from choir_common.wire.request_templates import FeatureFlags, RequestTemplate
 from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
-"""A name, or none; empty is none, as `choirctl agent init` leaves it to be filled in."""
+"""A name, or none; empty is none."""
 
 
 class RepoConfig(Wire):

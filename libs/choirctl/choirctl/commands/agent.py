@@ -14,6 +14,7 @@ from choir_common.wire.operator import AgentView, StartAgent, Told
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OneJob, chosen
 from choirctl.commands.agent_build import build, update, update_all
+from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
         ("inject", inject),
         ("cancel", cancel),
         ("init", init),
+        ("delete", delete),
         ("build", build),
         ("update", update),
         ("update-all", update_all),

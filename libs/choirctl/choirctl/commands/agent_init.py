@@ -1,4 +1,4 @@
-"""`choirctl agent init` (spec 17.8): an entry with places to fill in, and a repository to begin with.
+"""`choirctl agent init` (spec 17.8): an agent that can be started, with a repository if one is wanted.
 
 Works on files of this machine; Choir need not run. Nothing is built or started.
 """
@@ -13,8 +13,10 @@ import typer
 
 from choir_common.errors import BadInput, ChoirError, Conflict
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
-from choirctl.config_insert import insert_entry
-from choirctl.place import AsJson, Home, find_place
+from choirctl.config_file import read_config
+from choirctl.config_insert import insert_entries
+from choirctl.new_agent import Entry, Wishes, plan_agent
+from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import err, print_json
 
 GIT_S = 30.0
@@ -36,12 +38,15 @@ def init(
     ctx: typer.Context,
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The new agent's id.")],
     repo: Annotated[
-        str, typer.Option(help="Its repository: an address, or a local path to make one at.")
+        str,
+        typer.Option(
+            help="Its repository, if it has one: an address, or a local path to make one at."
+        ),
     ] = "",
     ref: Annotated[str, typer.Option(help="The branch that is followed.")] = "main",
-    workspace: Annotated[str, typer.Option(help="Workspace, by name.")] = "",
-    llm: Annotated[str, typer.Option(help="Model, by name.")] = "",
-    dm: Annotated[str, typer.Option(help="DM that speaks to it, by name.")] = "",
+    workspace: Annotated[str, typer.Option(help="Workspace, by name; else one is made.")] = "",
+    llm: Annotated[str, typer.Option(help="Model, by name; else the usual one.")] = "",
+    dm: Annotated[str, typer.Option(help="DM that speaks to it, by name; else one is made.")] = "",
     voice_profile: Annotated[str, typer.Option(help="Voice, by name; may stay empty.")] = "",
     git_identity: Annotated[
         str, typer.Option(help="Who it is in git, by name; may stay empty.")
@@ -51,55 +56,60 @@ def init(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add an agent to config.json, with places to fill in.
+    """Add an agent to config.json that can be started.
 
-    Makes its repository, with a first commit, if that is a local path. Nothing is built or started.
+    It gets a workspace and a conversation on the console of its own unless you name others. Makes its
+    repository, with a first commit, if --repo is a local path. Nothing is built or started.
     """
     if not is_agent_id(agent):
         raise BadInput(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
-    config = find_place(ctx, home, None).home / "config.json"
+    place = find_place(ctx, home, None)
+    file = place.home / "config.json"
     local = _local_path(repo)
     if local is not None and local.exists():
         raise Conflict(f"{local} is there already; nothing was changed.")
-    needed = {"workspace": workspace, "llm": llm, "dm": dm}
-    optional = {
-        "voice_profile": voice_profile,
-        "git_identity": git_identity,
-        "notion": notion,
-        "email": email,
-    }
-    entry: dict[str, object] = {
-        "repo": {"url": str(local) if local else repo, "ref": ref},
-        "defaults": {**needed, **optional},
-    }
-    insert_entry(config, "agents", agent, entry)
+    others = {"voice_profile": voice_profile, "git_identity": git_identity}
+    others |= {"notion": notion, "email": email}
+    address = str(local) if local else repo
+    wishes = Wishes(address, ref, workspace=workspace, llm=llm, dm=dm, others=others)
+    entries = plan_agent(read_config(file), place.home, agent, wishes)
+    insert_entries(file, entries)
     if local is not None:
         _scaffold(local, agent, ref)
-    open_ = [name for name, value in needed.items() if not value]
     if as_json:
-        print_json({"agent_id": agent, "config": str(config), "fill_in": open_, "entry": entry})
+        made = [f"{section}.{name}" for section, name, _ in entries]
+        print_json({"agent_id": agent, "config": str(file), "made": made, "entry": entries[-1][2]})
     else:
-        _tell(agent, config, local, repo, open_)
+        _tell(place, agent, file, entries, local, repo)
 
 
-def _tell(agent: str, config: Path, local: Path | None, repo: str, open_: list[str]) -> None:
-    say = [f"Added agents.{agent} to {config}."]
+def _tell(
+    place: Place, agent: str, file: Path, entries: list[Entry], local: Path | None, repo: str
+) -> None:
+    added = ", ".join(f"{section}.{name}" for section, name, _ in reversed(entries))
+    say = [f"Added to {file}: {added}."]
     if local:
         say.append(f"Made {local} with a first commit: clone it, edit identity/SOUL.md, push.")
-    else:
-        where = repo or "a new repository of yours"
-        say.append(f"Make {where}, and put into it:")
+    elif repo:
+        say.append(f"Make {repo}, and put into it:")
         say += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
-        if not repo:
-            say.append(f"Then set agents.{agent}.repo.url to its address.")
-    if open_:
-        say.append(f"Fill in agents.{agent}.defaults: {', '.join(open_)}.")
-    say.append(
-        f"Then: choirctl config load, choirctl config apply, choirctl agent build {agent}, "
-        f"choirctl agent start {agent}."
-    )
+    else:
+        say.append(
+            f"Tools, skills and who it is may stand in {folder_of(place.home, agent)}: tools/, skills/, "
+            f"identity/SOUL.md. `choirctl agent update {agent}` then checks and takes them."
+        )
+    runs = place.url is not None or place.socket.exists()
+    first = ["choirctl config load", "choirctl config apply"] if runs else ["choirctl up --detach"]
+    build = [f"choirctl agent build {agent}"] if repo else []
+    start = [f"choirctl agent start {agent}", f"choirctl chat --agent {agent}"]
+    say.append(f"Then: {', '.join([*first, *build, *start])}.")
     for line in say:
         err().print(line, markup=False, highlight=False)
+
+
+def folder_of(home: Path, agent: str) -> Path:
+    """Return the folder of an agent's own tools, skills and identity where it has no repository."""
+    return home / "agents" / agent
 
 
 def _purpose(name: str) -> str:

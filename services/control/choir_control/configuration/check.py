@@ -8,15 +8,10 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
+from choir_common.ids import RESERVED_AGENTS
 from choir_common.wire.budgets import AgentBudgets, Budgets
 from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
-# each agent has a database schema of its own, choir_<agent>, a log, <agent>.log, and a repository beside the
-# global one; these are Choir's
-RESERVED_AGENTS = (
-    *("control", "memory", "choird", "gateway", "browser", "global"),
-    *("postgres", "nats", "rehearsal", "stack"),
-)
 # they open the database, the bus and the operators' door: no agent is ever handed one
 OWN_SECRETS = ("postgres-admin", "nats-token", "operator-token")
 # a model call with the tools and the identity of an agent takes a few thousand

@@ -1,0 +1,89 @@
+"""`choirctl agent delete`: take an agent out of config.json; what it left behind stays and is named.
+
+Works on files of this machine; where Choir runs, it is asked whether the agent does.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.wire.config import Config
+from choirctl.arguments import AgentId
+from choirctl.commands.agent_init import folder_of
+from choirctl.config_file import read_config
+from choirctl.config_insert import remove_entries
+from choirctl.control_api import connect
+from choirctl.new_agent import entries_of
+from choirctl.place import AsJson, Home, Place, find_place
+from choirctl.printing import err, print_json
+
+
+def delete(
+    ctx: typer.Context,
+    agent: AgentId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a stopped agent out of config.json.
+
+    The workspace and DM entries that were made for it go as well. Its files, its memory and the logs of its sessions stay. Exits 5 while it runs.
+    """
+    place = find_place(ctx, home, None)
+    file = place.home / "config.json"
+    config = read_config(file)
+    if agent not in config.agents:
+        names = ", ".join(sorted(config.agents)) or "none"
+        raise NotFound(f"There is no agent {agent!r} in {file} (it has {names}).")
+    runs = place.url is not None or place.socket.exists()
+    if runs:
+        asyncio.run(_refuse_running(place, agent))
+    entries = entries_of(config, agent)
+    goes = [f"{section}.{name}" for section, name in reversed(entries)]
+    stays = _what_stays(place.home, config, agent)
+    if not yes:
+        _confirm(agent, goes, stays)
+    remove_entries(file, entries)
+    if as_json:
+        print_json({"agent_id": agent, "config": str(file), "removed": goes, "stays": stays})
+        return
+    err().print(f"Removed from {file}: {', '.join(goes)}.", markup=False, highlight=False)
+    if runs:
+        err().print("Put it in force: choirctl config load, choirctl config apply.", markup=False)
+
+
+async def _refuse_running(place: Place, agent: str) -> None:
+    """Raise Conflict when the agent runs, or would be taken up again."""
+    async with connect(place) as api:
+        found = {view.agent_id: view for view in await api.agents()}
+    if agent in found and found[agent].session_id is not None:
+        raise Conflict(
+            f"{agent} is {found[agent].state}; nothing was changed. Stop it first: `choirctl agent stop "
+            f"{agent}`."
+        )
+
+
+def _what_stays(home: Path, config: Config, agent: str) -> list[str]:
+    """Return what an agent leaves behind, as phrases."""
+    own = config.agents[agent]
+    workspace = config.workspaces.get(own.defaults.workspace)
+    stays = [f"the files in {workspace.path}"] if workspace else []
+    stays += ["its memory", "the logs of its sessions"]
+    if own.repo.url:
+        stays.append(f"its repository {own.repo.url}")
+    elif folder_of(home, agent).is_dir():
+        stays.append(f"its folder {folder_of(home, agent)}")
+    return stays
+
+
+def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
+    """Ask; raises BadInput where nobody can be asked, typer.Abort for a no."""
+    if not sys.stdin.isatty():
+        raise BadInput(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
+    err().print(f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False)
+    err().print(f"What stays: {'; '.join(stays)}.", markup=False, highlight=False)
+    typer.confirm(f"Delete the agent {agent}?", abort=True, err=True)

@@ -1,0 +1,104 @@
+"""What a new agent needs in config.json beside its own entry, and what goes with an agent that is deleted.
+
+Pure; used by `agent init` and `agent delete`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import BadInput, Conflict
+from choir_common.ids import RESERVED_AGENTS
+from choir_common.wire.config import Config
+
+Entry = tuple[str, str, dict[str, object]]
+"""A section of config.json, a name in it, and what stands there."""
+DEFAULT_MODEL = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the caller named; empty: Choir chooses, or the agent goes without."""
+
+    repo: str = ""
+    ref: str = "main"
+    workspace: str = ""
+    llm: str = ""
+    dm: str = ""
+    others: Mapping[str, str] | None = None
+    """Voice, git identity, Notion and mail account, by the names of their settings."""
+
+
+def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[Entry]:
+    """Return the entries to add, the agent's own last: with them it can be started.
+
+    Without names it gets a workspace and a conversation on the console of its own, and the model that
+    others think with. Raises BadInput for a name that is not in config.json, Conflict for a taken id.
+    """
+    if agent in RESERVED_AGENTS:
+        raise Conflict(f"The name {agent} is taken by Choir itself; choose another.")
+    if agent in config.agents:
+        raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
+    entries: list[Entry] = []
+    if wishes.workspace:
+        workspace = _known("workspace", wishes.workspace, config.workspaces)
+    else:
+        workspace = _free_name(agent, config.workspaces)
+        entries.append(("workspaces", workspace, {"path": str(home / "workspaces" / workspace)}))
+    if wishes.dm:
+        dm = _known("DM", wishes.dm, config.dms)
+    else:
+        dm = _free_name(agent, config.dms)
+        entries += _console_dm(config, agent, dm)
+    llm = _known("model", wishes.llm, {DEFAULT_MODEL, *config.models}) if wishes.llm else ""
+    named = {name: value for name, value in (wishes.others or {}).items() if value}
+    defaults = {"workspace": workspace, "llm": llm or _usual_model(config), "dm": dm}
+    own: dict[str, object] = {"defaults": defaults | named}
+    if wishes.repo:
+        own["repo"] = {"url": wishes.repo, "ref": wishes.ref}
+    return [*entries, ("agents", agent, own)]
+
+
+def _console_dm(config: Config, agent: str, dm: str) -> list[Entry]:
+    """Return a DM on the console, with a gateway for it where there is none."""
+    gateways = [name for name, it in config.gateways.items() if it.type == "console"]
+    gateway = gateways[0] if gateways else _free_name("console", config.gateways)
+    user = _free_name(f"operator-{agent}", {it.user_id for it in config.dms.values()})
+    entry: Entry = ("dms", dm, {"gateway": gateway, "user_id": user, "admin": True})
+    return [entry] if gateways else [("gateways", gateway, {"type": "console"}), entry]
+
+
+def entries_of(config: Config, agent: str) -> list[tuple[str, str]]:
+    """Return the section and the name of each entry that only this agent uses, its own last.
+
+    A workspace or DM of another name than the agent's was not made with it, and stays.
+    """
+    own = config.agents[agent].defaults
+    others = [it.defaults for name, it in config.agents.items() if name != agent]
+    gone = []
+    if own.workspace == agent and all(it.workspace != agent for it in others):
+        gone.append(("workspaces", agent))
+    if own.dm == agent and all(it.dm != agent for it in others):
+        gone.append(("dms", agent))
+    return [it for it in gone if it[1] in getattr(config, it[0])] + [("agents", agent)]
+
+
+def _usual_model(config: Config) -> str:
+    """Return the model that the other agents think with, `default` where that can be had."""
+    used = [it.defaults.llm for it in config.agents.values()]
+    if DEFAULT_MODEL in config.models or DEFAULT_MODEL in used or not config.models:
+        return DEFAULT_MODEL
+    return used[0] if used else next(iter(config.models))
+
+
+def _known(kind: str, name: str, known: Collection[str]) -> str:
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput(f"There is no {kind} {name!r} in config.json (it has {names}).")
+    return name
+
+
+def _free_name(wanted: str, taken: Collection[str]) -> str:
+    """Return the wanted name, with a number behind it where it is taken."""
+    names = [wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3))]
+    return next(name for name in names if name not in taken)
