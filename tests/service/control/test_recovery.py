@@ -151,6 +151,7 @@ async def test_a_session_without_events_is_skipped_and_an_abandoned_one_continue
     await abandon(world, agent)
     assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
     empty = await world.agent(starts=2)
+    await empty.hello()
     await abandon(world, empty)
     assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
     hello = await (await world.agent(starts=3)).hello()

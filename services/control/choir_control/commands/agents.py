@@ -101,11 +101,13 @@ async def restart_agent(hands: Hands, call: Call) -> str:
     if await hands.sessions.live_of(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
+    await hands.starter.check_restart(agent_id)
+
     async def restart() -> str:
         ended = await hands.stopper.stop(agent_id, RESTARTED_BY.format(dm=call.dm))
         if ended is None:
             return f"{agent_id} is not running."
-        row = await hands.starter.start_as(agent_id, ended.started_with)
+        row = await hands.starter.start_as(agent_id, ended.started_with, ended.image)
         return f"{agent_id} is started again. Session: {row.session_id}"
 
     said = await hands.errands.begin(asker_of(hands, call), "agent restart", agent_id, restart)

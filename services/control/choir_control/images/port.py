@@ -42,6 +42,13 @@ class Image:
     version: ImageVersion
 
 
+@dataclass(frozen=True, slots=True)
+class SessionImage:
+    """What a session was started with: an image, or Choir's own identity where there is none."""
+
+    image: Image | None
+
+
 class Report(Protocol):
     """Tells somebody how far the work is."""
 

@@ -67,12 +67,13 @@ def agent_routes(
     async def restart_agent(agent_id: str) -> AgentView:
         """Stop an agent and start it with the same resources; it goes on with what it was at."""
         configuration.current.agent(agent_id)
+        await starter.check_restart(agent_id)
         ended = await stopper.stop(agent_id, RESTARTED_BY_OPERATOR)
         if ended is None:
             raise Conflict(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
-        await starter.start_as(agent_id, ended.started_with)
+        await starter.start_as(agent_id, ended.started_with, ended.image)
         return await roster.one(agent_id)
 
     return router

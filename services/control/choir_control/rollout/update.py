@@ -11,7 +11,7 @@ from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.operations import AgentOutcome, Outcome
 from choir_control.configuration.current import Configuration
 from choir_control.images.build import Built, Images, sources_of
-from choir_control.images.port import Image, Report
+from choir_control.images.port import Report, SessionImage
 from choir_control.images.shelf import Shelf
 from choir_control.sessions.record import TAKEN_BACK, UPDATED, SessionRow
 from choir_control.sessions.start import Starter
@@ -62,14 +62,16 @@ class Updater:
             return _outcome("built" if built.fresh else "skipped", built, "it does not run")
         if self._shelf.running(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
+        await self._starter.check(agent_id, live.bindings, SessionImage(built.image))
         report.step(f"stopping {agent_id}", 0.8)
         await self._stopper.stop(agent_id, UPDATED)
         report.step(f"starting {agent_id} with {built.image.version.image_version}", 0.9)
         try:
-            await self._start(agent_id, live)
+            await self._start(agent_id, live, SessionImage(built.image))
         except ChoirError as error:
             report.line(f"it did not come up: {error.message}")
-            return await self._go_back(agent_id, live, before, built, error)
+            back = live.image or (SessionImage(before) if before else None)
+            return await self._go_back(agent_id, live, back, built, error)
         report.step(f"{agent_id} runs with {built.image.version.image_version}", 1.0)
         return _outcome("redeployed", built, "")
 
@@ -89,9 +91,9 @@ class Updater:
                 agent_id=agent_id, outcome="failed", reason="choird's log says what went wrong"
             )
 
-    async def _start(self, agent_id: str, before: SessionRow) -> None:
+    async def _start(self, agent_id: str, before: SessionRow, image: SessionImage) -> None:
         """Start an agent as it was bound, and wait until it has introduced itself."""
-        row = await self._starter.start_as(agent_id, before.bindings)
+        row = await self._starter.start_as(agent_id, before.bindings, image)
         try:
             async with asyncio.timeout(UP_WITHIN_S):
                 while True:
@@ -109,23 +111,23 @@ class Updater:
         self,
         agent_id: str,
         live: SessionRow,
-        before: Image | None,
+        before: SessionImage | None,
         built: Built,
         error: ChoirError,
     ) -> AgentOutcome:
-        """Take the image before again, if there was one, and say what happened."""
+        """Take again what the session ran with, if that is known, and say what happened."""
         why = f"the new image did not come up: {error.message}"
-        if before is None or before == built.image:
+        if before is None or before.image == built.image:
             return _outcome("failed", built, why)
         await self._stopper.stop(agent_id, TAKEN_BACK)
-        await asyncio.to_thread(self._shelf.put, before)
+        if before.image is not None:
+            await asyncio.to_thread(self._shelf.put, before.image)
         try:
-            await self._start(agent_id, live)
+            await self._start(agent_id, live, before)
         except ChoirError as again:
             return _outcome("failed", built, f"{why} Nor did the one before: {again.message}")
-        return _outcome(
-            "failed", built, f"{why} It runs with {before.version.image_version} again."
-        )
+        now = before.image.version.image_version if before.image else "Choir's own identity"
+        return _outcome("failed", built, f"{why} It runs with {now} again.")
 
 
 def _outcome(outcome: Outcome, built: Built, reason: str) -> AgentOutcome:

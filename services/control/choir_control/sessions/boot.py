@@ -7,13 +7,13 @@ import structlog
 
 from choir_common.errors import ChoirError
 from choir_common.wire.operator import StartAgent
-from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
 from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import Crashes
-from choir_control.sessions.record import STARTED_AGAIN, SessionRow
+from choir_control.sessions.outfit import Outfitter
+from choir_control.sessions.record import SHUT_DOWN, STARTED_AGAIN, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 
@@ -34,6 +34,7 @@ class Boot:
         starter: Starter,
         runtime: AgentRuntime,
         leases: LeaseStore,
+        outfitter: Outfitter,
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -42,11 +43,15 @@ class Boot:
         self._starter = starter
         self._runtime = runtime
         self._leases = leases
+        self._outfitter = outfitter
 
     async def put_in_order(self) -> tuple[int, int]:
         """Remove orphans and end stale epochs; return how many of each."""
         orphans = await self._runtime.remove_orphans()
-        stale = [row for row in await self._store.live() if row.status != "crashed"]
+        live = await self._store.live()
+        for session in (*live, *await self._store.suspended()):
+            self._outfitter.remember(session.agent_id, session.image)
+        stale = [row for row in live if row.status != "crashed"]
         for session in stale:
             await self._settle(session)
         for session in await self._store.suspended():
@@ -60,22 +65,27 @@ class Boot:
     async def start_agents(self) -> None:
         """Start the agents that are to run from the start, or ran until choird ended."""
         for agent_id, agent in self._configuration.current.config.agents.items():
-            newest = await self._store.unfinished_of(agent_id) or next(
-                iter(await self._store.page(agent_id, None, 1)), None
-            )
-            # defaults may have been edited meanwhile; what was started by hand is started as it was
-            before = None if agent.autostart else _as_before(newest)
-            if not (agent.autostart or before) or await self._store.live_of(agent_id):
+            if await self._store.live_of(agent_id):
                 continue
             try:
-                if newest is not None and newest.status == "suspended":
-                    await self._starter.start_as(agent_id, newest.started_with)
-                elif before:
-                    await self._starter.start_as(agent_id, before)
-                else:
-                    await self._starter.start(agent_id, StartAgent())
+                await self._start(agent_id, autostart=agent.autostart)
             except ChoirError as error:
                 log.error("autostart failed", agent=agent_id, error=error.message)
+
+    async def _start(self, agent_id: str, *, autostart: bool) -> None:
+        newest = await self._store.unfinished_of(agent_id) or next(
+            iter(await self._store.page(agent_id, None, 1)), None
+        )
+        before = None if newest is None or newest.end_reason not in STARTED_AGAIN else newest
+        # an update that choird's end cut off is finished: its image is the newest
+        image = before.image if before and before.end_reason == SHUT_DOWN else None
+        if before and before.end_reason != SHUT_DOWN and before.status == "suspended":
+            image = await self._outfitter.newest(agent_id)
+        if before and (before.status == "suspended" or not autostart):
+            # defaults may have been edited meanwhile; what was started by hand is started as it was
+            await self._starter.start_as(agent_id, before.started_with, image)
+        elif autostart:
+            await self._starter.start(agent_id, StartAgent(), image)
 
     async def _settle(self, session: SessionRow) -> None:
         if session.agent_id not in self._configuration.current.config.agents:
@@ -85,12 +95,5 @@ class Boot:
             why = session.end_reason or "control restarted while it stopped"
             await self._closing.stop(session.session_id, why)
             return
-        counts = await self._store.has_open_messages(session)
-        await self._crashes.note(session, "control restarted", counts=counts)
-
-
-def _as_before(newest: SessionRow | None) -> ResourceBindings | None:
-    """Return what an agent was started with that ran until choird was shut down, or died in an update."""
-    if newest is None or newest.end_reason not in STARTED_AGAIN:
-        return None
-    return newest.started_with
+        # control's own end says nothing against a session, whoever waits for an answer
+        await self._crashes.note(session, "control restarted", counts=False)

@@ -84,7 +84,9 @@ class Closing:
             if standing is None or standing.session.status not in (*LIVE, *RESUMABLE):
                 self.announce(session_id)
                 return None
-            farewell = self._farewell(standing, status) if standing.unanswered else None
+            # an abandoned session always says so: nothing will start its agent again
+            owed = standing.unanswered or status == "abandoned"
+            farewell = self._farewell(standing, status) if owed else None
             if await self._store.end(standing, status, reason, farewell):
                 self.announce(session_id)
                 if farewell:
@@ -101,6 +103,10 @@ class Closing:
                 )
                 return session
         raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
+
+    def deliver(self, dm: str) -> None:
+        """Have what was just said in a conversation delivered."""
+        self._rescan(dm)
 
     def announce(self, session_id: str) -> None:
         """Make doors and followers see at once that a session or its epoch is over."""
@@ -122,13 +128,17 @@ class Closing:
 
 def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
     messages = "Your message" if count == 1 else f"Your last {count} messages"
-    again = f"start it again (choirctl agent start {session.agent_id}) and ask once more"
+    start = f"start it again (choirctl agent start {session.agent_id})"
+    again = f"{start} and ask once more"
     if status == "abandoned":
         crashes = max(session.resumes, session.idle_resumes) + 1
-        return (
-            f"{session.agent_id} crashed {crashes} times in a row without finishing, so "
-            f"I have stopped trying. {messages} will not be answered; {again}."
+        gone = (
+            f"{session.agent_id} crashed {crashes} times in a row without finishing, so I have stopped "
+            "trying."
         )
+        if not count:
+            return f"{gone} No message waits for an answer; to go on, {start}."
+        return f"{gone} {messages} will not be answered; {again}."
     return (
         f"{session.agent_id} was stopped before it was done. {messages} will not be answered; "
         f"{again}."

@@ -22,6 +22,8 @@ MAX_IDLE_RESUMES = 8
 # crashes further apart than this have nothing to do with each other
 STABLE_S = 600.0
 # the first resume is at once: most crashes do not repeat
+SECOND_TRY = timedelta(seconds=1)
+LAUNCH_RETRY = timedelta(seconds=10)
 BACKOFF = (timedelta(0), timedelta(seconds=1), timedelta(seconds=3))
 
 
@@ -39,15 +41,19 @@ class Crashes:
         self._vitals = vitals
         self._closing = closing
         self._configuration = configuration
+        self._failed_starts: set[str] = set()
+        """Sessions whose agent died once before it introduced itself."""
 
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:
         """End the epoch of `session`; nothing happens if it is over already.
 
-        `counts` is false when the crash says nothing against the session: control itself restarted
-        while nobody waited for an answer.
+        `counts` is false when the crash says nothing against the session: control itself restarted.
         """
         if session.status == "stopping":
             await self._closing.stop(session.session_id, session.end_reason or why)
+            return
+        if session.status == "starting" and counts:
+            await self._died_at_start(session, why)
             return
         afresh = self._vitals.lived_s(session) >= STABLE_S
         if counts and not afresh and _is_poison(session) and self._resumes(session):
@@ -66,6 +72,36 @@ class Crashes:
                 resume_in_s=resume_in.total_seconds() if resume_in is not None else None,
             )
         self._closing.announce(session.session_id)
+
+    async def _died_at_start(self, session: SessionRow, why: str) -> None:
+        """Try once more before anybody is told: the machine may just have been busy."""
+        if session.session_id in self._failed_starts:
+            await self.could_not_start(session, why)
+            return
+        self._failed_starts.add(session.session_id)
+        again = SECOND_TRY if self._resumes(session) else None
+        await self._store.mark_crashed(session, counts=False, resume_in=again)
+        log.warning("agent died at its start", agent=session.agent_id, why=why)
+        self._closing.announce(session.session_id)
+
+    async def could_not_start(self, session: SessionRow, why: str) -> None:
+        """Put off a session whose agent never came to run; its user is told once.
+
+        That says nothing against the session: an image, a workspace or the machine is at fault.
+        """
+        if session.status == "starting":
+            await self._store.mark_crashed(session, counts=False, resume_in=None)
+        again = LAUNCH_RETRY if self._resumes(session) else None
+        words = (
+            f"{session.agent_id} cannot be started: {why} Your messages are kept; it goes on once that "
+            "is mended."
+        )
+        dm = await self._store.block(session.session_id, why, words, again)
+        tell = log.error if dm is not None else log.info
+        tell("agent cannot be started", agent=session.agent_id, session=session.session_id, why=why)
+        self._closing.announce(session.session_id)
+        if dm is not None:
+            self._closing.deliver(dm)
 
     def _resumes(self, session: SessionRow) -> bool:
         agent = self._configuration.current.config.agents.get(session.agent_id)

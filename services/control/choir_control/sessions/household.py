@@ -96,9 +96,7 @@ class Household:
             self.vitals,
             around.release,
         )
-        self.boot = Boot(
-            self.store, around.configuration, closing, crashes, self.starter, runtime, leases
-        )
+        self.boot = _boot(around, self.store, closing, crashes, self.starter)
         self.workspaces = Workspaces(
             around.settings.home,
             around.configuration,
@@ -118,6 +116,26 @@ def _starter(
 ) -> Starter:
     configuration, archive = around.configuration, around.archive
     return Starter(store, configuration, around.guard, launcher, crashes, turns, archive)
+
+
+def _boot(
+    around: Surroundings,
+    store: SessionStore,
+    closing: Closing,
+    crashes: Crashes,
+    starter: Starter,
+) -> Boot:
+    leases = LeaseStore(around.database)
+    return Boot(
+        store,
+        around.configuration,
+        closing,
+        crashes,
+        starter,
+        around.runtime,
+        leases,
+        around.outfitter,
+    )
 
 
 def _closing(around: Surroundings) -> Closing:

@@ -7,7 +7,9 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import NotFound, Unavailable
+from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
+from choir_control.images.port import SessionImage
 from choir_control.runtimes.port import AgentRuntime, HttpWay, LaunchSpec, RunningAgent
 from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.record import Grant
@@ -33,9 +35,17 @@ class Launcher:
         self._outfitter = outfitter
         self._way = way
 
-    async def check(self, agent_id: str) -> None:
-        """Refuse, before anything is granted, an agent that has to be built first; raises Conflict."""
-        await self._outfitter.check(agent_id)
+    async def newest(self, agent_id: str) -> SessionImage:
+        """Return what a new session is started with; raises Conflict when it has to be built first."""
+        return await self._outfitter.newest(agent_id)
+
+    async def check(self, agent_id: str, bindings: ResourceBindings, image: SessionImage) -> None:
+        """Refuse, before anything is granted or stopped, what could not be started.
+
+        Raises Conflict, NotFound, Unavailable.
+        """
+        await asyncio.to_thread(self._workspace, bindings.workspace)
+        await self._outfitter.check(agent_id, image)
 
     async def launch(self, grant: Grant) -> RunningAgent:
         """Start the agent of this epoch.
@@ -44,7 +54,8 @@ class Launcher:
         """
         session = grant.session
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
-        outfit = await self._outfitter.dress(session.agent_id)
+        image = session.image or await self._outfitter.newest(session.agent_id)
+        outfit = await self._outfitter.dress(session.agent_id, image)
         running = await self._runtime.start(
             LaunchSpec(
                 agent_id=session.agent_id,

@@ -1,4 +1,4 @@
-"""Say what an agent is started with: its built image, or Choir's own identity where it has no repository.
+"""Say what an agent is started with: a built image, or Choir's own identity where it has no repository.
 
 Called by `start`, before anything is granted, and by `launch`. An image that is not what was built is refused
 (spec 15.1).
@@ -13,7 +13,7 @@ from choir_common.errors import Conflict
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.identity import lay_out_identity
 from choir_control.images.build import sources_of
-from choir_control.images.port import Image, ImageBuilder
+from choir_control.images.port import ImageBuilder, SessionImage
 from choir_control.images.shelf import Shelf
 
 
@@ -38,17 +38,27 @@ class Outfitter:
         self._shelf = shelf
         self._builder = builder
 
-    async def check(self, agent_id: str) -> Image | None:
-        """Return the image an agent would be started with, none if it has no repository.
+    async def newest(self, agent_id: str) -> SessionImage:
+        """Return what a new session of an agent is started with.
 
-        Raises Conflict when it has to be built first.
+        Raises Conflict when its image has to be built first.
         """
         if not sources_of(self._configuration.current.config, agent_id):
-            return None
-        again = f"Run `choirctl agent build {agent_id}` first."
+            return SessionImage(None)
         image = await asyncio.to_thread(self._shelf.current, agent_id)
         if image is None:
-            raise Conflict(f"{agent_id} has a repository, but no image was built yet. {again}")
+            raise Conflict(
+                f"{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
+                f"{agent_id}` first."
+            )
+        return SessionImage(image)
+
+    async def check(self, agent_id: str, wanted: SessionImage) -> None:
+        """Refuse an image that cannot be started; raises Conflict, Unavailable."""
+        image = wanted.image
+        if image is None:
+            return
+        again = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
         if image.kind != self._builder.kind:
             raise Conflict(
                 f"The image of {agent_id} was built for the {image.kind} runtime, and this is the "
@@ -57,15 +67,20 @@ class Outfitter:
         fault = await self._builder.fault(image)
         if fault is not None:
             raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {again}")
-        return image
 
-    async def dress(self, agent_id: str) -> Outfit:
+    def remember(self, agent_id: str, image: SessionImage | None) -> None:
+        """Note what an agent runs with, or goes on with, so that it is not removed as outdated."""
+        version = image.image.version if image is not None and image.image is not None else None
+        self._shelf.note_start(agent_id, version)
+
+    async def dress(self, agent_id: str, wanted: SessionImage) -> Outfit:
         """Return what to start an agent with, and remember it for its greeting.
 
-        Raises Conflict when it has to be built first, Unavailable.
+        Raises Conflict for an image that cannot be started, Unavailable.
         """
-        image = await self.check(agent_id)
-        self._shelf.note_start(agent_id, image.version if image else None)
+        await self.check(agent_id, wanted)
+        self.remember(agent_id, wanted)
+        image = wanted.image
         if image is None:
             plain = await asyncio.to_thread(lay_out_identity, self._home, agent_id, "")
             return Outfit(plain)

@@ -7,6 +7,7 @@ from choir_common.eventlog.chain import Head
 from choir_common.wire.config import Config
 from choir_common.wire.operator import SessionStatus, SessionView
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.images.port import SessionImage
 from choir_control.leases.token import LeaseToken
 
 RUNNING = ("starting", "active", "stopping")
@@ -46,6 +47,8 @@ class SessionRow:
     end_reason: str | None
     """Why it ended, or is being stopped."""
     last_heartbeat_at: datetime
+    image: SessionImage | None
+    """What it was started with; none for a session of before this was kept."""
     rehearsal: bool = False
     """It was started with the rehearsal model."""
 

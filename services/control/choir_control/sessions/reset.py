@@ -117,7 +117,7 @@ class Workspaces:
         )
         if restart and ended:
             progress.step(f"starting {ended.agent_id} again")
-            await self._starter.start_as(ended.agent_id, ended.started_with)
+            await self._starter.start_as(ended.agent_id, ended.started_with, ended.image)
         return WorkspaceReset(
             name=name,
             path=str(root),

@@ -9,6 +9,7 @@ from choir_common.ids import new_id
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Configuration
+from choir_control.images.port import SessionImage
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.token import mint
 from choir_control.sessions.archive_port import Archive
@@ -51,28 +52,33 @@ class Starter:
         self._turns = turns
         self._archive = archive
 
-    async def start(self, agent_id: str, request: StartAgent) -> SessionRow:
+    async def start(
+        self, agent_id: str, request: StartAgent, image: SessionImage | None = None
+    ) -> SessionRow:
         """Start an agent by hand: a new session, or the one it left open, with a new budget of resumes.
 
+        A session that is left open keeps its image; a new one has `image`, or the newest.
         Raises NotFound, BadInput for unknown names, Conflict when it runs or a resource is held.
         """
         bindings = choose(self._configuration.current, agent_id, request)
         async with self._turns.of(agent_id):
             live = await self._store.unfinished_of(agent_id)
             if live is None:
-                return await self._begin(agent_id, bindings)
+                return await self._begin(agent_id, bindings, image)
             if live.status not in RESUMABLE:
                 raise Conflict(
                     f"{agent_id} is already {'stopping' if live.status == 'stopping' else 'running'}"
                     f" (session {live.session_id})."
                 )
             _refuse_others(request, live)
-            return await self._go_on(live)
+            return await self._go_on(live, live.image)
 
-    async def start_as(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
+    async def start_as(
+        self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None = None
+    ) -> SessionRow:
         """Start an agent with what it had before, whatever its defaults say now.
 
-        A session that it left open goes on with its own bindings.
+        A session that it left open goes on with its own bindings, and with `image` or its own.
 
         Raises NotFound, BadInput for names that are gone, Conflict when it runs or a resource is held.
         """
@@ -82,29 +88,58 @@ class Starter:
         async with self._turns.of(agent_id):
             live = await self._store.unfinished_of(agent_id)
             if live is not None and live.status in RESUMABLE:
-                return await self._go_on(live)
-            return await self._begin(agent_id, bindings)
+                return await self._go_on(live, image or live.image)
+            return await self._begin(agent_id, bindings, image)
+
+    async def check(
+        self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None
+    ) -> None:
+        """Refuse a restart that could not start the agent again, before anything is stopped.
+
+        Raises NotFound, BadInput, Conflict, Unavailable.
+        """
+        snapshot = self._configuration.current
+        snapshot.agent(agent_id)
+        check(snapshot.config, bindings)
+        image = image or await self._launcher.newest(agent_id)
+        await self._launcher.check(agent_id, bindings, image)
+
+    async def check_restart(self, agent_id: str) -> None:
+        """Do the same for a restart of the agent as it runs; one that does not run is passed over."""
+        live = await self._store.live_of(agent_id)
+        if live is not None:
+            await self.check(agent_id, live.started_with, live.image)
 
     async def resume(self, crashed: SessionRow) -> None:
-        """Take a crashed session up under its next epoch; later if a resource is held meanwhile."""
+        """Take a crashed session up under its next epoch; later if it cannot be started meanwhile."""
         async with self._turns.of(crashed.agent_id):
             try:
-                grant = await self._regrant(crashed)
+                image = crashed.image or await self._launcher.newest(crashed.agent_id)
+                await self._launcher.check(crashed.agent_id, crashed.bindings, image)
+            except ChoirError as error:
+                await self._crashes.could_not_start(crashed, error.message)
+                return
+            try:
+                grant = await self._regrant(crashed, image)
             except Conflict as error:
                 log.warning("resume waits", session=crashed.session_id, why=error.message)
                 await self._store.postpone(crashed.session_id, LEASE_HELD_RETRY)
                 return
             await self._launch(grant)
 
-    async def _go_on(self, left_open: SessionRow) -> SessionRow:
-        await self._launcher.check(left_open.agent_id)
+    async def _go_on(self, left_open: SessionRow, image: SessionImage | None) -> SessionRow:
+        image = image or await self._launcher.newest(left_open.agent_id)
+        await self._launcher.check(left_open.agent_id, left_open.bindings, image)
         await self._store.forgive(left_open.session_id)
-        grant = await self._regrant(left_open)
+        grant = await self._regrant(left_open, image)
         await self._launch(grant)
         return grant.session
 
-    async def _begin(self, agent_id: str, bindings: ResourceBindings) -> SessionRow:
-        await self._launcher.check(agent_id)
+    async def _begin(
+        self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None
+    ) -> SessionRow:
+        image = image or await self._launcher.newest(agent_id)
+        await self._launcher.check(agent_id, bindings, image)
         token, config = mint(), self._configuration.current.config
         row = await self._store.create(
             new_id("ses"),
@@ -113,6 +148,7 @@ class Starter:
             resources_of(agent_id, bindings, config),
             config.dms[bindings.dm].gateway,
             token,
+            image,
             rehearsal=is_rehearsal(config, bindings),
         )
         if not row.rehearsal:
@@ -120,11 +156,11 @@ class Starter:
         await self._launch(Grant(row, token))
         return row
 
-    async def _regrant(self, crashed: SessionRow) -> Grant:
+    async def _regrant(self, crashed: SessionRow, image: SessionImage) -> Grant:
         token, snapshot = mint(), self._configuration.current
         gateway = snapshot.gateway_of(crashed.bindings.dm) or crashed.gateway
         resources = resources_of(crashed.agent_id, crashed.bindings, snapshot.config)
-        row = await self._store.begin_epoch(crashed, resources, gateway, token)
+        row = await self._store.begin_epoch(crashed, resources, gateway, token, image)
         if row is None:
             raise Conflict(f"Session {crashed.session_id} is being taken up already.")
         self._guard.forget(row.session_id)
@@ -134,7 +170,7 @@ class Starter:
         try:
             await self._launcher.launch(grant)
         except ChoirError as error:
-            await self._crashes.note(grant.session, f"it could not be started: {error.message}")
+            await self._crashes.could_not_start(grant.session, error.message)
             raise
 
 

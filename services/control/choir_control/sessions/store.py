@@ -6,6 +6,8 @@ Called by the other modules of this room; every change of an epoch is one transa
 from collections.abc import Sequence
 from datetime import timedelta
 
+from pydantic import TypeAdapter
+
 from choir_common.errors import Conflict
 from choir_common.eventlog.chain import Head
 from choir_common.postgres.pool import Connection, Database, Record
@@ -13,20 +15,25 @@ from choir_common.wire.events import GENESIS
 from choir_common.wire.operator import SessionStatus
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.eventlog.rehearsal import ONLY_REHEARSED
+from choir_control.images.port import SessionImage
 from choir_control.leases.bindings import COLUMNS as BOUND
 from choir_control.leases.bindings import bound_now, started_with
 from choir_control.leases.store import acquire
 from choir_control.leases.token import LeaseToken
 from choir_control.sessions.record import SessionRow
 
+_IMAGE = TypeAdapter(SessionImage)
 COLUMNS = (
     f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
-    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, rehearsal"
+    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, image, rehearsal"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
 # a suspended session is stored as a crashed one with the reason of its stop: it holds no lease, and its agent
 # can have no other session until it has ended
 _SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
+# a session of which the log holds no more than that control gave it up has nothing to hand on
+_SPOKE = """EXISTS (SELECT 1 FROM choir_control.session_events AS said
+    WHERE said.session_id = s.session_id AND said.lane <> 'control')"""
 _PRESENT = f"{_LIVE} AND NOT ({_SUSPENDED})"
 
 
@@ -49,6 +56,7 @@ def row_of(record: Record) -> SessionRow:
         ended_at=record["ended_at"],
         end_reason=record["end_reason"],
         last_heartbeat_at=record["last_heartbeat_at"],
+        image=None if record["image"] is None else _IMAGE.validate_json(record["image"]),
         rehearsal=record["rehearsal"],
     )
 
@@ -72,6 +80,7 @@ class SessionStore:
         resources: Sequence[str],
         gateway: str,
         token: LeaseToken,
+        image: SessionImage,
         *,
         rehearsal: bool = False,
     ) -> SessionRow:
@@ -85,10 +94,10 @@ class SessionStore:
                 f"""
                 INSERT INTO choir_control.sessions
                     (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
-                     llm, dm, gateway, resource_bindings, rehearsal, continues)
-                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10,
+                     llm, dm, gateway, resource_bindings, rehearsal, image, continues)
+                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11::jsonb,
                     (SELECT session_id FROM choir_control.sessions AS s
-                     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND head_rev > 0
+                     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND {_SPOKE}
                        AND {ONLY_REHEARSED} = $10
                      ORDER BY started_at DESC LIMIT 1))
                 ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
@@ -104,6 +113,7 @@ class SessionStore:
                 gateway,
                 bindings.model_dump_json(),
                 rehearsal,
+                _IMAGE.dump_json(image).decode(),
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")
@@ -112,9 +122,14 @@ class SessionStore:
         return row_of(record)
 
     async def begin_epoch(
-        self, crashed: SessionRow, resources: Sequence[str], gateway: str, token: LeaseToken
+        self,
+        crashed: SessionRow,
+        resources: Sequence[str],
+        gateway: str,
+        token: LeaseToken,
+        image: SessionImage,
     ) -> SessionRow | None:
-        """Take a crashed session up again under the next epoch; none if somebody else did.
+        """Take a crashed session up again under the next epoch, with `image`; none if somebody else did.
 
         Raises Conflict when one of its resources is held by another agent meanwhile.
         """
@@ -123,7 +138,8 @@ class SessionStore:
                 f"""
                 UPDATE choir_control.sessions SET
                     status = 'starting', epoch = epoch + 1, token_sha256 = $3, gateway = $4,
-                    resume_at = NULL, end_reason = NULL, epoch_started_at = clock_timestamp(),
+                    image = $5::jsonb, resume_at = NULL, end_reason = NULL,
+                    epoch_started_at = clock_timestamp(),
                     last_heartbeat_at = clock_timestamp()
                 WHERE session_id = $1 AND epoch = $2 AND status = 'crashed'
                 RETURNING {COLUMNS}
@@ -132,6 +148,7 @@ class SessionStore:
                 crashed.epoch,
                 token.digest,
                 gateway,
+                _IMAGE.dump_json(image).decode(),
             )
             if record is None:
                 return None
@@ -182,7 +199,8 @@ class SessionStore:
             """
             WITH ended AS (
                 UPDATE choir_control.sessions SET
-                    status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL
+                    status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL,
+                    blocked = NULL
                 WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
                 RETURNING session_id
             ), freed AS (
@@ -199,7 +217,7 @@ class SessionStore:
     async def forgive(self, session_id: str) -> None:
         """Give a crashed session all its resumes back: a person asked for another try."""
         await self._database.execute(
-            "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0 "
+            "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0, blocked = NULL "
             "WHERE session_id = $1 AND status = 'crashed'",
             session_id,
         )
@@ -213,12 +231,40 @@ class SessionStore:
             by,
         )
 
+    async def block(
+        self, session_id: str, why: str, words: str, by: timedelta | None
+    ) -> str | None:
+        """Put off a crashed session whose agent cannot be started, and tell its user once.
+
+        Returns the DM in which `words` were said, none if its user knows already.
+        """
+        async with self._database.transaction() as held:
+            told = await held.fetchrow(
+                """
+                UPDATE choir_control.sessions AS s
+                SET resume_at = clock_timestamp() + $2::interval, blocked = $3
+                FROM (SELECT session_id, blocked FROM choir_control.sessions
+                      WHERE session_id = $1 FOR UPDATE) AS was
+                WHERE s.session_id = was.session_id AND s.status = 'crashed'
+                RETURNING s.dm, s.gateway, was.blocked
+                """,
+                session_id,
+                by,
+                why.replace("\x00", "")[:1000],
+            )
+            if told is None or told["blocked"] is not None:
+                return None
+            await held.fetchval(
+                "SELECT choir_control.say($1, $2, $3)", told["dm"], told["gateway"], words
+            )
+        return str(told["dm"])
+
     async def hello(self, session_id: str, epoch: int) -> SessionRow | None:
         """Note that the agent of this epoch is there; none if the epoch is over."""
         return await self._one(
             f"""
             UPDATE choir_control.sessions SET
-                status = CASE status WHEN 'starting' THEN 'active' ELSE status END,
+                status = CASE status WHEN 'starting' THEN 'active' ELSE status END, blocked = NULL,
                 last_heartbeat_at = clock_timestamp()
             WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active', 'stopping')
             RETURNING {COLUMNS}
@@ -312,23 +358,6 @@ class SessionStore:
             before,
             limit,
         )
-
-    async def has_open_messages(self, session: SessionRow) -> bool:
-        """Tell whether a user waits for this session."""
-        found = await self._database.fetchval(
-            """
-            SELECT EXISTS (
-                SELECT 1 FROM choir_control.inbox
-                WHERE session_id = $1 AND answered_rev IS NULL AND closed_at IS NULL
-            ) OR EXISTS (
-                SELECT 1 FROM choir_control.inbox
-                WHERE session_id IS NULL AND dm = $2 AND closed_at IS NULL
-            )
-            """,
-            session.session_id,
-            session.bindings.dm,
-        )
-        return bool(found)
 
     async def _one(self, sql: str, *args: object) -> SessionRow | None:
         record = await self._database.fetchrow(sql, *args)
