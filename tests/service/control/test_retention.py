@@ -169,13 +169,18 @@ async def test_an_erasure_that_was_cut_off_goes_on(records: Records) -> None:
     assert (await records.verify(old)).ok and not await records.holds("banana")
 
 
-@pytest.mark.parametrize("why", ["newest talk", "not in memory", "broken"])
+@pytest.mark.parametrize("why", ["newest talk", "newest real talk", "not in memory", "broken"])
 async def test_a_log_that_is_still_needed_is_not_erased(records: Records, why: str) -> None:
     old = talk("s1", "banana")
     await records.store(old, timedelta(days=300), archived=why != "not in memory")
     # a session in which nobody said anything hands nothing on
     words = () if why == "newest talk" else ("cherry",)
     await records.store(talk("s2", *words), timedelta(days=200))
+    if why == "newest real talk":
+        # no session with a real model continues a rehearsal
+        await records.database.execute(
+            "UPDATE choir_control.sessions SET rehearsal = true WHERE session_id = 's2'"
+        )
     if why == "broken":
         await records.database.execute(
             'UPDATE choir_control.session_events SET payload = \'{"text": "banana"}\' '
@@ -184,6 +189,17 @@ async def test_a_log_that_is_still_needed_is_not_erased(records: Records, why: s
     await records.job.sweep()
     assert len(await records.events.read("s1", 0, 100)) == len(old.events)
     assert (await records.verify(old)).ok is (why != "broken")
+
+
+async def test_a_rehearsal_is_erased_once_memory_has_forgotten_it(records: Records) -> None:
+    await records.store(talk("s1", "banana"), timedelta(days=300))
+    await records.store(talk("s2", "cherry"), timedelta(days=200))
+    await records.database.execute("UPDATE choir_control.sessions SET rehearsal = true")
+    await records.job.sweep()
+    assert await records.holds("banana")
+    await records.database.execute("UPDATE choir_control.sessions SET forgotten_at = now()")
+    await records.job.sweep()
+    assert not await records.holds("banana") and await records.holds("cherry")
 
 
 async def test_logs_stay_for_ever_unless_config_says_otherwise(

@@ -10,7 +10,8 @@ MOST = 100
 """Sessions of one agent in one sweep."""
 
 # Memory has all of such a session. A later one was talked in, so the next start has no need of this one.
-# Files that came with it have been tidied away: their age is counted from an event of the log.
+# Files that came with it have been tidied away: their age is counted from an event of the log. Of a rehearsal
+# memory has forgotten what it wrote: the log says what that was.
 _DUE = """
 SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS begun
 FROM choir_control.sessions AS s
@@ -21,7 +22,8 @@ WHERE s.agent_id = $1 AND s.ended_at < clock_timestamp() - $2::interval
       SELECT FROM choir_control.sessions AS later
       JOIN choir_control.session_events AS said ON said.session_id = later.session_id
       WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
-        AND said.type = 'user_msg')
+        AND later.rehearsal = s.rehearsal AND said.type = 'user_msg')
+  AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL)
   AND NOT EXISTS (
       SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
       WHERE i.session_id = s.session_id)
