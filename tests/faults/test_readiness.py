@@ -6,6 +6,8 @@ gone. The supervisor replaces a service that stays like that, but not at once: h
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import httpx2
@@ -101,3 +103,39 @@ async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: Stac
                 await asyncio.sleep(0.5)
     async with user_at(stack.endpoint) as user:
         assert await user.asks("are you all there?")
+
+
+async def test_after_a_kill_of_the_supervisor_all_end_and_no_request_fails_without_words(
+    stack: Stack,
+) -> None:
+    state = stack.children()
+    left = {name: psutil.Process(child["pid"]) for name, child in state["children"].items()}
+    answers: list[httpx2.Response] = []
+
+    async def ask_on(path: str) -> None:
+        async with make_client(stack.endpoint, timeout_s=60) as client:
+            with contextlib.suppress(httpx2.HTTPError):
+                while True:
+                    answers.append(await client.get(path))
+
+    paths = ("/v1/dms/console/messages", "/v1/status", "/v1/agents")
+    asking = [asyncio.create_task(ask_on(path)) for path in paths * 4]
+    async with asyncio.timeout(60):
+        while len(answers) < 2 * len(asking):
+            await asyncio.sleep(0.05)
+    os.kill(state["supervisor_pid"], signal.SIGKILL)
+    await asyncio.gather(*asking)
+    bad = [answer.text for answer in answers if answer.status_code not in (200, 503, 504)]
+    assert bad == []
+    async with asyncio.timeout(120):
+        while any(works(process) for process in left.values()):
+            await asyncio.sleep(0.1)
+    await asyncio.to_thread(stack.run, "up", "--detach")
+
+
+def works(process: psutil.Process) -> bool:
+    """Tell whether a process is more than a zombie that nobody has waited for."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

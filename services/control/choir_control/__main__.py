@@ -8,7 +8,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from choir_common.http.listen import stop_on_signals
+from choir_common.http.listen import STOP_WITHIN_S, stop_on_signals
 from choir_common.logs.file import LogFile
 from choir_common.logs.limits import FileLimits
 from choir_common.process import run_process
@@ -30,7 +30,8 @@ async def serve_until_stopped() -> None:
     with exporting("choird", settings.otlp_endpoint):
         runtime = choose_runtime(settings, redactor.clean)
         hurry = asyncio.Event()
-        await Control(settings, secrets, runtime, redactor).run(stop_on_signals(hurry), hurry)
+        stop = stop_on_signals(hurry, settings.agents_stop_s + STOP_WITHIN_S)
+        await Control(settings, secrets, runtime, redactor).run(stop, hurry)
 
 
 def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:

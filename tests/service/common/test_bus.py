@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, NotFound, Unavailable
+from choir_common.errors import (
+    BadInput,
+    ChoirError,
+    DeadlineExceeded,
+    NotFound,
+    Unavailable,
+)
 from choir_common.wire.browsing import ContextRequest
 from choir_common.wire.memories import EnsureSpace
 from choir_common.wire.messages import Nothing
@@ -126,7 +132,7 @@ async def test_a_service_is_ready_only_while_its_requests_are_answered(nats: Nat
 
 async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
-        with pytest.raises(Unavailable, match="t.nobody"):
+        with pytest.raises(Unavailable, match="not running right now"):
             await bus.ask("t.nobody", SPACE, Nothing, 30)
 
 
@@ -178,3 +184,18 @@ async def test_a_bus_waits_for_a_server_that_starts_later(nats: NatsProcess) -> 
         tasks.create_task(start_later())
         async with asyncio.timeout(60), Bus(nats.url, nats.token, "a") as bus:
             assert bus.connected
+
+
+async def test_a_ping_is_answered_and_a_server_that_hangs_is_told_from_one_that_works(
+    nats: NatsProcess,
+) -> None:
+    async with Bus(nats.url, nats.token, "a") as bus:
+        await bus.ping(60)
+        assert nats.process
+        nats.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(DeadlineExceeded, match="NATS"):
+                await bus.ping(0.5)
+        finally:
+            nats.process.send_signal(signal.SIGCONT)
+        await bus.ping(60)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
+from choir_common.ending import EXIT_CODE
 from choir_common.errors import Conflict, StartupError
 from choir_common.http import sse
 from choir_common.http.listen import bind_tcp, bind_unix, serve
@@ -79,6 +81,55 @@ async def test_errors_are_problem_documents(endpoint: str) -> None:
     assert (conflict.status_code, conflict.json()["code"]) == (409, "conflict")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     assert wrong.status_code == 405
+
+
+async def test_a_request_that_the_end_of_the_process_cuts_off_is_told_so(tmp_path: Path) -> None:
+    app, asked = make_app(), asyncio.Event()
+
+    @app.get("/endless")
+    async def endless() -> None:
+        asked.set()
+        await asyncio.sleep(600)
+
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(app, [bind_unix(tmp_path / "x.sock")], stop))
+    async with make_client(f"unix://{tmp_path}/x.sock", timeout_s=60) as client:
+        waiting = asyncio.create_task(client.get("/endless"))
+        async with asyncio.timeout(60):
+            await asked.wait()
+        stop.set()
+        answer = await waiting
+    await serving
+    assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+    assert answer.headers["retry-after"]
+
+
+STUBBORN = """
+import asyncio, time
+from choir_common.http.listen import stop_on_signals
+async def main():
+    stop = stop_on_signals(within_s=0.5)
+    print("up", flush=True)
+    await stop.wait()
+    {rest}
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("rest", ["time.sleep(600)", "await asyncio.sleep(600)"])
+async def test_a_process_that_does_not_end_on_sigterm_is_ended_and_says_where_it_hung(
+    rest: str,
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", STUBBORN.format(rest=rest)), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout
+    assert await process.stdout.readline() == b"up\n"
+    process.terminate()
+    async with asyncio.timeout(60):
+        said, _ = await process.communicate()
+    assert process.returncode == EXIT_CODE
+    assert b"did not end in time" in said and b"<string>:" in said
 
 
 async def test_an_unexpected_failure_shows_no_internals(endpoint: str) -> None:

@@ -23,6 +23,7 @@ from tests.service.memory.servers import (
     NATS_TOKEN,
     MakeMemory,
     MemoryProcess,
+    running_nats,
     until,
 )
 from tests.support.servers import running_postgres
@@ -184,6 +185,20 @@ async def test_it_stops_cleanly_while_it_still_waits(
 
     await until(lives)
     assert await memory.stop() == 0
+
+
+async def test_it_ends_by_itself_when_postgres_and_nats_end_with_it(
+    make_memory: MakeMemory,
+) -> None:
+    """As after the end of the supervisor, which takes all of them along; each time a little differently."""
+    for later_ms in (0, 20):
+        async with running_postgres() as postgres, running_nats() as nats:
+            memory = make_memory(dsn=postgres.dsn, nats_url=nats.url)
+            await memory.start()
+            servers = (asyncio.create_task(postgres.stop()), asyncio.create_task(nats.stop()))
+            await asyncio.sleep(later_ms / 1000)
+            assert await memory.stop() == 0, memory.log[-3000:]
+            await asyncio.gather(*servers)
 
 
 async def test_two_replicas_share_the_work(make_memory: MakeMemory) -> None:

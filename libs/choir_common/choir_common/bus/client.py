@@ -7,7 +7,7 @@ when it has passed. An error crosses as an `ErrorEnvelope` in the body of a `nat
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -22,6 +22,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.micro.request import Request as MicroRequest
 from pydantic import ValidationError
 
+from choir_common.cancelling import keeping_cancellation
 from choir_common.errors import (
     BadInput,
     ChoirError,
@@ -42,6 +43,8 @@ DEADLINE_HEADER = "Choir-Deadline-Ms"
 ERROR_HEADER = "Nats-Service-Error-Code"
 CONNECT_TIMEOUT_S = 2
 STOP_GRACE_S = 2.0
+# what a farewell may meet when the server went away first; RuntimeError is uvloop's for a closed transport
+_FAREWELL = (NatsError, TimeoutError, OSError, RuntimeError)
 NOBODY = "choir.nobody"
 """A subject without listeners: the server itself says so."""
 # More at once than this from one endpoint wait in NATS' own pending buffer, which is bounded too.
@@ -91,7 +94,7 @@ class Bus:
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop answering, give answers under way two seconds, close."""
-        with contextlib.suppress(NatsError, TimeoutError, OSError):
+        with contextlib.suppress(*_FAREWELL):
             await asyncio.wait_for(self._client.drain(), STOP_GRACE_S)
         if self._working:
             _, late = await asyncio.wait(self._working, timeout=STOP_GRACE_S)
@@ -100,7 +103,7 @@ class Bus:
         await self._stack.aclose()
         if not self._client.is_closed:
             # a server that went away first resets the connection under the farewell
-            with contextlib.suppress(NatsError, TimeoutError, OSError):
+            with contextlib.suppress(*_FAREWELL):
                 await asyncio.wait_for(self._client.close(), 2)
 
     @property
@@ -125,7 +128,7 @@ class Bus:
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
-        with calling(subject, "nats") as headers, _cancellation_kept():
+        with calling(subject, "nats") as headers, keeping_cancellation():
             message = await self._request(subject, request, timeout_s, headers)
             if message.headers and ERROR_HEADER in message.headers:
                 raise _read_error(message)
@@ -142,11 +145,18 @@ class Bus:
                 headers={**headers, DEADLINE_HEADER: str(int(timeout_s * 1000))},
             )
         except NoRespondersError as error:
-            raise Unavailable(f"No service answers {subject} right now.") from error
+            raise Unavailable(
+                f"{_service(subject).capitalize()} is not running right now; it may be restarting."
+            ) from error
         except (NatsTimeoutError, TimeoutError) as error:
-            raise DeadlineExceeded(f"{subject} gave no answer within {timeout_s:g} s.") from error
+            raise DeadlineExceeded(
+                f"{_service(subject).capitalize()} did not answer within {timeout_s:g} s: it hangs or is "
+                "very busy."
+            ) from error
         except NatsError as error:
-            raise Unavailable(f"The message bus failed on {subject}.") from error
+            raise Unavailable(
+                f"The message bus (NATS) failed while {_service(subject)} was asked."
+            ) from error
 
     async def ping(self, timeout_s: float) -> None:
         """Return once the server has answered.
@@ -222,7 +232,7 @@ class Bus:
             yield
         finally:
             self._serving = False
-            with contextlib.suppress(NatsError, TimeoutError, OSError):
+            with contextlib.suppress(*_FAREWELL):
                 await asyncio.wait_for(service.stop(), STOP_GRACE_S)
 
     def _handler(self, endpoint: Endpoint) -> Callable[[MicroRequest], Awaitable[None]]:
@@ -249,16 +259,9 @@ class Bus:
         log.warning("bus trouble", error=repr(error))
 
 
-@contextlib.contextmanager
-def _cancellation_kept() -> Iterator[None]:
-    """Be cancelled even if an answer comes in the same moment: before 3.12 nats-py's waits forget it then."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    try:
-        yield
-    finally:
-        if task and task.cancelling() > before:
-            raise asyncio.CancelledError
+def _service(subject: str) -> str:
+    """Return the name of the service that answers `choir.<service>...`: people do not know subjects."""
+    return subject.split(".")[1] if subject.startswith("choir.") else "the service"
 
 
 async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:

@@ -15,15 +15,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from choir_common.errors import StartupError
+from choir_common.ending import Deadline
+from choir_common.errors import OutcomeUnknown, StartupError
 from choir_common.http.peer import PeerProtocol
+from choir_common.http.problems import problem_response
 
 # sockaddr_un.sun_path holds 108 bytes on Linux, the last one a NUL.
 MAX_SOCKET_PATH = 107
 BACKLOG = 2048
 STOP_GRACE_S = 3
+STOP_WITHIN_S = 8.0
+"""Less than whoever sent the signal waits before it kills (10 s the supervisor, 15 s compose)."""
+HURRY_WITHIN_S = 6.0
 
 
 def bind_unix(path: Path) -> socket.socket:
@@ -78,6 +83,37 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
     return sock
 
 
+class AnsweringCutOff:
+    """Answers a request that the end of this process cuts off; uvicorn's own words would be a bare 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the app answer; after a cancellation say that this process is ending."""
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if not begun and scope["type"] == "http":
+                await problem_response(_ending())(scope, receive, send)
+            raise
+
+
+def _ending() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "Choir is being stopped or restarted. This may have happened; repeating it under the same key "
+        "is safe.",
+        retry_after_s=2.0,
+    )
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server whose signals are its owner's affair."""
 
@@ -97,7 +133,7 @@ async def serve(
     With `tls` all of these sockets speak it, and nothing else.
     """
     config = uvicorn.Config(
-        app,
+        AnsweringCutOff(app),
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         http=PeerProtocol,
         log_config=None,
@@ -123,19 +159,24 @@ async def serve(
         watcher.cancel()
 
 
-def stop_on_signals(hurry: asyncio.Event | None = None) -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets.
+def stop_on_signals(
+    hurry: asyncio.Event | None = None, within_s: float = STOP_WITHIN_S
+) -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets; `within_s` later the process ends, done or not.
 
-    A second one sets `hurry`; so does the first, if it came because the parent process is gone.
+    A second one sets `hurry`; so does the first, if it came because the parent process is gone. Then the
+    process has `HURRY_WITHIN_S` left.
     """
-    stop, parent = asyncio.Event(), os.getppid()
+    loop = asyncio.get_running_loop()
+    stop, parent, deadline = asyncio.Event(), os.getppid(), Deadline(loop)
 
     def told() -> None:
-        if hurry is not None and (stop.is_set() or os.getppid() != parent):
+        hurried = stop.is_set() or os.getppid() != parent
+        if hurry is not None and hurried:
             hurry.set()
         stop.set()
+        deadline.start(min(within_s, HURRY_WITHIN_S) if hurried else within_s)
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)
     return stop

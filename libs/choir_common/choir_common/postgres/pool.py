@@ -11,9 +11,13 @@ from typing import Any, Self, TypeAlias
 
 import asyncpg
 import stamina
+import structlog
 from asyncpg.pool import PoolConnectionProxy
 
+from choir_common.cancelling import keeping_cancellation
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+
+log = structlog.get_logger("choir.postgres")
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
@@ -28,6 +32,7 @@ MAX_QUERIES = 5_000
 """After which a connection is replaced as well: work of many schemas that does not say which it touches."""
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
+RETRY_AFTER_S = 2.0
 # what asyncpg raises when the server or the connection is gone; InternalClientError in more than
 # half of the measured kills
 _LOST = (
@@ -106,17 +111,15 @@ class Database:
         Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
         """
         try:
-            held = await self.connect_alone()
+            with keeping_cancellation():
+                held = await self.connect_alone()
         except (*_LOST, *_REFUSING) as error:
-            raise Unavailable(
-                f"The database cannot be reached ({type(error).__name__})."
-            ) from error
+            raise _unreachable(error) from error
         try:
-            yield held
+            with keeping_cancellation():
+                yield held
         except _LOST as error:
-            raise OutcomeUnknown(
-                f"The database connection broke ({type(error).__name__})."
-            ) from error
+            raise _broken(error) from error
         finally:
             held.terminate()
 
@@ -141,25 +144,22 @@ class Database:
         Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
         """
         if self._pool is None:
-            raise Unavailable("The database pool is closed.")
-        try:
-            held = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
-        except (*_LOST, *_REFUSING) as error:
-            raise Unavailable(
-                f"The database cannot be reached ({type(error).__name__})."
-            ) from error
-        try:
-            yield held
-        except _REFUSING as error:
-            self._was_full = self._was_full or isinstance(error, asyncpg.DiskFullError)
-            raise Unavailable(f"The database refuses work: {error}") from error
-        except _LOST as error:
-            raise OutcomeUnknown(
-                f"The database connection broke ({type(error).__name__})."
-            ) from error
-        finally:
-            with contextlib.suppress(*_LOST):
-                await self._pool.release(held)
+            raise Unavailable("The database is not open: Choir is being stopped or started.")
+        with keeping_cancellation():
+            try:
+                held = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
+            except (*_LOST, *_REFUSING) as error:
+                raise _unreachable(error) from error
+            try:
+                yield held
+            except _REFUSING as error:
+                self._was_full = self._was_full or isinstance(error, asyncpg.DiskFullError)
+                raise _refused(error) from error
+            except _LOST as error:
+                raise _broken(error) from error
+            finally:
+                with contextlib.suppress(*_LOST):
+                    await self._pool.release(held)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -251,6 +251,42 @@ class Database:
             return bool(await self.fetchval("SELECT 1") == 1)
         except Unavailable:
             return False
+
+
+def _unreachable(error: BaseException) -> Unavailable:
+    log.info("database out of reach", error=repr(error))
+    if isinstance(error, asyncpg.TooManyConnectionsError):
+        return Unavailable("The database has no free connection.", retry_after_s=RETRY_AFTER_S)
+    if isinstance(error, asyncpg.CannotConnectNowError):
+        why = "it is starting or stopping"
+    elif isinstance(error, TimeoutError):
+        why = f"no connection was free within {ACQUIRE_TIMEOUT_S:g} s"
+    else:
+        why = "nothing answers there"
+    return Unavailable(f"The database cannot be reached: {why}.", retry_after_s=RETRY_AFTER_S)
+
+
+def _refused(error: BaseException) -> Unavailable:
+    log.warning("database refuses work", error=repr(error))
+    match error:
+        case asyncpg.DiskFullError():
+            why = "its disk is full"
+        case asyncpg.ReadOnlySQLTransactionError():
+            why = "it is read-only"
+        case asyncpg.TooManyConnectionsError():
+            why = "it has no free connection"
+        case _:
+            why = "it is starting or stopping"
+    return Unavailable(f"The database refuses work: {why}.", retry_after_s=RETRY_AFTER_S)
+
+
+def _broken(error: BaseException) -> OutcomeUnknown:
+    log.info("database connection broke", error=repr(error))
+    why = "it did not answer in time" if isinstance(error, TimeoutError) else "the connection broke"
+    return OutcomeUnknown(
+        f"The database may or may not have done this: {why}. Repeating it under the same key is safe.",
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 async def _keep(_: "asyncpg.Connection[asyncpg.Record]") -> None:
