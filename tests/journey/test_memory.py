@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
+import pytest
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory_sessions import BusSessionMemory
@@ -21,7 +24,15 @@ from choir_common.wire.events import (
 )
 from tests.support.replay import check_replay
 from tests.support.sessions import talk
-from tests.support.stack import Stack, read_log, sessions_of, starting_stack, user_at
+from tests.support.stack import (
+    Stack,
+    read_log,
+    running_stack,
+    sessions_of,
+    starting_stack,
+    user_at,
+)
+from tests.support.watch import ConnectionWatch, files_below, watching_connections
 
 YESTERDAY = {"summary": "Ada planned the blue house.", "topics": []}
 FOLDED = {"memory_delta": {"summary_update": "She likes tea."}}
@@ -88,6 +99,18 @@ PAST = {
             "then": [{"say": "At the Taberna, as you said."}],
         },
         {
+            "when": {"regex": "open (http\\S+)"},
+            "then": [
+                {
+                    "call": {
+                        "name": "choir.web.browse",
+                        "arguments": {"action": "open", "url": "{match.1}"},
+                    }
+                },
+                {"say": "{result}"},
+            ],
+        },
+        {
             "when": {"regex": "(look back): (.+)"},
             "then": [look_back("semantic"), {"say": "Found: {result}"}],
         },
@@ -122,18 +145,50 @@ async def dinner_and_thirty_later_sessions(stack: Stack) -> None:
             await memory.archive(script.page(keep=keep))
 
 
-async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
-    tmp_path: Path,
-) -> None:
-    score = tmp_path / "score.json"
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A stack with an empty home directory of its user, and a watch on its connections."""
+
+    stack: Stack
+    home: Path
+    connections: ConnectionWatch
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    home = tmp_path_factory.mktemp("home")
+    score = home.with_suffix(".json")
     score.write_bytes(orjson.dumps(PAST))
-    async with starting_stack(score) as stack:
-        await dinner_and_thirty_later_sessions(stack)
-        for more in ([], ["--mode", "text"]):
-            search = ("memory", "search", "main", WHERE, "--store", "session", *more)
-            assert PLACE in await asyncio.to_thread(stack.run, *search)
-        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
-            assert await user.asks(WHERE) == "At the Taberna, as you said."
-            assert DINNER in await user.asks(f"look back: {WHERE}")
-            assert "Ada had a meal." in await user.asks("look back: which meal was it?")
-            assert DINNER in await user.asks("read dinner for: Lisbon")
+    with running_stack(score, env={"HOME": str(home)}) as stack:
+        supervisor = int(stack.children()["supervisor_pid"])
+        with watching_connections(supervisor) as connections:
+            yield Watched(stack, home, connections)
+
+
+async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
+    watched: Watched,
+) -> None:
+    stack = watched.stack
+    await dinner_and_thirty_later_sessions(stack)
+    for more in ([], ["--mode", "text"]):
+        search = ("memory", "search", "main", WHERE, "--store", "session", *more)
+        assert PLACE in await asyncio.to_thread(stack.run, *search)
+    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+        assert await user.asks(WHERE) == "At the Taberna, as you said."
+        assert DINNER in await user.asks(f"look back: {WHERE}")
+        assert "Ada had a meal." in await user.asks("look back: which meal was it?")
+        assert DINNER in await user.asks("read dinner for: Lisbon")
+
+
+async def test_no_process_leaves_files_of_a_vendor_or_speaks_to_anybody_unasked(
+    watched: Watched,
+) -> None:
+    stack = watched.stack
+    # the offline embedding model and the browser bring vendors' code of their own
+    stack.run("memory", "put", "main", "The anchor is rusty.")
+    assert "vector" in stack.run("memory", "search", "main", "a rusty anchor")
+    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+        assert "error" in await user.asks("open http://169.254.169.254/")
+    assert watched.connections.samples > 10
+    assert watched.connections.outside == set()
+    assert files_below(watched.home) == []

@@ -5,11 +5,15 @@ model weigh 150 MB that a service without work should not hold.
 """
 
 import ctypes
+import os
 import sys
 import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+
+# onnxruntime reads this as it is loaded: later it has written a device id and queued events for its vendor
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]  # ships none

@@ -1,0 +1,101 @@
+"""Watch which connections a process and its descendants open, and which files appear in a directory."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+EVERY_S = 0.02
+TABLES = ("tcp", "tcp6", "udp", "udp6")
+REMOTE, INODE = 2, 9
+"""Columns of the kernel's tables of sockets."""
+# as the kernel writes them: nobody, 127.0.0.0/8 (the last byte first), the same and ::1 in IPv6
+HERE = ("00000000", "0" * 32, "0" * 24 + "01000000")
+
+
+@dataclass
+class ConnectionWatch:
+    """Samples the sockets of a process tree for addresses beyond this machine.
+
+    A connection, or a name server's silence, lasts longer than the time between two samples.
+    """
+
+    pid: int
+    outside: set[tuple[str, str]] = field(default_factory=set)
+    """Names of processes, and the addresses they spoke to, in the kernel's hexadecimal."""
+    samples: int = 0
+
+    def sample(self) -> None:
+        """Look once."""
+        # the tables are of the whole machine: whose a socket is costs more, and is asked only of these
+        distant = dict(_distant_sockets())
+        if distant:
+            for process in self._tree():
+                for inode in _sockets_of(process.pid) & distant.keys():
+                    self.outside.add((_name(process), distant[inode]))
+        self.samples += 1
+
+    def _tree(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(self.pid)
+            return [root, *root.children(recursive=True)]
+        return []
+
+
+@contextlib.contextmanager
+def watching_connections(pid: int) -> Iterator[ConnectionWatch]:
+    """Sample in a thread while the block runs."""
+    watch, ended = ConnectionWatch(pid), threading.Event()
+
+    def run() -> None:
+        while not ended.wait(EVERY_S):
+            watch.sample()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        thread.join()
+
+
+def files_below(directory: Path) -> list[str]:
+    """Return every file below a directory, by its path from there."""
+    return sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()
+    )
+
+
+def _distant_sockets() -> Iterator[tuple[str, str]]:
+    """Yield the inode and the remote address of each socket that speaks to another machine."""
+    for table in TABLES:
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            columns = line.split()
+            address = columns[REMOTE].partition(":")[0]
+            mapped = address[16:24] == "FFFF0000" and address.startswith("0" * 16)
+            is_here = address in HERE or (
+                address[-8:].endswith("7F") and (len(address) == 8 or mapped)
+            )
+            if not is_here:
+                yield columns[INODE], columns[REMOTE]
+
+
+def _sockets_of(pid: int) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in Path("/proc", str(pid), "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(entry.readlink())
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
+    return found
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return process.name()
+    return str(process.pid)
