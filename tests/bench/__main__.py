@@ -15,6 +15,7 @@ import httpx2
 from rich.console import Console
 from rich.table import Table
 
+from choir_common.errors import Unavailable
 from choir_common.http.transport import make_client
 from tests.bench.browsing import measure_browsing
 from tests.bench.edge_latency import MODEL_MS, generous_config, measure_busy_edge
@@ -90,8 +91,16 @@ def measure_starts(stack: Stack, results: Results) -> None:
     results.start_s["warm_first_answer"] = round(time.perf_counter() - start, 2)
 
 
+def browsing(results: Results) -> None:
+    """Measure the browser, or note why that is left out."""
+    try:
+        results.browser = asyncio.run(measure_browsing())
+    except Unavailable as error:
+        results.left_out["browser"] = error.message
+
+
 def show(results: Results) -> None:
-    """Print the figures as tables."""
+    """Print the figures as tables, and what was left out."""
     console = Console()
     turns = Table("turn", "choir p50", "p99", "floor-pg p50", "p99", "ratio", title="ms per turn")
     for kind, f in results.turns.items():
@@ -109,19 +118,23 @@ def show(results: Results) -> None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
     if results.heartbeats is not None:
         singles.append(("heartbeats with an event each, one choird", asdict(results.heartbeats)))
-    for title, figures in (
+    tables = (
         *singles,
         ("throughput", results.throughput),
         ("browser, from the request to the text", results.browser),
         ("gateway, through a fake Telegram", results.gateway),
         ("resident MB", results.rss_mb),
         ("start, s", results.start_s),
-    ):
-        table = Table(title=title)
-        for name in figures:
-            table.add_column(name)
-        table.add_row(*(f"{value:g}" for value in figures.values()))
-        console.print(table)
+    )
+    for title, figures in tables:
+        if figures:
+            table = Table(title=title)
+            for name in figures:
+                table.add_column(name)
+            table.add_row(*(f"{value:g}" for value in figures.values()))
+            console.print(table)
+    for name, why in results.left_out.items():
+        console.print(f"Left out: {name}. {why}", markup=False)
 
 
 def main() -> None:
@@ -145,7 +158,7 @@ def main() -> None:
     with running_stack(prepare=compacting_config) as stack:
         asyncio.run(long_session(stack, results))
     results.heartbeats = asyncio.run(measure_heartbeats())
-    results.browser = asyncio.run(measure_browsing())
+    browsing(results)
     results.gateway = asyncio.run(measure_gateway())
     if not options.quick:
         with running_stack(prepare=crowd_config) as stack:

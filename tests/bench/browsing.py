@@ -7,10 +7,12 @@ isolation and the making of text that a model can read.
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 from playwright.async_api import Page, async_playwright
 
 from choir_browser.pages.locate import find_chromium
+from choir_browser.settings import BrowserSettings
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser
 from tests.bench.figures import percentile
@@ -36,12 +38,10 @@ def publish(site: Site) -> str:
 
 
 @contextlib.asynccontextmanager
-async def bare_page() -> AsyncIterator[Page]:
+async def bare_page(chromium: Path) -> AsyncIterator[Page]:
     """Open one page of a Chromium that nobody guards."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=find_chromium(None, None), chromium_sandbox=False
-        )
+        browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
         yield await (await browser.new_context()).new_page()
         await browser.close()
 
@@ -56,14 +56,19 @@ async def _timed(read: Callable[[], Awaitable[str]], taken: list[float]) -> None
 
 
 async def measure_browsing() -> dict[str, float]:
-    """Return milliseconds from the request to the text, both ways, and their ratio."""
+    """Return milliseconds from the request to the text, both ways, and their ratio.
+
+    Raises Unavailable, before anything is started, on a machine without Chromium.
+    """
+    chromium = find_chromium(BrowserSettings().chromium, None)
     async with (
         running_bus_server() as nats,
         open_site() as site,
         make_process("choir_browser", nats.url) as worker,
         Bus(nats.url, NATS_TOKEN, "bench") as bus,
-        bare_page() as page,
+        bare_page(chromium) as page,
     ):
+        worker.env["CHOIR_CHROMIUM"] = str(chromium)
         worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
         await worker.start()
         browser, url = BusBrowser(bus), publish(site)

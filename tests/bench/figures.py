@@ -146,6 +146,8 @@ class Results:
     """Through a fake Telegram: what the gateway adds to a message, and messages a second."""
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """What could not be measured on this machine, and why."""
 
     def write(self, path: Path) -> None:
         """Write the figures as JSON."""

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +24,12 @@ VECTORS_S = 3_600.0
 FINDING: tuple[Arm, ...] = ("text", "vector")
 WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in FINDING)
 
-console = Console()
+WIDE = 140
+"""Columns of the table where no terminal says how many there are: figures are never cut."""
+LABEL = 32
+"""Characters of a row's name; categories of some data sets have long ones."""
+
+console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def ablations() -> Mapping[str, tuple[Arm, ...]]:
@@ -112,7 +118,8 @@ async def evaluate(
 def show(figures: Mapping[str, Any]) -> None:
     """Print the table."""
     names = [name for name in figures if name in Measures.__dataclass_fields__]
-    table = Table(Column(no_wrap=True), *names, "questions")
+    figured = [Column(name, no_wrap=True, min_width=len(name)) for name in (*names, "questions")]
+    table = Table(Column(no_wrap=True, overflow="ellipsis", max_width=LABEL), *figured)
 
     def add(label: str, row: Mapping[str, Any]) -> None:
         table.add_row(label, *(f"{row[n]:.3f}" for n in names), str(row.get("questions", "")))
