@@ -31,8 +31,8 @@ def delete(
 ) -> None:
     """Take a stopped agent out of config.json.
 
-    The workspace and DM entries that were made for it go as well. Its files, its memory and the logs of its
-    sessions stay. Exits 5 while it runs.
+    The workspace and DM entries that were made for it go as well. Its files, its memory and the logs of
+    its sessions stay. Exits 5 while it runs.
     """
     place = find_place(ctx, home, None)
     file = place.home / "config.json"

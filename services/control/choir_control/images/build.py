@@ -20,7 +20,7 @@ from choir_control.images.port import Image, ImageBuilder, Recipe, Report
 from choir_control.images.shelf import Shelf
 from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
-from choir_control.repos.source import GLOBAL, Source, source_in
+from choir_control.repos.source import GLOBAL, Source, folder_source, source_in
 from choir_control.repos.tree import Tree
 
 log = structlog.get_logger("choir.images")
@@ -35,6 +35,11 @@ class Sources:
 
     shared: Source | None
     own: Source | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Tell whether there is a folder alone, which no config.json names."""
+        return self.shared is None and self.own is not None and self.own.protocol == "folder"
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to build from."""
@@ -57,9 +62,10 @@ class _Commits:
     warnings: list[str] = field(default_factory=list)
 
 
-def sources_of(config: Config, agent_id: str) -> Sources:
-    """Return an agent's repositories; raises BadInput for an address that is none."""
-    return Sources(source_in(config, GLOBAL), source_in(config, agent_id))
+def sources_of(config: Config, agent_id: str, home: Path) -> Sources:
+    """Return an agent's repositories, or its folder; raises BadInput for an address that is none."""
+    own = source_in(config, agent_id) or folder_source(home, agent_id)
+    return Sources(source_in(config, GLOBAL), own)
 
 
 class Images:
@@ -73,12 +79,16 @@ class Images:
         builder: ImageBuilder,
         shelf: Shelf,
     ) -> None:
-        self._top = home / "images"
+        self._home, self._top = home, home / "images"
         self._configuration = configuration
         self._mirrors = mirrors
         self._builder = builder
         self._shelf = shelf
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def sources(self, agent_id: str) -> Sources:
+        """Return what an agent's image is built from now; raises BadInput."""
+        return sources_of(self._configuration.current.config, agent_id, self._home)
 
     async def build(self, agent_id: str, report: Report) -> Built:
         """Return the image of the newest commits, built if there is none of them yet.
@@ -87,11 +97,12 @@ class Images:
         that do not fit, Unavailable.
         """
         self._configuration.current.agent(agent_id)
-        sources = sources_of(self._configuration.current.config, agent_id)
+        sources = self.sources(agent_id)
         if not sources:
             raise BadInput(
                 f"{agent_id} has no repository to build from: set agents.{agent_id}.repo.url (or "
-                "global_repo.url) in config.json. Without one it runs with Choir's own identity."
+                "global_repo.url) in config.json, or put tools/, skills/ or identity/ into "
+                f"{self._home / 'agents' / agent_id}. Without one it runs with Choir's own identity."
             )
         async with self._turns[agent_id]:
             return await self._build(agent_id, sources, report)

@@ -2,5 +2,5 @@
 
 Never runs anything a repository holds, never checks one out, and never edits one. What is read of a mirror is
 plain files, each checked before it is written.
-Ladder: mirrors > tree > git > keys > source; contents stands beside them.
+Ladder: mirrors > tree | folder > git > keys > source; contents stands beside them.
 """

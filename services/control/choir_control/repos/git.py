@@ -10,14 +10,17 @@ import os
 import re
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from choir_common.errors import DeadlineExceeded, TooLarge, Unavailable
-from choir_control.repos.keys import Keys, Lent
+from choir_control.repos.keys import Keys
 from choir_control.repos.source import Source
 
 FETCH_WITHIN_S = 120.0
+ROOT = Path("/")
 LOOK_WITHIN_S = 30.0
 END_GRACE_S = 2.0
 MAX_LOOK_BYTES = 32 << 20
@@ -56,6 +59,16 @@ SETTINGS = (
     "http.lowSpeedTime=20",
     "advice.detachedHead=false",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of git."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: Path
+    descriptors: tuple[int, ...]
 
 
 class Git:
@@ -108,16 +121,25 @@ class Git:
         remote: Source | None = None,
         within_s: float = LOOK_WITHIN_S,
         most: int = MAX_LOOK_BYTES,
+        more: Mapping[str, str] = MappingProxyType({}),
+        cwd: Path = ROOT,
     ) -> bytes:
         """Run git and return what it wrote; it may reach `remote`, with what opens that, and nothing else.
+
+        `more` are further variables of its environment, and it runs in `cwd`.
 
         Raises Unavailable with git's own words when it fails, DeadlineExceeded, TooLarge for more than
         `most` bytes.
         """
         with self._keys.lend(remote) as lent:
-            code, said, complaint = await self._run(
-                directory, arguments, remote, lent, within_s, most
-            )
+            environment = {
+                **self.environment(remote.protocol if remote else ""),
+                "GIT_SSH_COMMAND": lent.ssh,
+                **more,
+            }
+            command = self.command(directory, *arguments, settings=lent.settings)
+            call = Call(command, environment, cwd, lent.descriptors)
+            code, said, complaint = await self._run(call, arguments[0], within_s, most)
         if code != 0:
             hint = f" {lent.refusal}" if lent.refusal else self._hint(complaint)
             raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}{hint}")
@@ -125,24 +147,21 @@ class Git:
 
     async def _run(
         self,
-        directory: Path,
-        arguments: tuple[str, ...],
-        remote: Source | None,
-        lent: Lent,
+        call: Call,
+        name: str,
         within_s: float,
         most: int,
     ) -> tuple[int, bytes, bytes]:
-        protocol = remote.protocol if remote else ""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self.command(directory, *arguments, settings=lent.settings),
+                *call.command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
-                env={**self.environment(protocol), "GIT_SSH_COMMAND": lent.ssh},
-                cwd="/",
+                env=call.environment,
+                cwd=call.cwd,
                 start_new_session=True,
-                pass_fds=lent.descriptors,
+                pass_fds=call.descriptors,
             )
         except OSError as error:
             raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
@@ -153,7 +172,7 @@ class Git:
                 )
                 code = await process.wait()
         except TimeoutError:
-            raise DeadlineExceeded(f"git {arguments[0]} took longer than {within_s:g} s.") from None
+            raise DeadlineExceeded(f"git {name} took longer than {within_s:g} s.") from None
         finally:
             await _end(process)
         return code, said, complaint

@@ -16,6 +16,7 @@ import structlog
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.configuring import ChangeKind, RepoFile
+from choir_control.repos.folder import commit_folder
 from choir_control.repos.git import FETCH_WITHIN_S, Git
 from choir_control.repos.keys import Keys
 from choir_control.repos.source import GLOBAL, Source
@@ -126,6 +127,9 @@ class Mirrors:
         if not await self._is_sound(directory):
             await asyncio.to_thread(_make_room, directory)
             await self._git.run(directory, "init", "--bare", "--quiet", "--template=")
+        if source.protocol == "folder":
+            await commit_folder(self._git, directory, source, within_s)
+            return
         await self._git.run(
             directory,
             "fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-write-fetch-head",

@@ -6,14 +6,17 @@ Called by `mirrors`; a source is made of a `RepoConfig`.
 import hashlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config, GitIdentityConfig, RepoConfig
 
-Protocol = Literal["https", "ssh", "file"]
+Protocol = Literal["https", "ssh", "file", "folder"]
 GLOBAL = "global"
+FOLDER_CONTENTS = ("tools", "skills", "identity")
+"""What is taken from a folder; Choir itself writes beside it."""
 
 _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 _SCP = re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?{_HOST}:(?!:)(?!//)[^:\s-][^\s]*")
@@ -43,7 +46,7 @@ class Source:
     @property
     def host(self) -> str:
         """Return the server's name, with its port where the address has one; empty for a local path."""
-        if self.protocol == "file":
+        if self.protocol in ("file", "folder"):
             return ""
         if "://" in self.url:
             return urlsplit(self.url).netloc.rpartition("@")[2].casefold()
@@ -59,6 +62,8 @@ class Source:
     @property
     def spoken(self) -> str:
         """Name it for people."""
+        if self.protocol == "folder":
+            return f"the folder {self.url}"
         return (
             "the global repository" if self.owner == GLOBAL else f"the repository of {self.owner}"
         )
@@ -75,6 +80,14 @@ def source_in(config: Config, owner: str) -> Source | None:
         repo, own = config.agents[owner].repo, config.agents[owner].defaults.git_identity
     name = (repo and repo.git_identity) or own
     return source_of(owner, repo, config.git_identities.get(name or ""))
+
+
+def folder_source(home: Path, owner: str) -> Source | None:
+    """Return the folder of an agent without a repository: `$CHOIR_HOME/agents/ID`; none without contents."""
+    folder = home / "agents" / owner
+    if owner == GLOBAL or not any((folder / name).is_dir() for name in FOLDER_CONTENTS):
+        return None
+    return Source(owner, str(folder), "", "folder")
 
 
 def source_of(

@@ -16,7 +16,7 @@ from choir_common.wire.config import Config
 from choir_common.wire.faults import as_list
 from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
-from choir_control.repos.source import GLOBAL, Source, source_in
+from choir_control.repos.source import GLOBAL, Source, folder_source, source_in
 
 # a person waits for all of them together
 WHOLE_S = 60.0
@@ -78,7 +78,7 @@ class Surveyor:
 
     async def survey(self, config: Config) -> Survey:
         """Return where every repository stands. Raises BadInput with all that does not fit."""
-        sources, faults = _sources(config)
+        sources, faults = _sources(config, self._top.parent)
         await asyncio.to_thread(_clear, self._top)
         turns, give_up = asyncio.Semaphore(AT_ONCE), time.monotonic() + WHOLE_S
         async with asyncio.TaskGroup() as tasks:
@@ -118,11 +118,11 @@ class Surveyor:
         return [f"{where}: {fault}" for fault in faults]
 
 
-def _sources(config: Config) -> tuple[list[Source], list[str]]:
+def _sources(config: Config, home: Path) -> tuple[list[Source], list[str]]:
     sources, faults = [], []
     for owner in (GLOBAL, *sorted(config.agents)):
         try:
-            source = source_in(config, owner)
+            source = source_in(config, owner) or folder_source(home, owner)
         except BadInput as error:
             faults.append(error.message.rstrip("."))
             continue

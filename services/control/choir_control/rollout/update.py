@@ -10,7 +10,7 @@ import structlog
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.operations import AgentOutcome, Outcome
 from choir_control.configuration.current import Configuration
-from choir_control.images.build import Built, Images, sources_of
+from choir_control.images.build import Built, Images
 from choir_control.images.port import Report, SessionImage
 from choir_control.images.shelf import Shelf
 from choir_control.sessions.record import TAKEN_BACK, UPDATED, SessionRow
@@ -78,7 +78,7 @@ class Updater:
     async def update_or_say(self, agent_id: str, report: Report) -> AgentOutcome:
         """Update one of many: what goes wrong with it is its outcome, and the others go on."""
         try:
-            if not sources_of(self._configuration.current.config, agent_id):
+            if not self._images.sources(agent_id):
                 return AgentOutcome(
                     agent_id=agent_id, outcome="skipped", reason="it has no repository"
                 )

@@ -43,9 +43,12 @@ class Outfitter:
 
         Raises Conflict when its image has to be built first.
         """
-        if not sources_of(self._configuration.current.config, agent_id):
+        sources = sources_of(self._configuration.current.config, agent_id, self._home)
+        if not sources:
             return SessionImage(None)
         image = await asyncio.to_thread(self._shelf.current, agent_id)
+        if image is None and sources.is_folder:
+            return SessionImage(None)  # nobody has asked for its files yet
         if image is None:
             raise Conflict(
                 f"{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
