@@ -32,7 +32,7 @@ class Entry:
 COMMANDS = (
     Entry("up", "Start Choir on this machine and show what runs."),
     Entry("down", "Stop the Choir that `up` started."),
-    Entry("status", "Show whether Choir works, and each part of it."),
+    Entry("status", "Show whether Choir works, what agents do, and what waits."),
     Entry("chat", "Talk to an agent."),
     Entry("agent", "List, start and stop agents, and reach one while it works."),
     Entry("model", "List language models, and choose the one an agent thinks with."),
@@ -48,7 +48,7 @@ COMMANDS = (
     Entry("db", "Migrate, back up and restore the embedded database."),
     Entry("config", "Look at config.json, and put changes of it in force."),
     Entry("secret", "Keep keys and passwords, and hand them to those who run."),
-    Entry("doctor", "Look for what would keep Choir from working here."),
+    Entry("doctor", "Look for what keeps Choir from working; ask the model once."),
     Entry("init", "Make the state directory with a first configuration."),
     Entry("version", "Print the version."),
 )

@@ -5,6 +5,7 @@ Each check has a stable id that scripts may rely on, and says what to do. `fail`
 """
 
 import ctypes
+import json
 import os
 import platform
 import shutil
@@ -20,9 +21,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from choir_common.errors import ChoirError, StartupError
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.configuring import ConfigView
+from choir_common.wire.operator import SystemStatus
 from choir_local.home import Home
 from choir_local.identity import unprivileged_identity
-from choir_local.model_choice import choose_model
+from choir_local.model_choice import choose_model, environment_keys
 from choir_local.nats import find_nats_server
 from choir_local.postgres_binaries import find_postgres_binaries
 from choir_local.postgres_cluster import check_major, read_major
@@ -30,8 +34,10 @@ from choir_local.settings import LocalSettings
 from choir_local.socket_paths import check_port_free
 from choirctl.background import is_running
 from choirctl.config_file import read_config
+from choirctl.control_api import connect, parse
 from choirctl.first_home import check_length
-from choirctl.place import environment
+from choirctl.model_check import check_model
+from choirctl.place import Place, environment
 from choirctl.printing import counted
 from choirctl.secrets_file import read_secrets, salvage_secrets
 
@@ -57,11 +63,32 @@ class Finding(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """A Choir that answers: how its parts are, and the models it has in force."""
+
+    status: SystemStatus
+    config: ConfigView
+
+    def models(self) -> dict[str, ModelConfig]:
+        """Return the models that agents may think with."""
+        found = self.config.config.get("models")
+        named = found if isinstance(found, dict) else {}
+        return {name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in named.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class Patient:
     """What is looked at."""
 
     home: Home
     settings: LocalSettings
+    running: Running | None = None
+    """What the Choir of this home says of itself, if one answers."""
+
+    @property
+    def in_containers(self) -> bool:
+        """Tell whether the Choir that answers runs in containers, not as processes of this machine."""
+        return self.running is not None and not is_running(self.home)
 
     @property
     def config(self) -> Path:
@@ -75,9 +102,13 @@ Check = Callable[[Patient], Awaitable[Answer]]
 async def examine(patient: Patient) -> list[Finding]:
     """Run every check; one that raises has failed with what it said."""
     findings = []
+    outcome: Outcome
     for name, check in CHECKS.items():
         try:
-            outcome, detail = await check(patient)
+            if name in OF_THIS_MACHINE and patient.in_containers:
+                outcome, detail = "ok", "a container has it"
+            else:
+                outcome, detail = await check(patient)
         except (ChoirError, OSError) as error:
             outcome, detail = "fail", str(error)
         findings.append(Finding(id=name, outcome=outcome, detail=detail))
@@ -222,17 +253,65 @@ async def _docker(_: Patient) -> Answer:
     return "ok", f"engine {asked.stdout.strip()}"
 
 
+async def look_at(place: Place) -> Running | None:
+    """Return what the Choir at a place says of itself; None if none answers."""
+    try:
+        async with connect(place) as api:
+            found = parse(await api.send("GET", "/v1/config"), ConfigView)
+            return Running(await api.status(), found)
+    except ChoirError:
+        return None
+
+
+async def _running(patient: Patient) -> Answer:
+    if patient.running is None:
+        if not is_running(patient.home):
+            return "ok", "Choir does not run here"
+        return "fail", "Choir runs here and does not answer: see `choirctl logs choird`."
+    found = patient.running.status
+    how = "in containers" if patient.in_containers else "as processes of this machine"
+    down = [f"{part.name} ({part.detail})" for part in found.parts if not part.ok]
+    if down:
+        return "fail", f"Choir {found.version} runs {how}; down: {', '.join(down)}."
+    return "ok", f"Choir {found.version} runs {how}; {counted(len(found.parts), 'part')} up"
+
+
+async def _model_in_force(patient: Patient, running: Running) -> Answer:
+    """Ask the provider of the model that the running Choir uses."""
+    name, model = next(
+        (item for item in running.models().items() if item[0] == "default"),
+        next(iter(running.models().items()), ("default", None)),
+    )
+    if model is None:
+        return "fail", "no model is configured: add one to `models` in config.json."
+    if model.provider == "rehearsal":
+        return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
+    known = {**salvage_secrets(patient.home.secrets_file), **environment_keys(patient.settings)}
+    key = known.get(model.secret) if model.secret else None
+    if model.secret and key is None:
+        return "warn", (
+            f"{model.model} at {model.endpoint} was not asked: its key was given to the running Choir by an "
+            f"environment. Keep it with `choirctl secret set {model.secret}`."
+        )
+    said = await check_model(model, key)
+    return said.outcome, f"`{name}`: {said.detail}"
+
+
 async def _model(patient: Patient) -> Answer:
-    if patient.config.exists() and "default" in read_config(patient.config).models:
-        return "ok", f"`default` as {patient.config} says"
+    if patient.running is not None:
+        return await _model_in_force(patient, patient.running)
     path = patient.home.secrets_file
+    own = read_config(patient.config).models.get("default") if patient.config.exists() else None
+    if own is not None:
+        said = await check_model(own, salvage_secrets(path).get(own.secret or ""))
+        return said.outcome, said.detail
     choice = await choose_model(patient.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
-        return "warn", (
-            f"{choice.words}: set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model "
-            "that can call tools."
-        )
-    return "ok", choice.words
+        return "warn", f"{choice.words}: {_GET_A_MODEL}"
+    secret = choice.config.secret
+    known = {**salvage_secrets(path), **choice.secrets}
+    said = await check_model(choice.config, known.get(secret) if secret else None)
+    return said.outcome, said.detail
 
 
 async def _disk(patient: Patient) -> Answer:
@@ -252,7 +331,21 @@ async def _loopback(_: Patient) -> Answer:
     return "ok", "127.0.0.1 can be bound"
 
 
+_GET_A_MODEL = (
+    "set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model that can call tools."
+)
+# what containers bring themselves
+OF_THIS_MACHINE = (
+    "port",
+    "postgres",
+    "postgres-user",
+    "nats",
+    "chromium",
+    "socket-path",
+    "landlock",
+)
 CHECKS: dict[str, Check] = {
+    "running": _running,
     "python": _python,
     "landlock": _landlock,
     "home": _home,

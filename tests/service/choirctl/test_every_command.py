@@ -72,7 +72,8 @@ def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> Non
     assert shell.data("doctor")["ok"]
     status = shell.data("status")
     assert status["ready"] and {a["agent_id"] for a in status["agents"]} == {"main", "helper-1"}
-    assert "AT WORK" in shell.succeeds("status")
+    assert "AT WORK" in shell.succeeds("status", "--verbose")
+    assert "main waits for you in the conversation console" in shell.succeeds("status")
 
 
 def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -> None:

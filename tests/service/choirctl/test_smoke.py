@@ -222,7 +222,8 @@ def test_doctor_is_content_with_a_running_choir(stack: Stack) -> None:
     found = json.loads(stack.run("doctor", "--json"))
     assert found["ok"]
     checks = {check["id"]: check["outcome"] for check in found["checks"]}
-    assert checks["port"] == checks["secrets"] == checks["postgres"] == "ok"
+    assert checks["port"] == checks["secrets"] == checks["postgres"] == checks["running"] == "ok"
+    assert checks["model"] == "warn", "it is the scripted one"
 
 
 def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:

@@ -52,7 +52,7 @@ def run_in_bash(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
 def test_no_name_is_cut_however_narrow_the_terminal(
     shell: Shell, session: str, columns: int
 ) -> None:
-    for words in (("session", "list"), ("agent", "list"), ("status",)):
+    for words in (("session", "list"), ("agent", "list"), ("status", "-v")):
         with typing(shell, *words, columns=columns, NO_COLOR="1") as typed:
             assert typed.end() == 0
         lines = [line.rstrip() for line in STYLE.sub("", typed.shown).splitlines()]

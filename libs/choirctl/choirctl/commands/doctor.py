@@ -8,8 +8,8 @@ from rich.markup import escape
 from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choirctl.health import Finding, Patient, examine
-from choirctl.place import AsJson, Home, find_place
+from choirctl.health import Finding, Patient, examine, look_at
+from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import print_json, print_rows, table
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -21,13 +21,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Look for what would keep Choir from working here.
+    """Look for what keeps Choir from working; ask the model once.
 
     Exits 1 when something would; a warning only means that something will be missing.
     """
     place = find_place(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home})
-    findings = asyncio.run(examine(Patient(LocalHome(place.home), settings)))
+    findings = asyncio.run(_examine(place, settings))
     ok = all(finding.outcome != "fail" for finding in findings)
     if as_json:
         checks = [finding.model_dump() for finding in findings]
@@ -36,6 +36,10 @@ def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
         _show(findings)
     if not ok:
         raise typer.Exit(ChoirError.exit_code)
+
+
+async def _examine(place: Place, settings: LocalSettings) -> list[Finding]:
+    return await examine(Patient(LocalHome(place.home), settings, await look_at(place)))
 
 
 def _show(findings: list[Finding]) -> None:

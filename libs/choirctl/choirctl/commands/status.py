@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -12,6 +13,7 @@ from choir_common.wire.operator import SystemStatus
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import counted, out, print_json, print_rows, table
+from choirctl.status_words import agent_words, system_words
 from choirctl.views import agent_rows, work_tree
 
 LOOKED_AT = 20
@@ -22,17 +24,25 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
-def status(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show whether Choir works, and each part of it.
+def status(
+    ctx: typer.Context,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show each part, lane, budget and id.")
+    ] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show whether Choir works, what agents do, and what waits.
 
-    Below: every agent, what it and its jobs are at, what their budgets leave, and what waits for you.
     Exits 6 when it does not run, or a part of it is down.
     """
     found, waits = asyncio.run(_read(find_place(ctx, home, url), as_json))
     if as_json:
         print_json(found)
     else:
-        _show(found, waits)
+        (_show if verbose else _say)(found)
+        _show_waiting(waits)
     if not found.ready:
         raise typer.Exit(Unavailable.exit_code)
 
@@ -65,7 +75,16 @@ async def _waiting(api: ControlApi) -> list[str]:
     return lines
 
 
-def _show(found: SystemStatus, waits: list[str]) -> None:
+def _say(found: SystemStatus) -> None:
+    console = out()
+    for line in [
+        *system_words(found),
+        *(it for agent in found.agents for it in agent_words(agent)),
+    ]:
+        console.print(line, markup=False, highlight=False)
+
+
+def _show(found: SystemStatus) -> None:
     console = out()
     word = "[green]ready[/]" if found.ready else "[red]not ready[/]"
     console.print(f"Choir {found.version} is {word}. State: {found.home}. Model: {found.model}.")
@@ -80,7 +99,9 @@ def _show(found: SystemStatus, waits: list[str]) -> None:
     if at_work is not None:
         console.print()
         console.print(at_work, soft_wrap=False)
-    if waits:
-        console.print()
+
+
+def _show_waiting(waits: list[str]) -> None:
+    console = out()
     for line in waits:
         console.print(f"[yellow]![/] {escape(line)}", highlight=False)

@@ -1,0 +1,56 @@
+"""Say in plain words how Choir and its agents are. Pure; used by `status`."""
+
+from choir_common.wire.operator import AgentView, SystemStatus
+from choir_common.wire.rpc import StatusReport
+from choirctl.printing import ago, counted
+
+IDLE = "idle"
+JOB = "core:"
+
+
+def system_words(found: SystemStatus) -> list[str]:
+    """Return whether Choir works, with what, and what is down and why."""
+    down = [part for part in found.parts if not part.ok]
+    if found.ready:
+        first = f"Choir is ready. It thinks with {found.model}."
+    else:
+        first = f"Choir is not ready: {', '.join(part.name for part in down) or 'a part'} is down."
+    return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]
+
+
+def agent_words(agent: AgentView) -> list[str]:
+    """Return how an agent is, and a line for each of its jobs."""
+    lines = [f"{agent.agent_id} {_does(agent)}."]
+    lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
+    if agent.queued_messages:
+        verb = "waits" if agent.queued_messages == 1 else "wait"
+        lines.append(f"  {counted(agent.queued_messages, 'message')} {verb} for it.")
+    return lines
+
+
+def _does(agent: AgentView) -> str:
+    match agent.state:
+        case "running" if agent.suspect:
+            return "does not answer at the moment; it is started again if that lasts"
+        case "running":
+            edge = next((lane for lane in agent.lanes if not lane.lane.startswith(JOB)), None)
+            where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
+            at = edge.state_word if edge else "starting"
+            doing = f"waits for you{where}" if at == IDLE else f"is busy{where} ({at})"
+            return f"{doing}; it has run for {ago(agent.started_at)}"
+        case "starting":
+            return "is starting"
+        case "stopped":
+            return f"does not run; `choirctl agent start {agent.agent_id}` starts it"
+        case "crashed":
+            return f"has crashed; `choirctl logs {agent.agent_id}` says why"
+        case state:
+            return f"is {state}"
+
+
+def _jobs(agent: AgentView) -> list[StatusReport]:
+    return [lane for lane in agent.lanes if lane.lane.startswith(JOB)]
+
+
+def _name(lane: StatusReport) -> str:
+    return lane.lane.removeprefix(JOB)

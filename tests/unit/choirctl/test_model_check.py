@@ -1,0 +1,163 @@
+"""What `doctor` finds out about a model, by one request to a provider that answers over HTTP."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.configuring import ConfigView
+from choir_common.wire.operator import PartStatus, SystemStatus
+from choir_local.home import Home
+from choir_local.settings import LocalSettings
+from choirctl.health import Finding, Patient, Running, examine
+from choirctl.model_check import check_model
+
+KEY = "sk-a-key-nobody-sees"
+ANSWER = {"choices": [{"message": {"role": "assistant", "content": "ok"}}]}
+
+
+@dataclass
+class Provider:
+    """A provider, what it says, and what it was asked."""
+
+    url: str = ""
+    status: int = 200
+    answer: dict[str, Any] = field(default_factory=lambda: ANSWER)
+    context: int | None = None
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+
+    def model(self, **more: Any) -> ModelConfig:
+        return ModelConfig(model="m", endpoint=f"{self.url}/v1", **more)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    made = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/api/ps"
+            self.say(200, {"models": [{"name": "m", "context_length": made.context}]})
+
+        def do_POST(self) -> None:
+            assert self.path == "/v1/chat/completions"
+            made.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            made.keys.append(self.headers.get("Authorization"))
+            self.say(made.status, made.answer)
+
+        def say(self, status: int, body: dict[str, Any]) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+async def test_a_good_provider_is_asked_once_with_a_tool_and_the_key(provider: Provider) -> None:
+    said = await check_model(provider.model(secret="k"), KEY)
+    assert said.outcome == "ok" and "takes tools" in said.detail
+    (asked,) = provider.asked
+    assert asked["model"] == "m" and asked["tools"] and provider.keys == [f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "mend"),
+    [(401, "choirctl secret set k"), (402, "no credit"), (404, "no model of that name")],
+)
+async def test_a_refusal_is_told_with_what_mends_it_and_without_the_key(
+    provider: Provider, status: int, mend: str
+) -> None:
+    provider.status, provider.answer = status, {"error": {"message": f"bad {KEY}\x1b"}}
+    said = await check_model(provider.model(secret="k"), KEY)
+    assert said.outcome == "fail" and mend in said.detail and "bad" in said.detail
+    assert KEY not in said.detail
+
+
+async def test_a_server_that_is_no_model_or_is_away_fails(provider: Provider) -> None:
+    provider.answer = {"hello": "there"}
+    assert (await check_model(provider.model(), None)).outcome == "fail"
+    away = ModelConfig(model="m", endpoint="http://127.0.0.1:9/v1")
+    assert "does not answer" in (await check_model(away, None)).detail
+
+
+@pytest.mark.parametrize(
+    ("context", "outcome", "advised"),
+    [(4_096, "fail", True), (32_000, "warn", True), (None, "warn", True), (65_536, "ok", False)],
+)
+async def test_an_ollama_with_a_short_context_is_warned_of(
+    provider: Provider, context: int | None, outcome: str, advised: bool
+) -> None:
+    provider.context = context
+    said = await check_model(provider.model(provider="ollama"), None)
+    assert said.outcome == outcome
+    assert ("OLLAMA_CONTEXT_LENGTH=64000" in said.detail) is advised
+
+
+def running_with(model: ModelConfig, *parts: PartStatus) -> Running:
+    """Return what a running Choir says of itself that thinks with this model."""
+    status = SystemStatus(
+        ready=all(part.ok for part in parts),
+        version="1",
+        config_version=1,
+        home="/x",
+        model=model.model,
+        parts=parts,
+        agents=(),
+    )
+    config = {"models": {"default": model.model_dump(mode="json")}}
+    view = ConfigView.model_construct(
+        version=1, source="config.json", config=config, applied_at=datetime.now(UTC)
+    )
+    return Running(status, view)
+
+
+async def findings(home: Path, running: Running) -> dict[str, Finding]:
+    found = await examine(Patient(Home(home), LocalSettings(home=home), running))
+    return {finding.id: finding for finding in found}
+
+
+async def test_the_model_of_the_running_choir_is_looked_at_not_that_of_the_shell(
+    provider: Provider, tmp_path: Path
+) -> None:
+    (tmp_path / "secrets.json").write_text(json.dumps({"openai-key": KEY}))
+    (tmp_path / "secrets.json").chmod(0o600)
+    found = await findings(tmp_path, running_with(provider.model(secret="openai-key")))
+    assert found["model"].outcome == "ok" and provider.keys == [f"Bearer {KEY}"]
+    (tmp_path / "secrets.json").write_text("{}")
+    found = await findings(tmp_path, running_with(provider.model(secret="openai-key")))
+    assert found["model"].outcome == "warn"
+    assert "choirctl secret set openai-key" in found["model"].detail
+
+
+async def test_a_choir_in_containers_needs_nothing_of_this_machine(
+    provider: Provider, tmp_path: Path
+) -> None:
+    parts = (PartStatus(name="postgres", ok=True, detail=""),)
+    found = await findings(tmp_path, running_with(provider.model(), *parts))
+    assert "in containers" in found["running"].detail
+    assert {found[name].detail for name in ("port", "postgres", "nats")} == {"a container has it"}
+
+
+async def test_a_part_that_is_down_is_a_failure(provider: Provider, tmp_path: Path) -> None:
+    part = PartStatus(name="memory", ok=False, detail="it did not answer")
+    found = await findings(tmp_path, running_with(provider.model(), part))
+    assert found["running"].outcome == "fail" and "memory" in found["running"].detail
