@@ -22,6 +22,8 @@ from choir_common.wire.session_events import SessionStarted as SessionStarted
 from choir_common.wire.session_events import SessionStopped as SessionStopped
 from choir_common.wire.session_events import SessionSuspended as SessionSuspended
 from choir_common.wire.session_events import Snapshot as Snapshot
+from choir_common.wire.session_events import TurnParked as TurnParked
+from choir_common.wire.session_events import TurnUnparked as TurnUnparked
 from choir_common.wire.summaries import Fact as Fact
 from choir_common.wire.summaries import LaneSummary as LaneSummary
 from choir_common.wire.summaries import ReferenceSummary as ReferenceSummary
@@ -398,6 +400,8 @@ EventPayload = Annotated[
     | SessionSuspended
     | SessionStopped
     | UserMsg
+    | TurnParked
+    | TurnUnparked
     | Reminded
     | ModelOutput
     | ToolCallRequested

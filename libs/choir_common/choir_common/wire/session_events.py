@@ -61,6 +61,20 @@ class SessionStopped(Wire):
     """The same in parts, for long-term memory (spec 11.5)."""
 
 
+class TurnParked(Wire):
+    """The edge lane puts a turn aside that waits only for a human, because something else is to be done."""
+
+    type: Literal["turn_parked"] = "turn_parked"
+    turn_id: str
+
+
+class TurnUnparked(Wire):
+    """The edge lane goes on with a turn that was put aside."""
+
+    type: Literal["turn_unparked"] = "turn_unparked"
+    turn_id: str
+
+
 class Snapshot(Wire):
     """The state the log adds up to here, so that recovery need not replay what came before."""
 

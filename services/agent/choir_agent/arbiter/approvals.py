@@ -4,6 +4,7 @@ Called by `arbiter` when the ruling is Ask; `app` hands over the signal that say
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 import structlog
@@ -30,6 +31,18 @@ class Approvals:
         self._control = control
         self._decided: dict[str, asyncio.Event] = {}
         self._early: dict[str, None] = {}
+        self._pending: dict[str, asyncio.Event] = {}
+        """By call, from when control has said that nobody has decided yet."""
+        self._when_pending: Callable[[], None] | None = None
+
+    def when_pending(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called whenever a call begins to wait for a human."""
+        self._when_pending = tell
+
+    def is_pending(self, call_id: str) -> bool:
+        """Tell whether a call waits for a human who, as far as is known, has not decided."""
+        decided = self._pending.get(call_id)
+        return decided is not None and not decided.is_set()
 
     def resolve(self, approval_id: str) -> bool:
         """Wake the call that waits for this decision; returns whether there is one."""
@@ -56,6 +69,9 @@ class Approvals:
                 del self._early[answer.approval_id]
                 continue
             decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
+            self._pending[call_id] = decided
+            if self._when_pending is not None:
+                self._when_pending()
             try:
                 async with asyncio.timeout(ASK_AGAIN_S):
                     await decided.wait()
@@ -63,6 +79,7 @@ class Approvals:
                 log.info("still waiting for a decision", approval_id=answer.approval_id)
             finally:
                 self._decided.pop(answer.approval_id, None)
+                self._pending.pop(call_id, None)
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
         # the same call_id always gets the same approval, so asking again is safe

@@ -7,7 +7,7 @@ Called by the lanes, which can change nothing without it (spec 7.4). What comes 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -96,6 +96,7 @@ class Arbiter:
         self._snapshots = snapshots
         self._past = past
         self._leaves_open = False
+        self._parking = ""
         self._artifacts = Artifacts(workspace, session_log.clean)
 
     @property
@@ -119,6 +120,26 @@ class Arbiter:
         """Whether what is broken off now is left for the next epoch."""
         return self._leaves_open
 
+    def when_asking(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called whenever a call begins to wait for a human."""
+        self._approvals.when_pending(tell)
+
+    def waits_for_human(self, turn_id: str) -> bool:
+        """Whether all that a turn or job still has to do is to wait for a human's decision."""
+        work = self.state.work(turn_id)
+        calls = work.calls if work is not None else ()
+        left = [one.call.call_id for one in calls if one.stage is not CallStage.DONE]
+        return bool(left) and all(map(self._approvals.is_pending, left))
+
+    @contextlib.contextmanager
+    def parking(self, turn_id: str) -> Iterator[None]:
+        """While this lasts a turn may be broken off without results: it is only put aside."""
+        self._parking = turn_id
+        try:
+            yield
+        finally:
+            self._parking = ""
+
     def leave_open(self) -> None:
         """From now on write no result for a call that is broken off: the agent stops.
 
@@ -140,7 +161,7 @@ class Arbiter:
                 for state, permit in zip(open_calls, checked, strict=True):
                     tasks.create_task(self._use_one(lane, turn_id, state, permit))
         except asyncio.CancelledError:
-            if not self._leaves_open:
+            if not self._leaves_open and turn_id != self._parking:
                 self.abandon(lane, turn_id)
             raise
 

@@ -26,7 +26,15 @@ from choir_agent.log.state import EDGE, Due, TurnState
 from choir_agent.settings import CurrentSettings
 from choir_common.clock import Clock
 from choir_common.ids import new_id
-from choir_common.wire.events import Cancelled, InjectedInstruction, Reply, ReportBegun, UserMsg
+from choir_common.wire.events import (
+    Cancelled,
+    InjectedInstruction,
+    Reply,
+    ReportBegun,
+    TurnParked,
+    TurnUnparked,
+    UserMsg,
+)
 from choir_common.wire.signals import UserMessageSignal
 from choir_common.wire.time_zones import sent_line
 
@@ -63,7 +71,10 @@ class EdgeLane:
         self._turn: asyncio.Task[None] | None = None
         self._brought_by: str | None = None
         self._stopping = False
+        self._to_try = 0
+        """Parked turns that are looked at before anything else: a human decided on something."""
         self.state = EdgeState.IDLE
+        arbiter.when_asking(self._wake.set)
         self._turns = Turns(LANE, arbiter, thinker, skills, reminding, current, self._move)
 
     async def take(self, message: UserMessageSignal) -> None:
@@ -79,6 +90,11 @@ class EdgeLane:
 
     def take_in(self, event: Committed) -> None:
         """Look again at what the log adds up to: there may be something to report."""
+        self._wake.set()
+
+    def decided(self) -> None:
+        """Look at the turns that wait for a human: one of them may go on."""
+        self._to_try = len(self._arbiter.state.parked)
         self._wake.set()
 
     async def run(self) -> None:
@@ -134,8 +150,15 @@ class EdgeLane:
         return None if turn is None else turn.turn_id
 
     def _begin_next(self) -> bool:
-        """Begin what is to be done next: reports come first. Returns whether there was anything."""
+        """Begin what is to be done next: reports come first. Returns whether there was anything.
+
+        A turn that waits for a human is gone on with when a human has decided, or nothing else is to be done.
+        """
         state = self._arbiter.state
+        if state.parked and (self._to_try or not (state.due or self._waiting)):
+            self._to_try = max(0, self._to_try - 1)
+            self._arbiter.commit(LANE, TurnUnparked(turn_id=state.parked[0].turn_id))
+            return True
         if state.due:
             self._begin_report(state.due[0])
             return True
@@ -190,7 +213,7 @@ class EdgeLane:
         self._move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
         self._turn = asyncio.create_task(self._run_spanned(opened))
         try:
-            await asyncio.wait({self._turn})
+            parks = await self._ended_or_parks(self._turn)
         except asyncio.CancelledError:
             # the whole agent ends: nothing more is to be written
             self._turn.cancel()
@@ -201,8 +224,38 @@ class EdgeLane:
         error = None if turn.cancelled() else turn.exception()
         if error is not None:
             self._after_error(error, left)
+        elif left is not None and parks and not left.cancelled:
+            self._move(EdgeTrigger.PARK)
+            self._arbiter.commit(LANE, TurnParked(turn_id=left.turn_id))
+            log.info("a turn is put aside: it waits for a human", turn_id=left.turn_id)
         elif left is not None and (left.cancelled or not self._arbiter.leaves_open):
             self._turns.cancel(left)
+
+    async def _ended_or_parks(self, turn: asyncio.Task[None]) -> bool:
+        """Wait for the end of a turn; return whether it was broken off to be put aside."""
+        while not turn.done():
+            self._wake.clear()
+            opened = self._arbiter.state.turn
+            if opened is not None and self._may_park(opened):
+                with self._arbiter.parking(opened.turn_id):
+                    turn.cancel()
+                    await asyncio.wait({turn})
+                return turn.cancelled()
+            woken = asyncio.create_task(self._wake.wait())
+            try:
+                await asyncio.wait({turn, woken}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                woken.cancel()
+        return False
+
+    def _may_park(self, turn: TurnState) -> bool:
+        """Whether a turn only waits for a human while there is something else to do."""
+        state = self._arbiter.state
+        if turn.subject is not None or turn.cancelled or self._stopping:
+            return False
+        if state.skill(LANE) is not None or not self._arbiter.waits_for_human(turn.turn_id):
+            return False
+        return bool(self._waiting or state.due or (self._to_try and state.parked))
 
     async def _run_spanned(self, turn: TurnState | None) -> None:
         brought_by, self._brought_by = self._brought_by, None

@@ -36,6 +36,7 @@ class EdgeTrigger(StrEnum):
     CANCEL = "cancel"
     BUDGET_EXCEEDED = "budget_exceeded"
     DELIVERED = "delivered"
+    PARK = "park"
     TERMINATE = "terminate"
 
 
@@ -61,6 +62,8 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
         (_S.REASONING, _T.CALL_MODEL): _S.REASONING,
         **{(state, _T.CANCEL): _S.FINALIZING for state in _TURN},
         **{(state, _T.BUDGET_EXCEEDED): _S.FINALIZING for state in _TURN},
+        # it waits for a human, and something else is to be done
+        (_S.WAITING_TOOL, _T.PARK): _S.IDLE,
         (_S.FINALIZING, _T.DELIVERED): _S.IDLE,
         **{(state, _T.TERMINATE): _S.TERMINATED for state in EdgeState},
     }

@@ -56,6 +56,7 @@ class Receiver:
                     self._obey(signal.body, signal.seq)
             case ApprovalResolvedSignal():
                 self._decisions.take_up(signal.body)
+                self._edge.decided()
             case ConfigChangedSignal():
                 self._renew_settings()
             case ShutdownSignal():

@@ -49,6 +49,8 @@ from choir_common.wire.events import (
     ToolCallCommitted,
     ToolCallRequested,
     ToolResultCommitted,
+    TurnParked,
+    TurnUnparked,
     UserMsg,
 )
 
@@ -67,6 +69,8 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case UserMsg() as p:
             turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
             return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
+        case TurnParked() | TurnUnparked() as p:
+            return _after_parking(state, p)
         case Reminded() as p:
             return _after_reminders(state, p)
         case ReportBegun() as p:
@@ -129,7 +133,7 @@ def _after_life(
         case SessionStopped():
             return replace(state, stopped=True)
         case SessionAbandoned():
-            return replace(state, turn=None, jobs=(), due=(), skills=())
+            return replace(state, turn=None, parked=(), jobs=(), due=(), skills=())
         case _:
             assert_never(payload)
 
@@ -169,6 +173,21 @@ def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
         read_outside=any(d.read_outside for d in state.due if d.subject == begun.subject),
     )
     return replace(state, turn=turn)
+
+
+def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> SessionState:
+    match payload:
+        case TurnParked():
+            turn = state.turn
+            if turn is None or turn.turn_id != payload.turn_id:
+                return state
+            return replace(state, turn=None, parked=(*state.parked, turn))
+        case TurnUnparked():
+            turn = next((one for one in state.parked if one.turn_id == payload.turn_id), None)
+            others = tuple(one for one in state.parked if one is not turn)
+            return state if turn is None else replace(state, turn=turn, parked=others)
+        case _:
+            assert_never(payload)
 
 
 def _after_reminders(state: SessionState, reminded: Reminded) -> SessionState:

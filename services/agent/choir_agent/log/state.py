@@ -189,6 +189,8 @@ class SessionState:
     """It was stopped with open work, and no crash."""
     turns_done: int = 0
     turn: TurnState | None = None
+    parked: tuple[TurnState, ...] = ()
+    """Open turns that wait for a human's decision while the lane does something else, oldest first."""
     jobs: tuple[JobState, ...] = ()
     """Open jobs, oldest first."""
     due: tuple[Due, ...] = ()
@@ -210,7 +212,8 @@ class SessionState:
     @property
     def has_open_work(self) -> bool:
         """Whether a turn, a core job or a skill of the conversation is unfinished."""
-        return self.turn is not None or bool(self.jobs) or self.skill(EDGE) is not None
+        turns = self.turn is not None or bool(self.parked)
+        return turns or bool(self.jobs) or self.skill(EDGE) is not None
 
     def job(self, name: str) -> JobState | None:
         """Return the open job of that name."""

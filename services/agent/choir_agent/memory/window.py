@@ -98,6 +98,20 @@ class LaneWindow:
         self.turns: deque[Turn] = deque()
         self.through_rev = 0
         """What rolled off reaches up to here."""
+        self.parked: set[str] = set()
+        """Turns that wait for a human and go on later."""
+
+    def park(self, turn_id: str) -> None:
+        """Keep a turn that is put aside, whatever comes after it."""
+        self.parked.add(turn_id)
+
+    def unpark(self, turn_id: str) -> None:
+        """Let a turn that was put aside stand last: the model goes on with it."""
+        self.parked.discard(turn_id)
+        turn = next((turn for turn in self.turns if turn.turn_id == turn_id), None)
+        if turn is not None:
+            self.turns.remove(turn)
+            self.turns.append(turn)
 
     def begin(self, turn_id: str, head: Committed) -> None:
         """Start a turn with what asks for it."""
@@ -201,7 +215,8 @@ class LaneWindow:
         newest = self.turns[-1].turn_id if self.turns else ""
         asked = next((t for t in reversed(self.turns) if isinstance(t.head.payload, UserMsg)), None)
         answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
-        return frozenset({newest, *(turn.turn_id for turn in (asked, answered) if turn)})
+        kept = {newest, *(turn.turn_id for turn in (asked, answered) if turn)}
+        return frozenset(kept | self.parked)
 
     def _is_fixed(self, turn: Turn) -> bool:
         return self.lane != EDGE or turn is self.turns[-1]

@@ -21,6 +21,8 @@ from choir_common.wire.events import (
     SkillStopped,
     Snapshot,
     ToolResultCommitted,
+    TurnParked,
+    TurnUnparked,
     UserMsg,
 )
 
@@ -42,6 +44,10 @@ class WorkingMemory:
                 self.take_in(original_of(event, payload))
             case UserMsg() | ReportBegun():
                 self._windows[EDGE].begin(payload.turn_id, event)
+            case TurnParked():
+                self._windows[EDGE].park(payload.turn_id)
+            case TurnUnparked():
+                self._windows[EDGE].unpark(payload.turn_id)
             case Reminded():
                 self._windows[EDGE].remind(payload)
             case CoreStarted():

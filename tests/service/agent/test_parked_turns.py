@@ -1,0 +1,135 @@
+"""A turn that waits for a human's decision does not keep other messages waiting."""
+
+import json
+import sys
+from pathlib import Path
+
+from choir_common.wire.events import ToolResultCommitted, UserMsg
+from choir_common.wire.json import JsonObject
+from choir_common.wire.rpc import ApprovalResponse
+from choir_common.wire.signals import ApprovalResolvedSignal, CancelSignal, ShutdownSignal
+from choir_local.rehearsal.run import run_rehearsal
+from choir_local.rehearsal.score import Score
+from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.running_agent import running_agent
+
+RULES: list[JsonObject] = [
+    {
+        "when": {"contains": "guarded"},
+        "then": [{"call": {"name": "house.door", "arguments": {}}}, {"say": "the door is open"}],
+    },
+]
+SCORE = Score.model_validate({"rules": RULES, "otherwise": [{"say": "at once"}]})
+PROGRAM = """
+import json
+open("opened", "a").write("x")
+print(json.dumps({"status": "success", "summary": "open"}))
+"""
+
+
+def guard(control: ControlStandIn) -> None:
+    """Give the agent a tool that only a human may let run."""
+    place = control.choir_dir / "tools/global"
+    place.mkdir(parents=True)
+    runtime = {
+        "timeout_ms": 30_000,
+        "side_effect": "external",
+        "idempotent": False,
+        "needs_approval": True,
+        "locks": [{"resource": "workspace", "mode": "X"}],
+    }
+    about = {
+        "llm": {"name": "house.door", "description": "d", "parameters": {"type": "object"}},
+        "runtime": runtime,
+    }
+    (place / "door.json").write_text(json.dumps(about))
+    program = place / "door"
+    program.write_text(f"#!{sys.executable} -IS\n{PROGRAM}")
+    program.chmod(0o755)
+
+
+async def asked(control: ControlStandIn, count: int = 1) -> list[str]:
+    await control.until(lambda: len(control.approvals) >= count)
+    return list(control.approvals)
+
+
+async def decide(control: ControlStandIn, call_id: str, status: str) -> None:
+    approval_id = control.approvals[call_id].approval_id
+    said = {"approval_id": approval_id, "status": status}
+    control.approvals[call_id] = ApprovalResponse.model_validate(said)
+    await control.tell(ApprovalResolvedSignal.model_validate(said))
+
+
+async def test_other_messages_are_answered_while_a_call_waits_for_a_human() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("guarded", "inb_1")
+            [call_id] = await asked(control)
+            await control.say("hello", "inb_2")
+            assert [reply.answers for reply in await control.replied(1)] == ["inb_2"]
+            await control.say("hello again", "inb_3")
+            assert [reply.answers for reply in await control.replied(2)] == ["inb_2", "inb_3"]
+            assert not (control.workspace / "opened").exists()
+            await decide(control, call_id, "approved")
+            replies = await control.replied(3)
+            opened = (control.workspace / "opened").read_text()
+    assert (replies[-1].answers, replies[-1].text) == ("inb_1", "the door is open")
+    assert opened == "x" and list(control.approvals) == [call_id]
+    assert control.types().count("user_msg") == 3
+    assert [p.status for p in control.payloads() if isinstance(p, ToolResultCommitted)] == [
+        "success"
+    ]
+
+
+async def test_two_waiting_turns_go_on_in_the_order_in_which_they_are_decided() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("guarded one", "inb_1")
+            await asked(control, 1)
+            await control.say("guarded two", "inb_2")
+            first, second = await asked(control, 2)
+            await decide(control, second, "rejected")
+            assert [reply.answers for reply in await control.replied(1)] == ["inb_2"]
+            await decide(control, first, "approved")
+            assert [reply.answers for reply in await control.replied(2)] == ["inb_2", "inb_1"]
+
+
+async def test_a_parked_turn_outlives_a_crash_and_a_stop() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("guarded", "inb_1")
+            [call_id] = await asked(control)
+            await control.say("hello", "inb_2")
+            await control.replied(1)
+        control.next_epoch()
+        async with running_agent(control) as agent:
+            await control.say("and now?", "inb_3")
+            await control.replied(2)
+            await control.tell(ShutdownSignal(reason="operator"))
+            assert await agent == 0
+        assert control.types()[-1] == "session_suspended"
+        control.next_epoch()
+        async with running_agent(control):
+            await decide(control, call_id, "approved")
+            replies = await control.replied(3)
+    assert (replies[-1].answers, replies[-1].text) == ("inb_1", "the door is open")
+    taken = [p.inbox_id for p in control.payloads() if isinstance(p, UserMsg)]
+    assert taken == ["inb_1", "inb_2", "inb_3"]
+
+
+async def test_a_turn_that_waits_again_can_be_cancelled() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("guarded", "inb_1")
+            await asked(control)
+            await control.say("hello", "inb_2")
+            await control.replied(1)
+            await control.until(lambda: "turn_unparked" in control.types())
+            await control.tell(CancelSignal())
+            replies = await control.replied(2)
+    assert (replies[-1].answers, replies[-1].text) == ("inb_1", "Cancelled.")
+    assert not Path(control.workspace / "opened").exists()

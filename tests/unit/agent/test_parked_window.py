@@ -1,0 +1,51 @@
+"""A turn that is put aside stays in the prompt, and stands last once the model goes on with it."""
+
+import orjson
+
+from choir_agent.log.state import digest_of
+from choir_common.wire.events import TurnParked, TurnUnparked
+from tests.unit.agent.told_session import ToldSession
+
+
+def parked() -> ToldSession:
+    session = ToldSession()
+    session.ask(1, "open the door")
+    session.use("t1", "c1", with_result=False)
+    session.append("edge", TurnParked(turn_id="t1"))
+    return session
+
+
+def roles(session: ToldSession) -> list[str]:
+    return [orjson.loads(message)["role"] for message in session.edge().messages[1:]]
+
+
+def test_a_parked_turn_is_open_and_the_lane_is_free() -> None:
+    session = parked()
+    assert session.state.turn is None and session.state.has_open_work
+    session.turn(2)
+    assert session.state.turn is None and [t.turn_id for t in session.state.parked] == ["t1"]
+    shown = b"\n".join(session.edge().messages).decode()
+    assert "a human has not decided on it yet" in shown
+    assert roles(session) == ["user", "assistant", "tool", "user", "assistant"]
+
+
+def test_a_turn_that_goes_on_stands_last_with_its_result() -> None:
+    session = parked()
+    session.turn(2)
+    session.append("edge", TurnUnparked(turn_id="t1"))
+    session.result("t1", "c1")
+    assert session.state.turn is not None and session.state.turn.turn_id == "t1"
+    assert roles(session) == ["user", "assistant", "user", "assistant", "tool"]
+    assert "open the door" in session.edge().messages[-3].decode()
+    assert session.again().edge() == session.edge()
+    assert digest_of(session.again().state) == digest_of(session.state)
+
+
+def test_a_parked_turn_never_rolls_off() -> None:
+    session = parked()
+    for number in range(2, 6):
+        session.turn(number)
+    session.compact("edge", session.state.rev, "all of it")
+    session.append("edge", TurnUnparked(turn_id="t1"))
+    shown = b"\n".join(session.edge().messages).decode()
+    assert "open the door" in shown and "ask 2" not in shown
