@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -22,6 +23,8 @@ class ConsoleStandIn:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, bytes, dict[str, str]]] = []
         self.more = asyncio.Event()
+        self.accepts = asyncio.Event()
+        self.accepts.set()
         self.app = FastAPI()
         self.app.add_api_route("/v1/dms/{dm}/messages", self.messages, methods=["POST", "GET"])
         self.app.add_api_route("/v1/dms/{dm}/events", self.events, methods=["GET"])
@@ -33,6 +36,7 @@ class ConsoleStandIn:
 
     async def messages(self, dm: str, request: Request) -> JSONResponse:
         url = f"{request.url.path}?{request.url.query}"
+        await self.accepts.wait()
         self.asked.append((request.method, url, await request.body(), dict(request.headers)))
         return JSONResponse({"inbox_id": "in_1"}, 202)
 
@@ -186,3 +190,27 @@ async def test_whoever_says_something_to_a_gateway_that_hangs_hears_that_repeati
     )
     assert answer.status_code == 504
     assert "under the same idempotency key is safe" in answer.json()["detail"]
+
+
+async def test_under_overload_messages_are_refused_at_once_with_the_time_to_come_back(
+    world: World, console: ConsoleStandIn
+) -> None:
+    async def say(key: int) -> httpx2.Response:
+        body = {"text": "hello", "idempotency_key": f"k{key}"}
+        return await world.post("/v1/dms/console/messages", json=body, timeout=120)
+
+    console.accepts.clear()
+    waiting = [asyncio.create_task(say(number)) for number in range(40)]
+    async with asyncio.timeout(60):
+        while not (done := [task for task in waiting if task.done()]):
+            waiting.append(asyncio.create_task(say(len(waiting))))
+            await asyncio.sleep(0.1)
+    refused = done[0].result()
+    assert refused.status_code == 503 and int(refused.headers["retry-after"]) >= 1
+    said = refused.json()["detail"]
+    assert "was not stored" in said and "same idempotency key that is safe" in said
+    console.accepts.set()
+    answers = await asyncio.gather(*waiting)
+    assert sum(answer.status_code == 202 for answer in answers) >= 40
+    # and whoever was refused comes through when he repeats it
+    assert (await say(waiting.index(done[0]))).status_code == 202

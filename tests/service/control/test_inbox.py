@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from choir_common.clients.control import BusControlInbox
-from choir_common.errors import Fenced, NotFound, RateLimited
+from choir_common.errors import Conflict, Fenced, NotFound, RateLimited
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import HistoryRequest
 from choir_common.wire.signals import UserMessageSignal
@@ -56,6 +56,18 @@ async def test_a_secret_that_a_user_types_is_stored_nowhere(world: World, agent:
         assert MODEL_KEY not in str([row["t"] for row in rows]), table
     texts = await world.database.fetch("SELECT text FROM choir_control.inbox ORDER BY seq")
     assert [row["text"] for row in texts][:2] == ["my key is [redacted]!", "this one?"]
+
+
+async def test_another_text_under_a_key_of_the_console_is_a_conflict_and_changes_nothing(
+    world: World, agent: AgentHand
+) -> None:
+    first = await world.say("hello", "7")
+    for other in ("goodbye", "/compact"):
+        with pytest.raises(Conflict, match="key of its own"):
+            await world.say(other, "7")
+    assert (await world.say("hello", "7")).inbox_id == first.inbox_id
+    await world.say("next", "8")
+    assert await offered(agent, 2) == ["hello", "next"]
 
 
 async def test_messages_are_offered_in_the_order_they_came(world: World, agent: AgentHand) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from choir_common.errors import BadInput, NotFound, Unavailable
+from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
 from choir_common.ids import new_id
 from choir_common.redactor import Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME
@@ -65,7 +65,8 @@ class Inbox:
         """Store a message durably, once per (gateway, update_id), and say who will answer.
 
         One that is a command is obeyed instead, and no agent answers it.
-        Raises NotFound for a DM that is not configured on that gateway.
+        Raises NotFound for a DM that is not configured on that gateway, Conflict when another text came under
+        the same key of the console before.
         """
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
@@ -73,9 +74,11 @@ class Inbox:
         clean = _redacted(_clean(message), self._redactor)
         obeyed = await self._obey(clean)
         if obeyed is not None:
+            _refuse_another_text(snapshot, message.gateway, obeyed.stored)
             return _obeyed(snapshot, message.dm, obeyed)
         async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
+        _refuse_another_text(snapshot, message.gateway, stored)
         if not stored.duplicate:
             self._ring(message.dm)
         return _answer(snapshot, message.dm, stored)
@@ -114,6 +117,20 @@ def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
     )
     text = redactor.clean(message.text)[:MAX_TEXT]
     return message.model_copy(update={"text": text, "reply_to": reply_to, "attachments": named})
+
+
+def _refuse_another_text(snapshot: Snapshot, gateway: str, stored: Stored) -> None:
+    """Raise Conflict for a key that was used for another text.
+
+    Only at the console, whose clients choose their keys: a channel that repeats an update may put it in
+    other words, and would bring it again and again.
+    """
+    found = snapshot.config.gateways.get(gateway)
+    if stored.differs and found is not None and found.type == "console":
+        raise Conflict(
+            "Another message was accepted under this idempotency key before. This one was not stored; "
+            "send it under a key of its own."
+        )
 
 
 def _without_nul(value: object) -> object:

@@ -25,6 +25,7 @@ WITH added AS (
 )
 SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
@@ -50,6 +51,7 @@ WITH holder AS (
 )
 SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one LEFT JOIN holder ON true
 """
@@ -64,6 +66,7 @@ WITH added AS (
 )
 SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT inbox_id FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known,
+       (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
@@ -89,6 +92,8 @@ class Stored:
     duplicate: bool
     agent_id: str | None
     session_status: str | None
+    differs: bool = False
+    """It is a duplicate by its key, but the message that came first has another text."""
 
 
 class InboxStore:
@@ -162,6 +167,7 @@ class InboxStore:
             duplicate=row["added"] is None,
             agent_id=row["agent_id"],
             session_status=row["status"],
+            differs=row["added"] is None and row["known_text"] != message.text,
         )
 
     async def holder(self, dm: str) -> Holder | None:

@@ -5,6 +5,7 @@ Users know one endpoint; the channel itself lives in the gateway.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from typing import Annotated
 
 import httpx2
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from choir_common.clock import SystemClock
 from choir_common.errors import (
     ChoirError,
     DeadlineExceeded,
@@ -22,6 +24,7 @@ from choir_common.errors import (
 from choir_common.http.hang import unless_hung
 from choir_common.http.service_app import LargeBody
 from choir_common.tracing import carried
+from choir_control.operator.load import LoadLimiter
 
 MOST_STREAMS = 256
 """Streams and files that pass through at a time: the client's other connections are for messages."""
@@ -45,11 +48,15 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/dms", tags=["console"])
     forward = _Forward(gateway)
+    load = LoadLimiter(SystemClock())
 
     @router.post("/{dm}/messages", response_class=Response)
     async def send_message(dm: DmPath, request: Request) -> Response:
-        """Say something in a conversation."""
-        return await forward.whole(request, f"/v1/dms/{dm}/messages")
+        """Say something in a conversation; refused when too many others are waiting."""
+        with load.admitted() as turn:
+            answer = await forward.whole(request, f"/v1/dms/{dm}/messages")
+            turn.done = answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+        return answer
 
     @router.get("/{dm}/messages", response_class=Response)
     async def list_messages(dm: DmPath, request: Request) -> Response:
