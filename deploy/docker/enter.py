@@ -1,4 +1,4 @@
-"""Become the owner of CHOIR_HOME, then run the command: the entry point of control's image.
+"""Become the owner of CHOIR_HOME, then run the command: how control and choirctl begin in control's image.
 
 Control must make sockets and files that the person on the host can use, and reach the engine's socket; it
 needs no more of root than the change itself. Settings that `prepare` worked out are put into the environment
@@ -33,11 +33,12 @@ def main() -> None:
     except OSError as error:
         sys.exit(f"cannot enter: {error}. The service `setup` makes both; did it succeed?")
     os.environ.update({name: value for name, value in told.items() if name not in os.environ})
-    os.setgroups(engine_groups())
-    os.setgid(owner.st_gid)
-    os.setuid(owner.st_uid)
+    if os.geteuid() == 0:  # not so where it was entered before
+        os.setgroups(engine_groups())
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
     os.environ["HOME"] = str(home)
-    os.execv(sys.argv[1], sys.argv[1:])  # noqa: S606 - no shell is meant
+    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - no shell is meant
 
 
 if __name__ == "__main__":

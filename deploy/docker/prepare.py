@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -37,6 +38,8 @@ READABLE = 0o444
 """For images whose user we do not choose; nobody else has the volume."""
 REHEARSAL_URL = "http://rehearsal:8080/v1"
 RANDOM_BYTES = 32
+HOST = "host.docker.internal"
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with
 NATS_CONF = """\
 host: 0.0.0.0
 port: 4222
@@ -142,12 +145,27 @@ def write_secrets(service: str, values: JsonObject, owner: Owner) -> None:
     write(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
 
 
+def refuse_loopback(settings: LocalSettings) -> None:
+    """Refuse an address of a model that means another machine inside a container. Raises StartupError."""
+    for name, address in (
+        ("OPENAI_BASE_URL", settings.openai_base_url),
+        ("CHOIR_OLLAMA_URL", settings.ollama_host),
+    ):
+        if urlsplit(address).hostname in LOOPBACK:
+            raise StartupError(
+                f"{name} is {address}, which inside a container is the container itself. Write "
+                f"{HOST} for this machine, and let the server listen where containers reach it."
+            )
+
+
 def distribute(home: Path, owner: Owner) -> None:
     """Give each service what it may know."""
     own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
     kept = read_json(home / "secrets.json")
     named = {name: value for name, value in kept.items() if name not in OWN}
-    model = asyncio.run(choose_model(LocalSettings.load(), named, REHEARSAL_URL))
+    settings = LocalSettings.load()
+    refuse_loopback(settings)
+    model = asyncio.run(choose_model(settings, named, REHEARSAL_URL))
     say(f"the model `default` is {model.words}")
 
     choir = Owner(SERVICE_UID, SERVICE_UID)
@@ -164,9 +182,9 @@ def distribute(home: Path, owner: Owner) -> None:
     write_secrets("gateway", {**bus, **operator, **channels}, choir)
     write_secrets("browser", bus, choir)
 
-    settings = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
+    told_control = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
     root = Owner(0, 0)
-    write(VOLUMES / "control" / "settings.json", settings, root, READABLE)
+    write(VOLUMES / "control" / "settings.json", told_control, root, READABLE)
     write(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
     conf = NATS_CONF.format(token=json.dumps(own[NATS_TOKEN]))
     write(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)

@@ -4,9 +4,11 @@ Real engine, real images built from this checkout; skipped, loudly, only where n
 """
 
 import asyncio
+import dataclasses
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 
 from choir_common.http.transport import make_client
 from choir_common.wire.events import Reply, UserMsg, payload_of
-from tests.compose.containers import PAGE_HOST, ComposeStack, docker, running_containers
+from tests.compose.containers import PAGE_HOST, ROOT, ComposeStack, docker, running_containers
 from tests.journey.conversation import (
     NOTE,
     SCORE,
@@ -270,3 +272,71 @@ def test_up_alone_answers_the_first_hello() -> None:
         ids = set(stack.compose("ps", "--quiet").split())
         stack.compose("up", "--wait")
         assert set(stack.compose("ps", "--quiet").split()) == ids
+        every_line_of_the_readme_works(stack)
+        a_backup_is_restored(stack)
+        a_key_and_an_address_of_the_environment_choose_the_model(stack)
+
+
+def in_control(stack: ComposeStack, *words: str) -> str:
+    """Run choirctl in control's container."""
+    return stack.compose("exec", "-T", "control", "choirctl", *words)
+
+
+def every_line_of_the_readme_works(stack: ComposeStack) -> None:
+    """Docker is all that is needed: each line is given to a shell as it stands there."""
+    section = (ROOT / "README.md").read_text().partition("### Docker\n```\n")[2]
+    lines = [line for line in section.partition("```")[0].splitlines() if " exec " in line]
+    assert any("chat -m hello" in line for line in lines) and len(lines) >= 3
+    for line in lines:
+        # without a terminal, and for this stack's name and home
+        typed = line.replace("docker compose exec", f"docker compose -p {stack.project} exec -T")
+        done = subprocess.run(
+            ["sh", "-c", typed.replace("~/.choir.d", str(stack.home))],
+            env={**os.environ, **stack.env, "CHOIR_HOME": str(stack.home)},
+            cwd=ROOT,
+            input="sk-of-nobody\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    owner = stack.home.stat().st_uid
+    assert (stack.home / "choir.backup").stat().st_uid == owner
+    checks = json.loads(in_control(stack, "doctor", "--json"))["checks"]
+    assert {"ok", "warn"} >= {check["outcome"] for check in checks}, checks
+    assert "openai-key" in in_control(stack, "secret", "list")
+    in_control(stack, "secret", "delete", "openai-key")
+
+
+def a_backup_is_restored(stack: ComposeStack) -> None:
+    before = in_control(stack, "session", "list", "--json")
+    backup = str(stack.home / "choir.backup")
+    stack.compose("stop", "control", "memory")
+    restored = stack.compose(
+        *("run", "--rm", "--no-deps", "-T", "control", "choirctl"),
+        *("db", "restore", backup, "--yes", "--json"),
+    )
+    assert json.loads(restored)["sessions"] >= 1
+    stack.compose("up", "--wait")
+    known = {view["session_id"] for view in json.loads(before)}
+    after = {
+        view["session_id"] for view in json.loads(in_control(stack, "session", "list", "--json"))
+    }
+    assert known & after
+
+
+def a_key_and_an_address_of_the_environment_choose_the_model(stack: ComposeStack) -> None:
+    """As from .env; the rehearsal model plays the server that speaks OpenAI's API."""
+    refused = {**stack.env, "OPENAI_BASE_URL": "http://localhost:8080/v1"}
+    done = dataclasses.replace(stack, env=refused)
+    done.compose("up", "setup", check=False)
+    assert "host.docker.internal" in done.compose("logs", "--no-color", "setup")
+    given = {"OPENAI_API_KEY": "sk-of-nobody", "OPENAI_BASE_URL": "http://rehearsal:8080/v1"}
+    with_key = dataclasses.replace(stack, env={**stack.env, **given})
+    with_key.compose("up", "--wait")
+    with_key.compose("restart", "control")
+    with_key.compose("up", "--wait")
+    assert json.loads(in_control(with_key, "status", "--json"))["model"] == "gpt-5-mini"
+    assert in_control(with_key, "chat", "-m", "hello").strip()
+    (agent,) = stack.agent_containers()
+    assert docker("exec", agent["Id"], "getent", "hosts", "host.docker.internal").strip()

@@ -70,6 +70,22 @@ def find_postgres_binaries(
     )
 
 
+def find_client_programs(chosen: Path | None = None) -> PostgresBinaries:
+    """Return the newest `pg_dump` and `pg_restore`, for a server that runs elsewhere.
+
+    Raises StartupError if there are none.
+    """
+    directories = [chosen] if chosen else sorted(Path("/").glob("usr/lib/postgresql/*/bin"))
+    for directory in reversed(directories):
+        version = _version_of(directory / "pg_dump")
+        if version is not None:
+            return PostgresBinaries(directory, version, "client programs")
+    raise StartupError(
+        "There is no pg_dump here. Install Postgres' client programs, or set CHOIR_PG_BIN to the directory "
+        "that holds them."
+    )
+
+
 def _chosen(directory: Path) -> PostgresBinaries:
     found = _inspect(directory, "CHOIR_PG_BIN")
     if found is None:
@@ -98,9 +114,15 @@ def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
     """Ask `postgres --version`; None if it is not there, does not run or is too old."""
     if not (directory / "initdb").is_file():
         return None
+    version = _version_of(directory / "postgres")
+    return None if version is None else PostgresBinaries(directory.resolve(), version, source)
+
+
+def _version_of(program: Path) -> str | None:
+    """Ask a program for its version; None if it is not there, does not run or is too old."""
     try:
         asked = subprocess.run(
-            [str(directory / "postgres"), "--version"],
+            [str(program), "--version"],
             capture_output=True,
             text=True,
             timeout=VERSION_S,
@@ -111,7 +133,7 @@ def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
     found = re.search(r"\b(\d+)(?:\.\d+|devel|beta\d+|rc\d+)", asked.stdout)
     if found is None or int(found.group(1)) < OLDEST_MAJOR:
         return None
-    return PostgresBinaries(directory.resolve(), found.group(0), source)
+    return found.group(0)
 
 
 def _has_vector(binaries: PostgresBinaries) -> bool:

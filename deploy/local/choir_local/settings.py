@@ -35,6 +35,8 @@ class LocalSettings(ServiceSettings):
     """TCP port of the rehearsal model on loopback; 0 takes a free one."""
     score: Path | None = None
     """A score for the rehearsal model (CHOIR_SCORE, --score); given one, it is the model."""
+    postgres_dsn: str = ""
+    """A database that runs elsewhere, as in containers (CHOIR_POSTGRES_DSN); only `choirctl db` reads it."""
     pg_bin: Path | None = None
     """Directory with `postgres` and `initdb`; unset looks at the system, then the wheel."""
     nats_bin: Path | None = None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.errors import ChoirError, StartupError
 from choir_common.wire.config import ModelConfig
@@ -253,6 +253,14 @@ async def _docker(_: Patient) -> Answer:
     return "ok", f"engine {asked.stdout.strip()}"
 
 
+class _Supplied(BaseModel):
+    """The keys that the deployment handed to control, where this runs in its container."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    supplied: dict[str, str] = Field(default_factory=dict, repr=False)
+
+
 async def look_at(place: Place) -> Running | None:
     """Return what the Choir at a place says of itself; None if none answers."""
     try:
@@ -286,7 +294,9 @@ async def _model_in_force(patient: Patient, running: Running) -> Answer:
         return "fail", "no model is configured: add one to `models` in config.json."
     if model.provider == "rehearsal":
         return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
-    known = {**salvage_secrets(patient.home.secrets_file), **environment_keys(patient.settings)}
+    supplied = patient.settings.read_secrets(_Supplied).supplied
+    given = {**supplied, **environment_keys(patient.settings)}
+    known = {**salvage_secrets(patient.home.secrets_file), **given}
     key = known.get(model.secret) if model.secret else None
     if model.secret and key is None:
         return "warn", (

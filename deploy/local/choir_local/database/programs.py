@@ -23,7 +23,7 @@ async def run_program(reached: Reached, name: str, *options: str, look: Callable
     with password_file(reached) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
-            *("--host", str(reached.sockets), "--username", SUPERUSER, "--no-password"),
+            *("--host", reached.host, "--username", SUPERUSER, "--no-password"),
             *options,
             env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME="choirctl-db"),
             stdin=DEVNULL,

@@ -1,19 +1,27 @@
-"""Reach the embedded database of a home: the running stack's, or one started for the purpose.
+"""Reach the database of a home: the running stack's, one started for the purpose, or a container's.
 
 Called by `backup`, `restore` and `schemas`. While a database was started here, the home is held, so that no
 stack starts beside it.
 """
 
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.postgres.pool import Database
 from choir_local.home import Home
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
-from choir_local.postgres_binaries import PostgresBinaries, find_postgres_binaries
+from choir_local.postgres_binaries import (
+    PostgresBinaries,
+    find_client_programs,
+    find_postgres_binaries,
+)
 from choir_local.postgres_cluster import DATABASE, SUPERUSER, read_major
 from choir_local.private_file import write_private
 from choir_local.settings import LocalSettings
@@ -21,6 +29,7 @@ from choir_local.stack_lock import hold_home, is_held
 from choir_local.stack_secrets import POSTGRES_ADMIN, load_or_make_secrets
 
 APPLICATION = "choirctl-db"
+MAINTENANCE = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +37,14 @@ class Reached:
     """A database that answers, and the programs that fit it."""
 
     home: Home
-    sockets: Path
+    host: str
+    """A name, or the directory of its socket."""
     password: str
     binaries: PostgresBinaries
 
     def database(self, name: str = DATABASE, size: int = 2) -> Database:
         """Return a pool for one of its databases; open it with `async with`."""
-        dsn = f"postgresql://{SUPERUSER}@/{name}?host={self.sockets}"
+        dsn = f"postgresql://{SUPERUSER}@/{name}?host={self.host}"
         return Database(dsn, self.password, size=size, application=APPLICATION)
 
 
@@ -45,6 +55,12 @@ async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncItera
     Raises Conflict when a stack runs and must not, StartupError when there is none, or it cannot be started.
     """
     home = Home(settings.home.expanduser().absolute())
+    if settings.postgres_dsn:
+        reached = _reach_elsewhere(home, settings)
+        if stopped:
+            await _refuse_if_used(reached)
+        yield reached
+        return
     if home.lock_file.exists() and is_held(home):
         if stopped:
             raise Conflict(
@@ -76,26 +92,50 @@ def require_data(settings: LocalSettings) -> None:
     Raises NotFound.
     """
     home = Home(settings.home.expanduser().absolute())
-    if read_major(home.data / "postgres") is None:
+    if not settings.postgres_dsn and read_major(home.data / "postgres") is None:
         raise NotFound(
-            f"There is no embedded database in {home.root}. Where Postgres runs in a container or "
-            "elsewhere, use its own pg_dump and pg_restore there."
+            f"There is no embedded database in {home.root}. Where Choir runs in containers, give the command "
+            "inside: `docker compose exec control choirctl db …`."
         )
 
 
 def _reached(home: Home, settings: LocalSettings) -> Reached:
     values = load_or_make_secrets(home.secrets_file).values
     binaries = find_postgres_binaries(settings.pg_bin, read_major(home.data / "postgres"))
-    return Reached(home, home.postgres_sockets, values[POSTGRES_ADMIN], binaries)
+    return Reached(home, str(home.postgres_sockets), values[POSTGRES_ADMIN], binaries)
+
+
+class _Secrets(BaseModel):
+    """What CHOIR_SECRETS_FILE holds in a container, as far as it is needed here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    postgres_password: SecretStr = SecretStr("")
+
+
+def _reach_elsewhere(home: Home, settings: LocalSettings) -> Reached:
+    password = settings.read_secrets(_Secrets).postgres_password.get_secret_value()
+    host = urlsplit(settings.postgres_dsn).hostname or ""
+    return Reached(home, host, password, find_client_programs(settings.pg_bin))
+
+
+async def _refuse_if_used(reached: Reached) -> None:
+    async with reached.database(MAINTENANCE, size=1) as database:
+        used = await database.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", DATABASE
+        )
+    if used:
+        raise Conflict(
+            f"{used} connections use the database. Stop who has them first: `docker compose stop control "
+            "memory`; nothing was changed."
+        )
 
 
 @contextlib.contextmanager
 def password_file(reached: Reached) -> Iterator[Path]:
     """Lend a file that Postgres' programs read the password from: never an argument or a variable."""
-    path = reached.home.run / "pgpass"
     quoted = reached.password.replace("\\", "\\\\").replace(":", "\\:")
-    write_private(path, f"*:*:*:*:{quoted}\n")
-    try:
+    with tempfile.TemporaryDirectory(prefix="choirctl-") as folder:
+        path = Path(folder) / "pgpass"
+        write_private(path, f"*:*:*:*:{quoted}\n")
         yield path
-    finally:
-        path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from choir_common.errors import Conflict, NotFound, StartupError
 from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
 from choir_local.database.backup import Tell
 from choir_local.database.programs import run_program
-from choir_local.database.reach import Reached, reach
+from choir_local.database.reach import MAINTENANCE, Reached, reach
 from choir_local.database.schemas import bring_forward
 from choir_local.database.store import Chain, DatabaseStore
 from choir_local.home import Home
@@ -27,7 +27,6 @@ from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
 
 ARRIVING = "choir_restoring"
 ASIDE = "choir_replaced"
-MAINTENANCE = "postgres"
 LAZILY = "-c synchronous_commit=off"
 """A transaction a statement: as one it would hold a lock on each of an agent's 36 relations to its end. None
 need be durable before the database takes its name, in a transaction that is, with all before it."""

@@ -214,7 +214,7 @@ def _improvise(turn: Turn, greeting: str) -> Answer:
     return Answer(
         f'You wrote: "{quoted}". I am the rehearsal model: scripted, no real intelligence, so I '
         "can only repeat it. Say `help` to see what I can do, or configure a real model: set "
-        "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and run `choirctl up` again."
+        "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and start Choir again."
     )
 
 

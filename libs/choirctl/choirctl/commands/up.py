@@ -72,6 +72,11 @@ def up(
 
 def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettings:
     read = LocalSettings.load()
+    if read.postgres_dsn:
+        raise Conflict(
+            "Choir runs in containers here: `docker compose up --wait` starts it, and `docker compose down` "
+            "stops it."
+        )
     chosen = score or read.score
     if chosen is not None and not chosen.is_file():
         raise BadInput(f"There is no score at {chosen}. Give --score the path of a file.")

@@ -129,6 +129,8 @@ def _host_config(site: Site, spec: LaunchSpec) -> JsonObject:
         "ReadonlyRootfs": True,
         "Init": True,
         "NetworkMode": site.network,
+        # for a model server on the host, such as Ollama; it is reachable by its address anyway
+        "ExtraHosts": ["host.docker.internal:host-gateway"],
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "Memory": limits.memory_bytes,
