@@ -46,6 +46,8 @@ from choir_common.wire.operator import (
     Verification,
 )
 from choir_common.wire.workspaces import WorkspaceView
+from choir_local.home import Home
+from choirctl.background import is_running
 from choirctl.place import Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -359,6 +361,20 @@ async def connect(place: Place) -> AsyncIterator[ControlApi]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with make_client(place.endpoint, headers=headers, ca_pem=place.trusted()) as client:
         yield ControlApi(client, place)
+
+
+async def agents_if_running(place: Place) -> list[AgentView] | None:
+    """Return all agents; None where no Choir answers, be it that a socket was left behind.
+
+    Raises Unavailable when one runs in this home and does not answer.
+    """
+    try:
+        async with connect(place) as api:
+            return await api.agents()
+    except Unavailable:
+        if is_running(Home(place.home)):
+            raise
+        return None
 
 
 @contextlib.contextmanager

@@ -52,9 +52,20 @@ class ModelKey:
         choice = asyncio.run(choose_model(self.settings, known, NOWHERE))
         missing = missing_model(self.home.model_file, choice, self.settings)
         if missing is None:
+            self._tell_change(choice)
             self._offer(choice, ask)
         elif not ask or missing.config.secret is None or not self._ask_again(missing):
             raise refuse_stand_in(missing)
+
+    def _tell_change(self, choice: ModelChoice) -> None:
+        """Say that another model answers than at the last start: a variable may have been forgotten."""
+        record = read_record(self.home.model_file)
+        if record is not None and record.config != choice.config:
+            self.console.print(
+                f"The last start here was with {record.words}; this one is with {choice.words}.",
+                markup=False,
+                highlight=False,
+            )
 
     def _ask_again(self, record: ModelRecord) -> bool:
         """Ask for the key of the last start's model; False when none is given."""

@@ -315,6 +315,17 @@ def test_a_config_that_names_what_is_not_there_is_refused_and_all_is_stopped(hom
     assert json.loads(call("down", "--json", home=home).stdout)["stopped"] is False
 
 
+def test_an_agent_is_made_and_deleted_while_choir_does_not_run(home: Path) -> None:
+    call("init", home=home)
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(home / "socks/choird.sock"))
+    made = call("agent", "init", "helper", home=home)
+    assert made.returncode == 0 and "choirctl up --detach" in said(made)
+    deleted = call("agent", "delete", "helper", "--yes", home=home)
+    assert deleted.returncode == 0 and "agents.helper" in said(deleted)
+    assert "config load" not in said(deleted)
+
+
 def test_a_home_too_long_for_sockets_is_refused_and_not_made(tmp_path: Path) -> None:
     home = tmp_path / ("x" * 100)
     done = call("up", "--detach", home=home)

@@ -5,6 +5,7 @@ Works on files of this machine; where Choir runs, it is asked whether the agent 
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +13,14 @@ import typer
 
 from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.config import Config
+from choir_common.wire.operator import AgentView
 from choirctl.arguments import AgentId
 from choirctl.commands.agent_init import folder_of
 from choirctl.config_file import read_config
 from choirctl.config_insert import remove_entries
-from choirctl.control_api import connect
+from choirctl.control_api import agents_if_running
 from choirctl.new_agent import entries_of
-from choirctl.place import AsJson, Home, Place, find_place
+from choirctl.place import AsJson, Home, find_place
 from choirctl.printing import err, print_json
 
 
@@ -40,9 +42,8 @@ def delete(
     if agent not in config.agents:
         names = ", ".join(sorted(config.agents)) or "none"
         raise NotFound(f"There is no agent {agent!r} in {file} (it has {names}).")
-    runs = place.url is not None or place.socket.exists()
-    if runs:
-        asyncio.run(_refuse_running(place, agent))
+    views = asyncio.run(agents_if_running(place))
+    _refuse_running(views or [], agent)
     entries = entries_of(config, agent)
     goes = [f"{section}.{name}" for section, name in reversed(entries)]
     stays = _what_stays(place.home, config, agent)
@@ -53,14 +54,13 @@ def delete(
         print_json({"agent_id": agent, "config": str(file), "removed": goes, "stays": stays})
         return
     err().print(f"Removed from {file}: {', '.join(goes)}.", markup=False, highlight=False)
-    if runs:
+    if views is not None:
         err().print("Put it in force: choirctl config load, choirctl config apply.", markup=False)
 
 
-async def _refuse_running(place: Place, agent: str) -> None:
+def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
     """Raise Conflict when the agent runs, or would be taken up again."""
-    async with connect(place) as api:
-        found = {view.agent_id: view for view in await api.agents()}
+    found = {view.agent_id: view for view in views}
     if agent in found and found[agent].session_id is not None:
         raise Conflict(
             f"{agent} is {found[agent].state}; nothing was changed. Stop it first: `choirctl agent stop "

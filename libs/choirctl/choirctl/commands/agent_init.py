@@ -3,6 +3,7 @@
 Works on files of this machine; Choir need not run. Nothing is built or started.
 """
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from choir_common.errors import BadInput, ChoirError, Conflict
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choirctl.config_file import read_config
 from choirctl.config_insert import insert_entries
+from choirctl.control_api import agents_if_running
 from choirctl.new_agent import Entry, Wishes, plan_agent
 from choirctl.place import AsJson, Home, Place, find_place
 from choirctl.printing import err, print_json
@@ -98,7 +100,7 @@ def _tell(
             f"Tools, skills and who it is may stand in {folder_of(place.home, agent)}: tools/, skills/, "
             f"identity/SOUL.md. `choirctl agent update {agent}` then checks and takes them."
         )
-    runs = place.url is not None or place.socket.exists()
+    runs = asyncio.run(agents_if_running(place)) is not None
     first = ["choirctl config load", "choirctl config apply"] if runs else ["choirctl up --detach"]
     build = [f"choirctl agent build {agent}"] if repo else []
     start = [f"choirctl agent start {agent}", f"choirctl chat --agent {agent}"]
