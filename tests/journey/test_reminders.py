@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 
 from choir_common.wire.events import Reminded, payload_of
-from tests.journey.test_memory import until_archived
+from tests.journey.test_memory import FOLDED, small_window, until_archived
 from tests.support.stack import read_log, sessions_of, starting_stack, user_at
 
 KITE = "The blue kite lies in the attic."
@@ -17,6 +17,7 @@ SCORE = {
             "when": {"lane": "summary"},
             "then": [{"say": json.dumps({"summary": "Ada talked.", "topics": []})}],
         },
+        {"when": {"lane": "compaction"}, "then": [{"say": json.dumps(FOLDED)}]},
         {
             "when": {"contains": "where is my kite", "system_contains": f"user: {KITE}"},
             "then": [{"say": "In the attic, as you said."}],
@@ -32,9 +33,12 @@ async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
 ) -> None:
     score = tmp_path / "score.json"
     score.write_bytes(orjson.dumps(SCORE))
-    async with starting_stack(score) as stack:
+    async with starting_stack(score, prepare=small_window) as stack:
         async with user_at(stack.url, token=stack.secret("operator-token")) as user:
             assert await user.asks(KITE) == "Noted."
+            for number in range(12):
+                # until it has rolled off: what the prompt still shows is not brought up once more
+                await user.asks(f"message {number}")
             first = str((await sessions_of(stack))[0]["session_id"])
             await asyncio.to_thread(stack.run, "agent", "restart", "main")
             await until_archived(stack)

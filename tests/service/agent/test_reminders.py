@@ -10,6 +10,7 @@ from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
+from tests.service.agent.test_compaction import yesterday
 
 KITE: JsonObject = {
     "document_id": "d1",
@@ -146,3 +147,22 @@ async def test_only_a_users_words_ask_not_a_job_nor_its_report() -> None:
             await control.say("Please dig a hole.")
             await control.until(lambda: any(one.kind == "report" for one in control.replies()))
         assert [call.input["text"] for call in control.host_calls] == ["Please dig a hole."]
+
+
+async def test_what_the_prompt_still_shows_of_the_session_before_is_not_brought_up_again() -> None:
+    words = {**KITE, "session_id": "ses_yesterday", "text": "what a day"}
+
+    def repeat(request: HostToolRequest) -> HostToolResponse:
+        output: JsonObject = {"reminders": [words, {**KITE, "session_id": "ses_yesterday"}]}
+        return HostToolResponse(call_id=request.call_id, status="success", output=output)
+
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        control.host_tool = repeat
+        control.bound = {"reminder_tokens": 300}
+        control.continues = "ses_yesterday"
+        control.handed_down = {"events": yesterday()}
+        async with running_agent(control):
+            await control.say("Where is my kite?", "inb_1")
+            await control.replied()
+    [told] = reminded(control)
+    assert [one.text for one in told.reminders] == [KITE["text"]]

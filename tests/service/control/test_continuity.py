@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -18,8 +19,11 @@ from starlette.routing import Route
 from choir_common.http.listen import bind_tcp, serve
 from choir_control.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.lane import lane_of
+from tests.service.control.rolling import ended
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World
+from tests.service.images.forge import a_skill
+from tests.support.repositories import Repository
 
 Message = dict[str, Any]
 
@@ -109,7 +113,7 @@ async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
         await ask(home, number)
     os.kill(await pid_of(home), signal.SIGKILL)
     await ask(home, len(ways) + 3)
-    for number, (before, after) in enumerate(zip(model.prompts, model.prompts[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(model.prompts)):
         # word for word, and from the first byte on: nothing is summed up, and the prefix stays the same
         assert after[: len(before)] == before
         assert after[len(before)] == {"role": "assistant", "content": f"answer {number + 1}"}
@@ -119,3 +123,30 @@ async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
     assert len({session["session_id"] for session in sessions}) == len(ways) + 1
     for session in sessions:
         assert (await home.verify(session["session_id"]))["ok"]
+
+
+async def test_an_update_a_failed_one_and_its_rollback_keep_the_conversation(
+    home: World, model: RecordingModel
+) -> None:
+    repository = Repository(home.home / "remotes/main.git")
+    repository.commit({"identity/SOUL.md": "I am new."})
+    path = home.settings.config_file
+    config = json.loads(path.read_text())
+    config["agents"]["main"]["repo"] = {"url": str(repository.path)}
+    path.write_text(json.dumps(config))
+    for step in ("load", "apply"):
+        assert (await home.post(f"/v1/config/{step}")).status_code == 200
+    await pid_of(home)
+    await ask(home, 1)
+    updated = await ended(home, "/v1/agents/main/update")
+    assert updated["result"]["agents"][0]["outcome"] == "redeployed"
+    await ask(home, 2)
+    # loading and building take it, and the agent refuses it at its start
+    repository.commit({"skills/tidy.json": a_skill("tidy", tool="weather.nope")})
+    failed = await ended(home, "/v1/agents/main/update")
+    assert failed["status"] == "failed" and "again" in str(failed)
+    await ask(home, 3)
+    spoken = [[m for m in prompt if m["role"] != "system"] for prompt in model.prompts]
+    assert len(spoken) == 3
+    for before, after in pairwise(spoken):
+        assert after[: len(before)] == before and len(after) == len(before) + 2

@@ -5,7 +5,7 @@ wrong here, the message is answered all the same, and nothing waits longer than 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.ids import new_id
 from choir_common.wire.events import Reminded, UserMsg
 from choir_common.wire.json import JsonObject
-from choir_common.wire.memory_reminders import MAX_KNOWN, Reminders
+from choir_common.wire.memory_reminders import MAX_KNOWN, Reminder, Reminders
 from choir_common.wire.rpc import HostToolRequest
 
 log = structlog.get_logger("choir.agent.remind")
@@ -62,11 +62,18 @@ class Reminding:
         found = await self._ask(words, max(budget, 50))
         if found is not None and found.empty:
             self._empty_until = now + EMPTY_S
-        elif found is not None and found.reminders:
-            reminded = Reminded(
-                turn_id=turn.turn_id, reminders=found.reminders, receipts=found.receipts
-            )
+        elif found is not None and (news := self._not_shown(found.reminders)):
+            reminded = Reminded(turn_id=turn.turn_id, reminders=news, receipts=found.receipts)
             self._arbiter.commit(EDGE, reminded, more_follows=True)
+
+    def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
+        """Leave out what was said in an earlier session and stands in the prompt, copied from there."""
+        window, carried = self._memory.window(EDGE), self._arbiter.state.carried_from
+        return tuple(
+            one
+            for one in reminders
+            if window is None or one.session_id not in carried or not window.shows(one.text)
+        )
 
     def _words(self, turn: TurnState | None) -> str:
         """Return what the user said; nothing once the model has begun to answer."""

@@ -199,6 +199,17 @@ class LaneWindow:
         """The documents of memory that its prompts show, oldest first."""
         return tuple(one.document_id for turn in self.turns for one in turn.reminders)
 
+    def shows(self, words: str) -> bool:
+        """Whether a user's message or the model's words in it hold these words."""
+        said = (turn.head.payload for turn in self.turns)
+        done = (
+            event.payload for turn in self.turns for step in turn.steps for event in step.events
+        )
+        return any(
+            isinstance(one, UserMsg | ModelOutput | Reply) and words.strip() in one.text
+            for one in (*said, *done)
+        )
+
     @property
     def first_rev(self) -> int | None:
         """The oldest event that is needed to build this window again."""
