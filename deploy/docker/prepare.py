@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.postgres.configured import configured_postgres
 from choir_common.wire.config import Config
 from choir_common.wire.json import JsonObject
 from choir_local.config_names import embedding_told, memory_told
@@ -158,6 +159,12 @@ def refuse_loopback(settings: LocalSettings) -> None:
             )
 
 
+def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
+    """Return the database that config.json names, as memory is told of it; control reads it there."""
+    found = configured_postgres(config_file, named)
+    return {"postgres_dsn": found.dsn, "postgres_password": found.password} if found else {}
+
+
 def distribute(home: Path, owner: Owner) -> None:
     """Give each service what it may know."""
     own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
@@ -178,7 +185,7 @@ def distribute(home: Path, owner: Owner) -> None:
     config_file = home / "config.json"
     told = {**embedding_told(config_file, named), **memory_told(config_file, named)}
     write_secrets("control", {**database, **operator, **everything}, owner)
-    write_secrets("memory", {**database, **told}, choir)
+    write_secrets("memory", {**database, **told, **_configured(config_file, named)}, choir)
     write_secrets("gateway", {**bus, **operator, **channels}, choir)
     write_secrets("browser", bus, choir)
 

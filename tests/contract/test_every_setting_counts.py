@@ -114,11 +114,11 @@ READ = {
     "embedding.endpoint": f"{MEMORY}/settings.py",
     "embedding.secret": f"{LOCAL}/config_names.py",
     "memory.model": f"{LOCAL}/config_names.py",
-    # nothing is taken from this section, and a load says so
-    **{
-        f"postgres.{name}": f"{CONTROL}/configuration/check.py postgres"
-        for name in ("host", "port", "database", "secret")
-    },
+    "postgres.host": f"{COMMON}/wire/config.py",
+    "postgres.port": f"{COMMON}/wire/config.py",
+    "postgres.database": f"{COMMON}/wire/config.py",
+    "postgres.user": f"{COMMON}/wire/config.py",
+    "postgres.secret": f"{COMMON}/postgres/configured.py",
     "limits.received_mb": f"{CONTROL}/inbox/fetch.py",
     "limits.sent_mb": f"{CONTROL}/workspaces/outgoing.py",
     "limits.received_keep_hours": f"{CONTROL}/inbox/fetch.py",

@@ -16,6 +16,7 @@ from http import HTTPStatus
 import orjson
 
 from choir_common.errors import ChoirError
+from choir_common.postgres.configured import PostgresAddress
 from choir_common.secret_file import read_secret_file
 from choir_common.wire.json import JsonObject
 from choir_local.config_names import embedding_told, gateway_secrets, memory_told
@@ -37,6 +38,7 @@ from choir_local.stack_secrets import (
 )
 from choir_local.supervisor import Child
 
+POSTGRES = "postgres"
 ASK_S = 5.0
 PROBE_WITHIN_S = 10.0  # a machine under load answers late; one that hangs does not answer at all
 DEGRADED_AFTER_S = 10.0
@@ -56,7 +58,21 @@ class Parts:
     rehearsal_url: str
     rehearsal_fd: int
     http_port: int
+    configured_postgres: PostgresAddress | None = None
+    """The database that config.json names; then none is run here."""
     postgres_prepared: bool = False
+
+    @property
+    def postgres_dsn(self) -> str:
+        """Return where the services find the database, without the password."""
+        found = self.configured_postgres
+        return found.dsn if found else self.postgres.dsn
+
+    @property
+    def postgres_password(self) -> str:
+        """Return what opens the database."""
+        found = self.configured_postgres
+        return found.password if found else self.secrets.values[POSTGRES_ADMIN]
 
     def named_secrets(self) -> dict[str, str]:
         """Return what secrets.json says now, without the stack's own.
@@ -92,8 +108,9 @@ class Service:
 def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ...]:
     """Return the whole table."""
     rehearsal = (_rehearsal(parts),) if parts.model.rehearsal else ()
+    own_postgres = (_postgres(parts),) if parts.configured_postgres is None else ()
     return (
-        _postgres(parts),
+        *own_postgres,
         _nats(parts),
         *rehearsal,
         *(_service(parts, service) for service in services),
@@ -109,7 +126,7 @@ def _postgres(parts: Parts) -> Child:
         return parts.postgres.command()
 
     return Child(
-        name="postgres",
+        name=POSTGRES,
         command=command,
         ready=parts.postgres.is_ready,
         ready_within=parts.postgres.ready_within,
@@ -166,11 +183,16 @@ def _service(parts: Parts, service: Service) -> Child:
         ready=_answers(service.endpoint(parts), "/readyz"),
         ready_within=service.ready_within,
         probe=Probe(_lives(service.endpoint(parts))),
-        depends_on=service.depends_on,
+        depends_on=_run_here(parts, service.depends_on),
         stops_before=service.stops_before,
         stop_within=service.stop_within,
         source=service.source,
     )
+
+
+def _run_here(parts: Parts, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the children among these names that this stack runs itself."""
+    return tuple(name for name in names if name != POSTGRES or parts.configured_postgres is None)
 
 
 def _shared_settings(parts: Parts) -> dict[str, str]:
@@ -223,7 +245,7 @@ def _bus_secrets(parts: Parts) -> JsonObject:
 
 
 def _database_secrets(parts: Parts) -> JsonObject:
-    return {**_bus_secrets(parts), "postgres_password": parts.secrets.values[POSTGRES_ADMIN]}
+    return {**_bus_secrets(parts), "postgres_password": parts.postgres_password}
 
 
 def _memory_secrets(parts: Parts) -> JsonObject:
@@ -254,7 +276,7 @@ def _control_secrets(parts: Parts) -> JsonObject:
 
 
 def _postgres_env(parts: Parts) -> dict[str, str]:
-    return {"CHOIR_POSTGRES_DSN": parts.postgres.dsn}
+    return {"CHOIR_POSTGRES_DSN": parts.postgres_dsn}
 
 
 # what control's git reaches repositories with: the user's ssh-agent, proxy and certificates; no agent gets it

@@ -18,6 +18,7 @@ import psutil
 from choir_common.errors import StartupError
 from choir_common.http.tcp_address import client_address, speaks_tls
 from choir_common.logs.limits import FileLimits
+from choir_common.postgres.configured import configured_postgres
 from choir_common.redactor import Redactor
 from choir_local.config_names import read_config
 from choir_local.home import Home
@@ -152,6 +153,7 @@ class Stack:
             rehearsal_url=rehearsal_url,
             rehearsal_fd=rehearsal.fileno(),
             http_port=self._http_port,
+            configured_postgres=configured_postgres(home.config_file, secrets.values),
         )
 
     async def _choose_model(self, secrets: Mapping[str, str], rehearsal_url: str) -> ModelChoice:
@@ -182,7 +184,7 @@ class Stack:
             "control": f"unix://{self.home.control_socket}",
             "control_http": self._http_address(),
             "gateway": f"unix://{self.home.gateway_socket}",
-            "postgres": parts.postgres.dsn,
+            "postgres": parts.postgres_dsn,
             "nats": parts.nats.url,
             **(
                 {"rehearsal": parts.rehearsal_url.removesuffix("/v1")}

@@ -124,8 +124,7 @@ class Control:
         self._runtime = runtime
         self._started = False
         self.database = Database(
-            settings.postgres_dsn,
-            secrets.postgres_password,
+            *settings.postgres(secrets),
             size=settings.database_connections,
             application=SERVICE,
         )

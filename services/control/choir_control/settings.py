@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json
 
 from choir_common.errors import StartupError
 from choir_common.http.tcp_address import TlsMode, is_loopback
+from choir_common.postgres.configured import configured_postgres
 from choir_common.settings import ServiceSettings
 from choir_common.wire.config import ModelConfig
 
@@ -74,6 +75,16 @@ class ControlSettings(ServiceSettings):
     def browser_door(self) -> str:
         """Return the browser's address."""
         return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
+
+    def postgres(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
+        """Return the address of the database and its password; what config.json names counts most.
+
+        Raises StartupError for a section that does not fit, or whose secret is not set.
+        """
+        found = configured_postgres(self.config_file, secrets.secrets)
+        return (
+            (found.dsn, found.password) if found else (self.postgres_dsn, secrets.postgres_password)
+        )
 
     @property
     def config_file(self) -> Path:

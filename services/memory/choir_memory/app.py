@@ -67,7 +67,7 @@ class MemoryService:
 
     def __init__(self, settings: MemorySettings, secrets: MemorySecrets) -> None:
         self._database = Database(
-            settings.postgres_dsn,
+            secrets.postgres_dsn or settings.postgres_dsn,
             _shown(secrets.postgres_password),
             size=settings.postgres_connections,
             application=SERVICE,

@@ -22,6 +22,8 @@ class MemorySecrets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     postgres_password: SecretStr | None = None
+    postgres_dsn: str | None = None
+    """The database that config.json names; it counts more than the environment."""
     nats_token: SecretStr | None = None
     embedding_key: SecretStr | None = None
     """Bearer key of the embedding provider; a local one needs none."""

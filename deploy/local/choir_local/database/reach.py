@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.postgres.pool import Database
+from choir_local.config_names import read_config
 from choir_local.home import Home
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from choir_local.postgres_binaries import (
@@ -92,6 +93,12 @@ def require_data(settings: LocalSettings) -> None:
     Raises NotFound.
     """
     home = Home(settings.home.expanduser().absolute())
+    config = read_config(home.config_file)
+    if config is not None and config.postgres is not None:
+        raise NotFound(
+            f"{home.config_file} names the Postgres at {config.postgres.host}: use its own pg_dump and "
+            "pg_restore there. The embedded database of this home is not in use."
+        )
     if not settings.postgres_dsn and read_major(home.data / "postgres") is None:
         raise NotFound(
             f"There is no embedded database in {home.root}. Where Choir runs in containers, give the command "

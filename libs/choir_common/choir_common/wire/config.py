@@ -4,6 +4,7 @@ Read by control (configuration) and `choirctl init`; only names of secrets stand
 """
 
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field
 
@@ -256,16 +257,27 @@ class DmConfig(Wire):
 
 
 class PostgresConfig(Wire):
-    """Where Postgres is; without this section the deployment's own is used."""
+    """Where Postgres is, with pgvector; without this section the deployment's own is used."""
 
     host: str
-    """Name or address."""
+    """Name or address, or the directory of its socket."""
     port: int = Field(default=5432, ge=1, le=65535)
     """Postgres' own port unless given."""
     database: str = "choir"
     """It must exist."""
+    user: str = "choir"
+    """Who logs in; it makes schemas and roles, so it needs CREATEROLE and the database."""
     secret: Name
     """The name of the secret that holds the password."""
+
+    @property
+    def dsn(self) -> str:
+        """Return the address, without the password."""
+        user, database = quote(self.user, safe=""), quote(self.database, safe="")
+        if self.host.startswith("/"):
+            return f"postgresql://{user}@/{database}?host={quote(self.host)}&port={self.port}"
+        host = f"[{self.host}]" if ":" in self.host else quote(self.host, safe="")
+        return f"postgresql://{user}@{host}:{self.port}/{database}"
 
 
 class AgentDefaults(Wire):
@@ -355,7 +367,7 @@ class Config(Wire):
     memory: MemoryConfig = MemoryConfig()
     """Long-term memory."""
     postgres: PostgresConfig | None = None
-    """Kept for the record and warned of: where Postgres is, the deployment says (`CHOIR_POSTGRES_DSN`)."""
+    """Where Postgres is; without it the deployment's own server is used. It has to have pgvector."""
     budgets: Budgets = Budgets()
     """Hard stops on what agents may use."""
     limits: FileLimits = FileLimits()

@@ -37,16 +37,6 @@ def faults(config: Config) -> list[str]:
     ]
 
 
-def remarks(config: Config) -> list[str]:
-    """Return what is no fault, and yet not what its writer may expect."""
-    if config.postgres is None:
-        return []
-    return [
-        "postgres: nothing is taken from this section; the deployment says where Postgres is "
-        "(CHOIR_POSTGRES_DSN)"
-    ]
-
-
 def _agents(config: Config) -> Iterator[str]:
     for agent_id, agent in config.agents.items():
         if agent_id in RESERVED_AGENTS:

@@ -21,7 +21,6 @@ from choir_common.errors import BadInput, Conflict
 from choir_common.wire.config import Config
 from choir_common.wire.configuring import ConfigChange, RepoChange
 from choir_control.configuration.change import changes
-from choir_control.configuration.check import remarks
 from choir_control.configuration.current import Candidate, Configuration, Snapshot
 from choir_control.repos.survey import Survey
 
@@ -171,7 +170,7 @@ class Staging:
             current.version,
             changes(current.config, config),
             await self._around.behind(config, staged.repos),
-            (*staged.repos.warnings, *remarks(config), *warnings),
+            (*staged.repos.warnings, *warnings),
         )
 
     def _refuse_values(self, candidate: Candidate) -> None:
