@@ -46,7 +46,7 @@ class Proposal:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         self.runs += 1
-        return ToolOutput({"done": True})
+        return ToolOutput({"done": True}, "done")
 
 
 @dataclass

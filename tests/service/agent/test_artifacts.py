@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from choir_agent.arbiter.execute import Outcome, execute
+from choir_agent.arbiter.execute import Outcome, execute, with_summary
 from choir_agent.arbiter.rulings import Permit
 from choir_agent.locks.keys import overlap
 from choir_agent.tools.artifacts import Artifacts
@@ -45,7 +45,7 @@ class Says:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         if self.fails:
             raise ToolFailed("broken", "It broke.", self.says)
-        return ToolOutput(self.says)
+        return ToolOutput(self.says, "done")
 
 
 @pytest.fixture
@@ -63,9 +63,18 @@ async def outcome_of(workspace: Workspace, tool: Tool, arguments: JsonObject) ->
     return await execute(permit, context, Artifacts(workspace, redactor.clean))
 
 
-async def test_a_small_output_stays_as_it_is(workspace: Workspace) -> None:
+async def test_a_small_output_stays_as_it_is_with_its_summary_first(workspace: Workspace) -> None:
     outcome = await outcome_of(workspace, Says({"a": 1}), {})
-    assert (outcome.output, outcome.artifact_ref, outcome.masked) == ({"a": 1}, None, False)
+    assert list(outcome.output.items()) == [("summary", "done"), ("a", 1)]
+    assert (outcome.artifact_ref, outcome.masked) == (None, False)
+
+
+def test_a_result_that_failed_is_summed_up_by_the_beginning_of_its_message() -> None:
+    failed: JsonObject = {"code": "not_found", "message": "There is no 'x'. Look again."}
+    assert with_summary(failed) == {"summary": "There is no 'x'", **failed}
+    assert with_summary({"code": "odd"})["summary"] == "odd"
+    assert with_summary({"truncated": True, "text": "x"})["summary"]
+    assert with_summary({"summary": "mine", "message": "x"})["summary"] == "mine"
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -96,6 +96,30 @@ async def test_working_memory_finds_what_was_said_in_this_session() -> None:
     assert "I grow one turnip" in str(hits)
 
 
+async def test_every_result_says_in_a_few_words_what_happened() -> None:
+    calls = [
+        {"name": "choir.fs.write", "arguments": {"path": "a.txt", "content": "one\ntwo\n"}},
+        {"name": "choir.fs.read", "arguments": {"path": "a.txt"}},
+        {"name": "choir.exec", "arguments": {"command": "printf hello; exit 3"}},
+        {"name": "choir.core.list", "arguments": {}},
+        {"name": "choir.memory.query", "arguments": {"store": "working", "query": "turnip"}},
+        {"name": "choir.fs.read", "arguments": {"path": "gone.txt"}},
+    ]
+    async with run_rehearsal(score({"call": calls}, {"say": "done"})) as model:
+        async with run_control(model) as control, running_agent(control):
+            await control.say("go")
+            assert (await control.replied())[0].text == "done"
+    by_call = {(r.tool, r.status): r.output["summary"] for r in results(control)}
+    assert by_call == {
+        ("choir.fs.write", "success"): "a.txt created: 8 bytes",
+        ("choir.fs.read", "success"): "lines 1 to 2 of 2 of a.txt",
+        ("choir.exec", "success"): "exit code 3, 5 bytes of output",
+        ("choir.core.list", "success"): "0 core jobs run",
+        ("choir.memory.query", "success"): "0 hits",
+        ("choir.fs.read", "error"): "There is no 'gone.txt' in the workspace.",
+    }
+
+
 async def test_bad_calls_are_refused_with_a_reason_and_the_turn_goes_on() -> None:
     calls = [
         {"name": "choir.fs.erase", "arguments": {}},

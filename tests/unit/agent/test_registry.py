@@ -19,7 +19,7 @@ class Named:
     manifest: ToolManifest
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        return ToolOutput(arguments)
+        return ToolOutput(arguments, "done")
 
 
 def make_tool(name: str, lanes: Lanes = "both", *, in_skills: bool = False) -> Named:

@@ -15,7 +15,7 @@ import structlog
 
 from choir_agent import spans
 from choir_agent.arbiter.approvals import Approvals
-from choir_agent.arbiter.execute import Outcome, execute
+from choir_agent.arbiter.execute import Outcome, execute, with_summary
 from choir_agent.arbiter.past_failures import PastFailures
 from choir_agent.arbiter.policy import Moment, Policy
 from choir_agent.arbiter.rule import check, rule
@@ -306,7 +306,7 @@ class Arbiter:
             call_id=call.call_id,
             tool=call.tool,
             status=outcome.status,
-            output=outcome.output,
+            output=with_summary(outcome.output),
             duration_ms=round(duration_ms, 3),
             exposure=outcome.exposure,
             masked=outcome.masked,

@@ -20,6 +20,8 @@ from choir_common.wire.json import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
 
+LONGEST_SUMMARY = 160
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -31,6 +33,15 @@ class Outcome:
     exposure: Exposure = "both"
     masked: bool = False
     artifact_ref: str | None = None
+
+
+def with_summary(output: JsonObject) -> JsonObject:
+    """Return an output that has a summary: of one that failed it is the first sentence of its message."""
+    if isinstance(output.get("summary"), str):
+        return output
+    said = str(output.get("message") or output.get("code") or "the output was cut")
+    first = said.split(". ", 1)[0]
+    return {"summary": first[:LONGEST_SUMMARY], **output}
 
 
 async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) -> Outcome:
@@ -49,7 +60,7 @@ async def _run(permit: Permit, context: CallContext, artifacts: Artifacts) -> Ou
     try:
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
-        return await _kept(permit, artifacts, "success", result.output, result.events)
+        return await _kept(permit, artifacts, "success", result.result(), result.events)
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:

@@ -59,7 +59,9 @@ class ExternalTool:
         if stderr.size:
             about = {"tool": self.manifest.name, "call_id": context.call_id}
             log.info("a tool wrote to its log", **about, text=stderr.text())
-        return ToolOutput(_result(exit_code, stdout))
+        output = _result(exit_code, stdout)
+        summary = output.get("summary")
+        return ToolOutput(output, summary if isinstance(summary, str) else "done")
 
     def _check(self) -> None:
         try:

@@ -39,8 +39,14 @@ class ToolOutput:
     """What a call gave back."""
 
     output: JsonObject
+    summary: str
+    """What happened, in a few words: it stands in every result, also where the rest is cut or kept out."""
     events: tuple[EventPayload, ...] = ()
     """What else it made happen in this session; the arbiter appends them before the result."""
+
+    def result(self) -> JsonObject:
+        """Return the output with its summary first."""
+        return {"summary": self.summary, **self.output}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,5 @@ class CoreCancel:
         """Cancel; raises ToolFailed when there is no such job."""
         job = open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "cancelled"}
-        if job.cancelled:
-            return ToolOutput(output)
-        return ToolOutput(output, (Cancelled(target=job.lane, turn_id=job.turn_id, by="edge"),))
+        cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="edge")
+        return ToolOutput(output, f"{job.name} is cancelled", () if job.cancelled else (cancelled,))

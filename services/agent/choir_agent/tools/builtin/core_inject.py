@@ -51,7 +51,7 @@ class CoreInject:
         job = open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "told"}
         if context.call_id in job.injected_by:
-            return ToolOutput(output)
+            return ToolOutput(output, f"{job.name} was told before")
         limit = (context.settings.budgets if context.settings else Budgets()).max_injections_per_job
         if job.injections >= limit:
             message = (
@@ -66,4 +66,4 @@ class CoreInject:
             by="edge",
             call_id=context.call_id,
         )
-        return ToolOutput(output, (injected,))
+        return ToolOutput(output, f"{job.name} is told", (injected,))

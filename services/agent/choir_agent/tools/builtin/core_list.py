@@ -36,7 +36,9 @@ class CoreList:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Return the open jobs, oldest first."""
         budgets = context.settings.budgets if context.settings else Budgets()
-        return ToolOutput({"jobs": [_told(job, budgets) for job in self._state().jobs]})
+        jobs = self._state().jobs
+        output: JsonObject = {"jobs": [_told(job, budgets) for job in jobs]}
+        return ToolOutput(output, f"{len(jobs)} core jobs run")
 
 
 def _told(job: JobState, budgets: Budgets) -> JsonObject:

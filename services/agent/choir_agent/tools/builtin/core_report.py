@@ -57,7 +57,7 @@ class CoreReport:
         kind = next(kind for kind in KINDS if kind == arguments["kind"])
         output: JsonObject = {"status": "waiting for it" if kind == "need_info" else "noted"}
         if context.call_id in work.reported_by:
-            return ToolOutput(output)
+            return ToolOutput(output, "reported before")
         body = arguments["body"]
         reported = CoreReported(
             job_id=work.turn_id,
@@ -66,4 +66,4 @@ class CoreReport:
             body=body if isinstance(body, dict) else {},
             call_id=context.call_id,
         )
-        return ToolOutput(output, (reported,))
+        return ToolOutput(output, f"{kind} reported", (reported,))

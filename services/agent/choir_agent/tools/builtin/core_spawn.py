@@ -105,11 +105,11 @@ class CoreSpawn:
         # an open job, or one that has ended since: its report waits for the end of this very turn
         known = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
         if job_id in known:
-            return ToolOutput(output)
+            return ToolOutput(output, f"{name} was started before")
         budgets = context.settings.budgets if context.settings else Budgets()
         self._check(state, budgets, name)
         started = self._briefing(context, arguments, job_id, name)
-        return ToolOutput(output, (started,))
+        return ToolOutput(output, f"{name} is started", (started,))
 
     def _check(self, state: SessionState, budgets: Budgets, name: str) -> None:
         if not re.match(NAME, name):

@@ -52,4 +52,7 @@ class EmailCheck:
         query = query_of({**arguments, "unread": not since_given})
         imap = await load_imap()
         mailbox = imap.Mailbox(account, folder_of(arguments))
-        return ToolOutput(await mailbox.list(query, LIMIT))
+        output = await mailbox.list(query, LIMIT)
+        return ToolOutput(
+            output, f"{output['count']} messages fit, {output['unread_in_folder']} are unread"
+        )

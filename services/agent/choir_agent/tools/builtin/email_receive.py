@@ -78,11 +78,13 @@ class EmailReceive:
         uid = whole(arguments, "uid")
         if uid is None:
             limit = whole(arguments, "limit") or USUAL_LIMIT
-            return ToolOutput(await mailbox.list(query, limit))
+            output = await mailbox.list(query, limit)
+            return ToolOutput(output, f"{output['count']} messages fit")
         extract = Extract(
             uid,
             offset=whole(arguments, "offset") or 0,
             save_attachments=arguments.get("save_attachments") is True,
             mark_read=arguments.get("mark_read") is True,
         )
-        return ToolOutput(await mailbox.fetch(self._workspace, extract))
+        output = await mailbox.fetch(self._workspace, extract)
+        return ToolOutput(output, f"message {uid} of {output['folder']}")

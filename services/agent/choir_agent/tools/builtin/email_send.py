@@ -76,4 +76,7 @@ class EmailSend:
         """Send; raises ToolFailed with what the server said, or that nobody knows."""
         account = account_of(context)
         smtp = await load_smtp()
-        return ToolOutput(await smtp.deliver(account, self._workspace, context.call_id, arguments))
+        output = await smtp.deliver(account, self._workspace, context.call_id, arguments)
+        recipients = output["recipients"]
+        count = len(recipients) if isinstance(recipients, list) else 0
+        return ToolOutput(output, f"sent to {count} recipients")

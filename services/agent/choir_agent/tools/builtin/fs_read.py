@@ -76,7 +76,8 @@ class FsRead:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Read; raises ToolFailed for a missing file, one outside, or a range that is none."""
-        return ToolOutput(await asyncio.to_thread(self._read, context.path, arguments))
+        output = await asyncio.to_thread(self._read, context.path, arguments)
+        return ToolOutput(output, _summary(output))
 
     def _read(self, path: str, arguments: JsonObject) -> JsonObject:
         with os.fdopen(self._workspace.open_file(path), "rb") as file:
@@ -93,6 +94,14 @@ class FsRead:
             if chosen == "chunk" or binary:
                 return output | _chunk(file, about, arguments, binary)
             return output | _text(file, about, _range(arguments, about.lines))
+
+
+def _summary(output: JsonObject) -> str:
+    path, size = output["path"], output["bytes"]
+    if "first_line" in output:
+        lines = f"lines {output['first_line']} to {output['last_line']} of {output['total_lines']}"
+        return f"{lines} of {path}"
+    return f"a part of {path}, from byte {output['offset']} of {size}"
 
 
 def _number(arguments: JsonObject, name: str) -> int | None:

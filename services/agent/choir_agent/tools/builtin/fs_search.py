@@ -106,7 +106,8 @@ class FsSearch:
                 raise ToolFailed("bad_input", "A pattern cannot hold a NUL character.")
         # opening never blocks: the workspace's files are opened non-blocking
         with self._opened(context.path or ".") as place:
-            return ToolOutput(await self._search(place, context.call_id, arguments))
+            output = await self._search(place, context.call_id, arguments)
+            return ToolOutput(output, str(output["summary"]))
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[_Place]:

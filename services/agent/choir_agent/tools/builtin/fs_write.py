@@ -65,7 +65,9 @@ class FsWrite:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write; raises ToolFailed for a path outside, or lines that do not exist."""
-        return ToolOutput(await asyncio.to_thread(self._write, context.path, arguments))
+        output = await asyncio.to_thread(self._write, context.path, arguments)
+        done = "created" if output["created"] else "changed"
+        return ToolOutput(output, f"{output['path']} {done}: {output['bytes']} bytes")
 
     def _write(self, path: str, arguments: JsonObject) -> JsonObject:
         given = str(arguments["content"]).encode("utf-8", "replace")

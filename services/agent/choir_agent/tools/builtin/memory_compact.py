@@ -35,4 +35,6 @@ class MemoryCompact:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Ask for it; asking again, as after a crash, does no harm."""
         output: JsonObject = {"message": "The older events are being folded beside you; go on."}
-        return ToolOutput(output, (CompactionRequested(target=context.lane),))
+        return ToolOutput(
+            output, "the older events are being folded", (CompactionRequested(target=context.lane),)
+        )

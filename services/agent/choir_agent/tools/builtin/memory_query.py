@@ -105,11 +105,11 @@ class MemoryQuery:
             if strange:
                 raise ToolFailed("bad_input", f"store working does not take {', '.join(strange)}.")
             if not _query_of(arguments):
-                return ToolOutput(await asyncio.to_thread(self._read_working, context, arguments))
-            return ToolOutput(await self._search_working(context, arguments))
+                return _found(await asyncio.to_thread(self._read_working, context, arguments))
+            return _found(await self._search_working(context, arguments))
         asked = arguments if _query_of(arguments) else _reading(arguments)
         answer = await use_on_host(self._control, context, MANIFEST, asked)
-        return ToolOutput(recalled(answer, context.lane))
+        return _found(recalled(answer, context.lane))
 
     def _read_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
         """Read this session in order, as far back as it is in memory."""
@@ -160,6 +160,11 @@ def _told(found: Sequence[Found], query: str) -> list[JsonValue]:
         }
         for hit in found
     ]
+
+
+def _found(output: JsonObject) -> ToolOutput:
+    found = output.get("hits", output.get("found"))
+    return ToolOutput(output, f"{len(found) if isinstance(found, list) else 0} hits")
 
 
 def _query_of(arguments: JsonObject) -> str:

@@ -66,4 +66,5 @@ class MemoryUpsert:
             document_id=document if isinstance(document, str) else None,
             key=key if isinstance(key, str) else None,
         )
-        return ToolOutput(output, (write,))
+        named = f" under {key!r}" if isinstance(key, str) else ""
+        return ToolOutput(output, f"knowledge {write.operation}{named}", (write,))

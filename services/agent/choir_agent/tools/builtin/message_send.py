@@ -91,7 +91,7 @@ class MessageSend:
         output: JsonObject = {"summary": f"sent with {len(asked)} files", "files": len(asked)}
         if context.call_id in self._sent:
             # a crash cut the call off after it had sent
-            return ToolOutput(output)
+            return ToolOutput(output, str(output["summary"]))
         files = tuple(self._file(item, limits.sent_mb) for item in asked)
         reply = Reply(
             # of no turn: it closes nothing, and the words to come are not these
@@ -102,7 +102,7 @@ class MessageSend:
             attachments=files,
             call_id=context.call_id,
         )
-        return ToolOutput(output, (reply,))
+        return ToolOutput(output, str(output["summary"]), (reply,))
 
     def _file(self, item: JsonObject, most_mb: int) -> SentFile:
         path = self._workspace.canonical(str(item["path"]))

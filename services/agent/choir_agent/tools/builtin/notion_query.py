@@ -80,7 +80,8 @@ class NotionQuery:
         if missing:
             raise ToolFailed("bad_input", f"{operation} needs {' and '.join(missing)}.")
         pages = Pages(NotionApi(self._web, service_of(context)))
-        return ToolOutput(await _do(pages, operation, arguments))
+        output = await _do(pages, operation, arguments)
+        return ToolOutput(output, str(output.get("summary") or f"{operation} done"))
 
 
 async def _do(pages: Pages, operation: str, arguments: JsonObject) -> JsonObject:

@@ -77,4 +77,4 @@ class Shell:
         }
         if exit_code is None:
             raise ToolFailed("timeout", f"Killed after {timeout_s:g} s.", output)
-        return ToolOutput(output)
+        return ToolOutput(output, f"exit code {exit_code}, {stdout.size} bytes of output")

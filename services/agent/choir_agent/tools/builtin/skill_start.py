@@ -68,4 +68,7 @@ def told(ruling: Ruling) -> ToolOutput:
         details = dict(ruling.error)
         kind, message = str(details.pop("code")), str(details.pop("message"))
         raise ToolRefused(kind, message, details)
-    return ToolOutput(ruling.output, ruling.events)
+    state = ruling.output.get("state")
+    ended = ruling.output.get("ended") is True
+    summary = f"the skill has ended in {state}" if ended else f"the skill is in {state}"
+    return ToolOutput(ruling.output, summary, ruling.events)

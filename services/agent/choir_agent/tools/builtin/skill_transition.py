@@ -60,7 +60,7 @@ class SkillTransition:
         if skill is None or spec is None:
             if arguments["on"] == CANCEL:
                 # so that a cancel which a crash cut off after its event can run again
-                return ToolOutput({"ended": True})
+                return ToolOutput({"ended": True}, "no skill is active")
             raise ToolRefused("no_skill", "No skill is active, so there is no step to leave.")
         proposal = Proposal(
             on=str(arguments["on"]),

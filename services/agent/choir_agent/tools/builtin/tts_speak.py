@@ -104,15 +104,13 @@ class TtsSpeak:
             effect=True,
         )
         size = await self._save(service, call, path)
-        return ToolOutput(
-            {
-                "summary": f"{size} bytes of speech are in {path}",
-                "path": path,
-                "bytes": size,
-                "format": voice.profile.output_format,
-                "characters": len(text),
-            }
-        )
+        output: JsonObject = {
+            "path": path,
+            "bytes": size,
+            "format": voice.profile.output_format,
+            "characters": len(text),
+        }
+        return ToolOutput(output, f"{size} bytes of speech are in {path}")
 
     async def _save(self, service: Service, call: Call, path: str) -> int:
         """Stream the audio into its place, which gets all of it or nothing; returns its size."""

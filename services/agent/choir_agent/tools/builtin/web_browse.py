@@ -88,4 +88,10 @@ class WebBrowse:
         """Do one action; raises ToolFailed with what the host said."""
         within_ms = FILE_WITHIN_MS if arguments.get("action") == "download" else PAGE_WITHIN_MS
         request: JsonObject = {"action": arguments, "lane": context.lane, "timeout_ms": within_ms}
-        return ToolOutput(await use_on_host(self._control, context, MANIFEST, request))
+        output = await use_on_host(self._control, context, MANIFEST, request)
+        return ToolOutput(output, _summary(str(arguments.get("action")), output))
+
+
+def _summary(action: str, output: JsonObject) -> str:
+    where = output.get("title") or output.get("url") or output.get("path")
+    return f"{action}: {where}" if isinstance(where, str) else f"{action} done"

@@ -72,7 +72,8 @@ class WebSearch:
         answer = await self._web.call(service, call, self._timeout_s)
         if answer.status != 200:
             raise _failed(service, answer)
-        return ToolOutput(_rendered(answer.json(service), str(arguments["query"])))
+        output = _rendered(answer.json(service), str(arguments["query"]))
+        return ToolOutput(output, str(output["summary"]))
 
 
 def _service(context: CallContext) -> Service:

@@ -41,7 +41,8 @@ async def submit(
             "approval_id": answer.approval_id,
             "what": what,
             "next": f"{NEXT} {then}".rstrip(),
-        }
+        },
+        f"proposed: {what}",
     )
 
 
