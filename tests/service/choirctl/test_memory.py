@@ -75,6 +75,7 @@ def test_a_document_is_erased_after_a_question(shell: Shell) -> None:
     shell.fails(3, "memory", "show", "main", "gone")
     shell.fails(2, "memory", "delete", "main", "--yes")
     shell.fails(3, "memory", "list", "nobody")
+    assert "document_chunk" in shell.fails(2, "memory", "list", "main", "--kind", "nokind")
 
 
 def test_a_secret_in_what_is_written_is_masked(shell: Shell) -> None:

@@ -115,11 +115,15 @@ async def test_a_message_for_a_stopped_agent_is_kept_for_its_next_session(
     kept = await world.say("are you there?", "1")
     assert kept.agent_state == "stopped" and "choirctl agent start main" in (kept.note or "")
     assert (await world.get("/v1/agents/main")).json()["queued_messages"] == 1
+    # two agents have this conversation as their default: the one that held it last is named
+    await world.database.execute("UPDATE choir_control.sessions SET agent_id = 'never'")
+    assert "never is not running" in ((await world.say("and you?", "2")).note or "")
+    await world.database.execute("UPDATE choir_control.sessions SET agent_id = 'main'")
     await world.post("/v1/agents/main/start")
     fresh = await world.agent(starts=2)
     answer = await fresh.hello()
     assert answer.status == "fresh" and answer.continues == agent.spec.session_id
-    assert await offered(fresh, 1) == ["are you there?"]
+    assert await offered(fresh, 2) == ["are you there?", "and you?"]
 
 
 async def test_messages_survive_a_restart_of_control(world: World, agent: AgentHand) -> None:

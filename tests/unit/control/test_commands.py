@@ -7,6 +7,7 @@ from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
 from choir_control.commands.choices import Choices, Shown
 from choir_control.commands.obey import FOR_THE_AGENT, help_text, unknown_text
+from choir_control.commands.phrasing import as_typed
 from choir_control.commands.reading import Typed, find_row, read_arguments, read_typed
 from choir_control.commands.row import Argument, Call, Kind, Row
 from choir_control.commands.table import TABLE, rows_for
@@ -110,7 +111,8 @@ def test_a_regular_conversation_reaches_its_own_agent_only() -> None:
 def test_help_names_every_command_that_may_be_given_once() -> None:
     for is_admin in (False, True):
         lines = help_text(is_admin).splitlines()[:-1]
-        assert [line.split(" - ")[0] for line in lines] == [r.usage for r in rows_for(is_admin)]
+        usages = [row.usage_for(is_admin=is_admin) for row in rows_for(is_admin)]
+        assert [line.split(" - ")[0] for line in lines] == usages
     assert "/start" not in help_text(is_admin=False)
 
 
@@ -128,6 +130,22 @@ def test_what_a_command_is_not_is_said() -> None:
     assert "admin conversations" in unknown_text(Typed("/start", "x"), is_admin=False)
     assert "/agent list" in unknown_text(Typed("/agent", ""), is_admin=True)
     assert "There is no command /frob" in unknown_text(Typed("/frob"), is_admin=True)
+
+
+def test_on_a_phone_a_message_names_what_can_be_typed_there() -> None:
+    for text, expected in (
+        ("stop it (`choirctl agent stop main`), or wait", "stop it (`/stop main`), or wait"),
+        ("Run `choirctl config load` first.", "Run `/config load` first."),
+        ("use: choirctl agent update-all", "use: /update-all"),
+        ("choirctl agent update main", "/update main"),
+        ("see `choirctl approval show a1`", "see `choirctl approval show a1`"),
+    ):
+        assert as_typed(text, TABLE) == expected
+
+
+def test_a_regular_conversation_is_shown_no_argument_that_it_may_not_give() -> None:
+    assert "[agent]" not in help_text(is_admin=False) and "/status - " in help_text(is_admin=False)
+    assert "/status [agent]" in help_text(is_admin=True)
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import Key, Text
+from choir_common.wire.memories import Key, Kind, Text
 from choir_common.wire.memory_records import Record
 from choir_common.wire.model import AgentName, Moment, Wire
 
@@ -24,7 +24,7 @@ class ListMemory(Wire):
 
     agent_id: AgentName
     store: Store = "knowledge"
-    kind: Word | None = None
+    kind: Kind | None = None
     session_id: Word | None = None
     key_prefix: Key | None = None
     hidden: bool = False

@@ -17,9 +17,10 @@ from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
 from choir_control.commands.choices import Confirmation
 from choir_control.commands.hands import Hands
+from choir_control.commands.phrasing import as_typed
 from choir_control.commands.reading import Typed, find_row, read_arguments, read_typed
 from choir_control.commands.row import Act, Ask, Call, Handler, Row, Tell
-from choir_control.commands.table import ALIASES, HELP, rows_for
+from choir_control.commands.table import ALIASES, HELP, TABLE, rows_for
 from choir_control.inbox.accept import Obeyed
 from choir_control.inbox.store import Holder, InboxStore, Stored
 from choir_control.inbox.words import greeting_text, nobody_text, what_happens
@@ -66,14 +67,20 @@ class Obedience:
             raise
         except ChoirError as error:
             stored, note = None, error.message
-        return Obeyed(typed.name, stored or _seen(holder), note)
+        return Obeyed(typed.name, stored or _seen(holder), self._phrased(note, message.dm))
+
+    def _phrased(self, note: str, dm: str) -> str:
+        config = self._hands.configuration.current.config
+        found = config.dms.get(dm)
+        if found is None or config.gateways[found.gateway].type == "console":
+            return note
+        return as_typed(note, TABLE)
 
     async def _do(
         self, message: InboundMessage, typed: Typed, holder: Holder | None, confirmed: bool
     ) -> tuple[Stored | None, str]:
         is_admin = self._is_admin(message.dm)
-        snapshot = self._hands.configuration.current
-        bound = holder.agent_id if holder else snapshot.default_agent_of(message.dm)
+        bound = holder.agent_id if holder else await self._usual(message.dm)
         if typed.name == "/start" and not typed.rest:
             # Telegram sends this when somebody opens a bot
             return None, greeting_text(bound, holder.status if holder else None)
@@ -107,6 +114,11 @@ class Obedience:
                 return None, help_text(is_admin)
             case _:
                 assert_never(row.does)
+
+    async def _usual(self, dm: str) -> str | None:
+        """Return the agent that a conversation means while none holds it."""
+        held_last = await self._store.held_last(dm)
+        return self._hands.configuration.current.default_agent_of(dm, held_last)
 
     async def _tell(self, message: InboundMessage, body: SignalBody) -> tuple[Stored, str]:
         async with self._turn_of(message.dm):
@@ -174,7 +186,7 @@ def _seen(holder: Holder | None) -> Stored:
 
 def help_text(is_admin: bool) -> str:
     """Return the list of commands for a person."""
-    lines = [f"{row.usage} - {row.summary}" for row in rows_for(is_admin)]
+    lines = [f"{row.usage_for(is_admin=is_admin)} - {row.summary}" for row in rows_for(is_admin)]
     return "\n".join([*lines, "Everything else goes to the agent."])
 
 
@@ -182,7 +194,11 @@ def unknown_text(typed: Typed, is_admin: bool) -> str:
     """Say that there is no such command here, and the way out."""
     if find_row(rows_for(is_admin=True), typed) and not is_admin:
         return f"{typed.name} is for admin conversations; /help lists what you can do here. Nothing was done."
-    several = [row.usage for row in rows_for(is_admin) if row.name.startswith(f"{typed.name} ")]
+    several = [
+        row.usage_for(is_admin=is_admin)
+        for row in rows_for(is_admin)
+        if row.name.startswith(f"{typed.name} ")
+    ]
     if several:
         return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
     names = {row.name.split()[0] for row in rows_for(is_admin)} | ALIASES.keys()

@@ -117,13 +117,18 @@ class Row:
     @property
     def usage(self) -> str:
         """Return how it is written, with its arguments."""
-        return " ".join((self.name, *(argument.usage for argument in self.arguments)))
+        return self.usage_for(is_admin=True)
 
-    def view(self) -> CommandView:
-        """Return what is served of it."""
+    def usage_for(self, *, is_admin: bool) -> str:
+        """Return how it is written in a conversation; a regular one names no agent."""
+        shown = (a for a in self.arguments if is_admin or a.kind is not Kind.AGENT)
+        return " ".join((self.name, *(argument.usage for argument in shown)))
+
+    def view(self, *, is_admin: bool = True) -> CommandView:
+        """Return what is served of it, as one may type it who is an admin or not."""
         return CommandView(
             name=self.name,
-            usage=self.usage,
+            usage=self.usage_for(is_admin=is_admin),
             summary=self.summary,
             scope=self.scope.value,
             choirctl=self.choirctl,

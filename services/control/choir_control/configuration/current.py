@@ -63,10 +63,10 @@ class Snapshot:
         found = self.config.dms.get(dm)
         return found.gateway if found else None
 
-    def default_agent_of(self, dm: str) -> str | None:
-        """Return the agent whose default this DM is; the first by name if several."""
+    def default_agent_of(self, dm: str, held_last: str | None = None) -> str | None:
+        """Return the agent whose default this DM is: of several the one that held it last, else the first."""
         owners = [name for name, a in self.config.agents.items() if a.defaults.dm == dm]
-        return min(owners, default=None)
+        return held_last if held_last in owners else min(owners, default=None)
 
     def bound(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
         """Return what a session is bound to, with what its agent's defaults say at any time.

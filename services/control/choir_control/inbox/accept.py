@@ -75,13 +75,21 @@ class Inbox:
         obeyed = await self._obey(clean)
         if obeyed is not None:
             _refuse_another_text(snapshot, message.gateway, obeyed.stored)
-            return _obeyed(snapshot, message.dm, obeyed)
+            agent_id = await self._named(snapshot, message.dm, obeyed.stored)
+            return _obeyed(agent_id, obeyed)
         async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
         _refuse_another_text(snapshot, message.gateway, stored)
         if not stored.duplicate:
             self._ring(message.dm)
-        return _answer(snapshot, message.dm, stored)
+        agent_id = await self._named(snapshot, message.dm, stored)
+        return _answer(snapshot, message.dm, stored, agent_id)
+
+    async def _named(self, snapshot: Snapshot, dm: str, stored: Stored) -> str | None:
+        """Return the agent that holds the conversation, or that is meant while none does."""
+        if stored.agent_id is not None:
+            return stored.agent_id
+        return snapshot.default_agent_of(dm, await self._store.held_last(dm))
 
     async def _store_once(self, message: InboundMessage) -> Stored:
         for _ in range(ATTEMPTS):
@@ -145,35 +153,32 @@ def _without_nul(value: object) -> object:
             return value
 
 
-def _obeyed(snapshot: Snapshot, dm: str, obeyed: Obeyed) -> Accepted:
-    agent_id, state = _who(snapshot, dm, obeyed.stored)
+def _obeyed(agent_id: str | None, obeyed: Obeyed) -> Accepted:
     return Accepted(
         inbox_id=obeyed.stored.inbox_id,
         duplicate=obeyed.stored.duplicate,
         agent_id=agent_id,
-        agent_state=state,
+        agent_state=_state(agent_id, obeyed.stored),
         note=obeyed.note,
         command=obeyed.command,
     )
 
 
-def _who(snapshot: Snapshot, dm: str, stored: Stored) -> tuple[str | None, AgentState]:
-    agent_id = stored.agent_id or snapshot.default_agent_of(dm)
+def _state(agent_id: str | None, stored: Stored) -> AgentState:
     if agent_id is None:
-        return None, "unbound"
-    if stored.session_status is None:
-        return agent_id, "stopped"
-    return agent_id, _STATES[stored.session_status]
+        return "unbound"
+    return "stopped" if stored.session_status is None else _STATES[stored.session_status]
 
 
-def _answer(snapshot: Snapshot, dm: str, stored: Stored) -> Accepted:
-    agent_id, state = _who(snapshot, dm, stored)
+def _answer(snapshot: Snapshot, dm: str, stored: Stored, agent_id: str | None) -> Accepted:
+    state = _state(agent_id, stored)
     return Accepted(
         inbox_id=stored.inbox_id,
         duplicate=stored.duplicate,
         agent_id=agent_id,
         agent_state=state,
-        note=_note(state, agent_id) or _leaving(snapshot, agent_id),
+        note=_note(state, agent_id, _how_to_start(snapshot, dm, agent_id))
+        or _leaving(snapshot, agent_id),
     )
 
 
@@ -187,7 +192,15 @@ def _leaving(snapshot: Snapshot, agent_id: str | None) -> str | None:
     )
 
 
-def _note(state: AgentState, agent_id: str | None) -> str | None:
+def _how_to_start(snapshot: Snapshot, dm: str, agent_id: str | None) -> str:
+    """Say how an agent is started by who speaks in this conversation: on a phone there is no choirctl."""
+    found = snapshot.config.dms[dm]
+    if snapshot.config.gateways[found.gateway].type == "console":
+        return f"choirctl agent start {agent_id}"
+    return f"/start {agent_id}" if found.admin else f"an admin does that with /start {agent_id}"
+
+
+def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:
     match state:
         case "running" | "starting":
             return None
@@ -196,7 +209,7 @@ def _note(state: AgentState, agent_id: str | None) -> str | None:
         case "stopped":
             return (
                 f"{agent_id} is not running. Your message is kept and will be answered when it is "
-                f"started (choirctl agent start {agent_id})."
+                f"started ({how_to_start})."
             )
         case "unbound":
             return "No agent is bound to this conversation. Your message is kept for the first one."

@@ -182,6 +182,14 @@ class InboxStore:
         )
         return Holder(**row) if row else None
 
+    async def held_last(self, dm: str) -> str | None:
+        """Return the agent whose session held a DM last."""
+        found = await self._database.fetchval(
+            "SELECT agent_id FROM choir_control.sessions WHERE dm = $1 ORDER BY started_at DESC LIMIT 1",
+            dm,
+        )
+        return None if found is None else str(found)
+
     async def waiting(self) -> dict[str, int]:
         """Return how many messages wait, by DM."""
         rows = await self._database.fetch(

@@ -85,6 +85,6 @@ def command_routes(configuration: Configuration) -> APIRouter:
         found = configuration.current.config.dms.get(dm)
         if found is None:
             raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
-        return Page(items=[row.view() for row in rows_for(found.admin)])
+        return Page(items=[row.view(is_admin=found.admin) for row in rows_for(found.admin)])
 
     return router

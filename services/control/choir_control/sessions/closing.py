@@ -128,7 +128,8 @@ class Closing:
 
 def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
     messages = "Your message" if count == 1 else f"Your last {count} messages"
-    start = f"start it again (choirctl agent start {session.agent_id})"
+    name = session.agent_id
+    start = f"start it again (/start {name}, or choirctl agent start {name})"
     again = f"{start} and ask once more"
     if status == "abandoned":
         crashes = max(session.resumes, session.idle_resumes) + 1
