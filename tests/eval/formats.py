@@ -195,7 +195,10 @@ def _numbers(node: Any) -> Iterator[int]:
 
 
 def _chats(path: Path) -> list[Path]:
-    return sorted(path.rglob("chat.json"))
+    """Return the file of each conversation: the shortened one, if there is one."""
+    whole = sorted(path.rglob("chat.json"))
+    shortened = (chat.with_name("chat_trunecated.json") for chat in whole)
+    return [short if short.exists() else chat for short, chat in zip(shortened, whole, strict=True)]
 
 
 def _beam_files(chat: Path) -> tuple[Any, Any]:

@@ -67,6 +67,17 @@ def test_references_are_read_in_every_spelling() -> None:
     assert references(["D:11:26", "D30:05 D1:2; D3:4"]) == {"D11:26", "D30:5", "D1:2", "D3:4"}
 
 
+def test_of_a_conversation_that_was_shortened_the_short_file_is_read(tmp_path: Path) -> None:
+    chat = tmp_path / "7"
+    (chat / "probing_questions").mkdir(parents=True)
+    later = [{"id": 9, "role": "user", "content": "Much later.", "time_anchor": "May-02-2024"}]
+    write(chat / "chat.json", [{"batch_number": 1, "turns": [MESSAGES, later]}])
+    write(chat / "chat_trunecated.json", [{"batch_number": 1, "turns": [MESSAGES]}])
+    write(chat / "probing_questions" / "probing_questions.json", PROBES)
+    (space,) = read_beam(tmp_path)
+    assert len(space.units) == len(MESSAGES)
+
+
 @pytest.mark.parametrize("published", [True, False])
 def test_beam_is_read_as_a_table_and_as_directories(tmp_path: Path, published: bool) -> None:
     more = [{"id": 2, "role": "user", "content": "Now FastAPI.", "time_anchor": "April-02-2024"}]
