@@ -43,6 +43,7 @@ from choir_agent.tools.registry import Registry
 from choir_agent.tools.tool import Tool
 from choir_agent.tools.web_client import WebClient
 from choir_agent.tools.workspace import Workspace
+from choir_common.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def make_toolset(
     ]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
     tools += load_external(choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children)
-    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name]))
+    tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name], SystemClock()))
     skills = load_skills(choir_dir, [*known(), *of_skills])
     tools += [SkillStart(skills, state), SkillTransition(skills, state)]
     return Toolset(Registry(tools), skills)

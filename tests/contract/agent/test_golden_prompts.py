@@ -76,6 +76,7 @@ def start_job(session: ToldSession) -> None:
         ),
         output_schema={"type": "object", "required": ["houses"]},
         verbosity="quiet",
+        begun="Sun 2026-11-22 08:04 Europe/Berlin",
     )
     session.append("edge", started)
 

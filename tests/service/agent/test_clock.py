@@ -1,10 +1,14 @@
 """The model is told when each message of the user was sent, and what was told once stays as it was."""
 
+import re
 from datetime import UTC, datetime
+
+from starlette.responses import Response
 
 from choir_common.wire.signals import ConfigChangedSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent
+from tests.service.agent.scripted_model import Asked, calls, run_scripted, says
 from tests.service.agent.strict_providers import lenient, strict_provider
 
 SENT = datetime(2026, 11, 22, 7, 3, tzinfo=UTC)
@@ -28,3 +32,23 @@ async def test_each_message_carries_its_time_and_a_new_zone_changes_none_that_wa
     assert said[0].startswith("[Sun 2026-11-22 08:03 Europe/Berlin, read ")
     assert said[0].endswith("]\nhello")
     assert said[1].startswith("[Sun 2026-11-22 16:03 Asia/Tokyo, read ")
+
+
+async def test_a_core_job_is_told_when_it_began() -> None:
+    briefings: list[str] = []
+
+    def script(asked: Asked) -> Response:
+        if asked.lane == "core":
+            briefings.append(asked.turn.user_text)
+            return says("done")
+        if asked.number > 1:
+            return says("fine")
+        return calls(("choir_core_spawn", {"job_name": "look", "task_spec": "Look it up."}))
+
+    async with run_scripted(script) as endpoint, run_control(endpoint) as control:
+        control.bound = {"timezone": "Asia/Tokyo"}
+        async with running_agent(control):
+            await control.say("look it up")
+            await control.until(lambda: "core_stopped" in control.types())
+    (briefing,) = briefings
+    assert re.search(r"^Begun: \w{3} \d{4}-\d\d-\d\d \d\d:\d\d Asia/Tokyo$", briefing, re.MULTILINE)

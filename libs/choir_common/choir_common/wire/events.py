@@ -219,6 +219,8 @@ class CoreStarted(Wire):
     tool_constraints: ToolConstraints = ToolConstraints()
     output_schema: JsonObject | None = None
     verbosity: Verbosity = "normal"
+    begun: str = ""
+    """When it began, in the user's time zone, as its prompt shows it."""
 
 
 CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]

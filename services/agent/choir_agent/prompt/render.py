@@ -165,6 +165,8 @@ def briefing(started: CoreStarted) -> str:
     """Return a core job's briefing as its model reads it."""
     bundle = started.context_bundle
     parts = [f"# Task: {started.job_name}\n\n{started.task_spec}"]
+    if started.begun:
+        parts.append(f"Begun: {started.begun}")
     for heading, lines in (("Facts", bundle.facts), ("Constraints", bundle.constraints)):
         if lines:
             parts.append(f"## {heading}\n\n" + "\n".join(f"- {line}" for line in lines))

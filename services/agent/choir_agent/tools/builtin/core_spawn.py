@@ -16,9 +16,11 @@ from choir_agent.log.state import SessionState
 from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.config import Budgets
+from choir_common.clock import Clock
+from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
 from choir_common.wire.json import JsonObject
+from choir_common.wire.time_zones import sent_line
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,40}$"
 MAX_TASK = 20_000
@@ -92,9 +94,12 @@ class CoreSpawn:
 
     manifest = MANIFEST
 
-    def __init__(self, state: Callable[[], SessionState], tools_of_jobs: Iterable[str]) -> None:
+    def __init__(
+        self, state: Callable[[], SessionState], tools_of_jobs: Iterable[str], clock: Clock
+    ) -> None:
         """`tools_of_jobs` are the canonical names of what a core job may use at all."""
         self._state = state
+        self._clock = clock
         self._tools_of_jobs = {name.replace(".", "_"): name for name in tools_of_jobs}
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -123,6 +128,12 @@ class CoreSpawn:
         if fault is not None:
             raise ToolFailed(str(fault["code"]), str(fault["message"]))
 
+    def _time(self, settings: AgentSettings | None) -> str:
+        if settings is None or not settings.features.message_times:
+            return ""
+        now = self._clock.now()
+        return sent_line(now, now, settings.timezone)
+
     def _briefing(
         self, context: CallContext, arguments: JsonObject, job_id: str, name: str
     ) -> CoreStarted:
@@ -147,6 +158,7 @@ class CoreSpawn:
             tool_constraints=self._constraints(arguments),
             output_schema=wanted,
             verbosity=_verbosity(arguments),
+            begun=self._time(context.settings),
         )
 
     def _constraints(self, arguments: JsonObject) -> ToolConstraints:
