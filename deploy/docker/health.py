@@ -1,30 +1,72 @@
 """Ask a service whether it is ready: `python -I -S health.py PORT [PATH [tls]]`; exits 0 for a 200.
 
 The health check of every image. Plain sockets: importing an HTTP library would cost more than the question.
+The engine starts no container anew because it is unhealthy, so this kills a service that accepts connections
+and does not answer /livez three times in a row: its container ends then, and is started again.
 """
 
+import contextlib
 import importlib
+import os
+import signal
 import socket
 import sys
 
 DEADLINE_S = 3.0
+HUNG_AFTER = 3
+FAILURES = "/tmp/choir-unanswered"  # noqa: S108 - a tmpfs of this container, which nobody else can reach
+# A process that is itself number 1 cannot be killed from inside its container.
+INITS = ("docker-init", "tini")
 
 
-def main() -> int:
-    """Ask and tell."""
-    port, path = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "/readyz"
+def main(arguments: list[str], init: int = 1, inits: tuple[str, ...] = INITS) -> int:
+    """Ask and tell; `init` is the process that the service is a child of."""
+    port, path = int(arguments[0]), arguments[1] if len(arguments) > 1 else "/readyz"
+    tls = arguments[2:] == ["tls"]
     try:
-        with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as connection:
-            connection.settimeout(DEADLINE_S)
-            spoken = _over_tls(connection) if sys.argv[3:] == ["tls"] else connection
-            request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            spoken.sendall(request.encode())
-            answer = spoken.makefile("rb").read(16_000)
+        _ask(port, "/livez", tls)
+    except TimeoutError:
+        _count_failure(init, inits)
+        print("/livez is not answered")  # noqa: T201 - the engine keeps it beside the result
+        return 1
     except OSError as error:
-        print(error)  # noqa: T201 - the engine keeps it beside the result
+        print(error)  # noqa: T201
+        return 1
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(FAILURES)  # noqa: PTH108 - pathlib doubles the time of a check
+    try:
+        answer = _ask(port, path, tls)
+    except OSError as error:
+        print(error)  # noqa: T201
         return 1
     print(answer.decode(errors="replace")[:500])  # noqa: T201
     return 0 if answer.split(b" ", 2)[1:2] == [b"200"] else 1
+
+
+def _ask(port: int, path: str, tls: bool) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        spoken = _over_tls(connection) if tls else connection
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        spoken.sendall(request.encode())
+        return spoken.makefile("rb").read(16_000)
+
+
+def _count_failure(init: int, inits: tuple[str, ...]) -> None:
+    """Note one more unanswered /livez, and kill the service after `HUNG_AFTER` of them."""
+    with open(FAILURES, "ab+") as file:  # noqa: PTH123
+        file.write(b".")
+        count = file.tell()
+    with open(f"/proc/{init}/comm") as file_of_init:  # noqa: PTH123
+        name = file_of_init.read().strip()
+    if count < HUNG_AFTER or name not in inits:
+        return
+    os.unlink(FAILURES)  # noqa: PTH108
+    with open(f"/proc/{init}/task/{init}/children") as children:  # noqa: PTH123
+        for pid in children.read().split():
+            if int(pid) != os.getpid():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def _over_tls(connection: socket.socket) -> socket.socket:
@@ -41,4 +83,4 @@ def _over_tls(connection: socket.socket) -> socket.socket:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
