@@ -1,5 +1,6 @@
 """Sessions with the scripted rehearsal model stand apart: no session with a real model continues one."""
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,9 +9,11 @@ from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.images.port import SessionImage
 from choir_control.leases.token import mint
 from choir_control.sessions.record import SessionRow, is_rehearsal
 from choir_control.sessions.store import SessionStore
+from tests.service.control.world import World
 
 MIGRATIONS = "choir_control.migrations"
 BOUND = ResourceBindings(workspace="w", llm="default", dm="d")
@@ -39,7 +42,9 @@ async def live_once(
     store: SessionStore, database: Database, session_id: str, *, rehearsal: bool
 ) -> SessionRow:
     """Begin a session and end it, with events in its log; return it as it began."""
-    row = await store.create(session_id, "main", BOUND, (), "g", mint(), rehearsal=rehearsal)
+    image = SessionImage(None)
+    row = await store.create(session_id, "main", BOUND, (), "g", mint(), image, rehearsal=rehearsal)
+    await database.execute(OLD_OUTPUT, session_id, "rehearsal" if rehearsal else "gpt-5")
     await database.execute(END, session_id)
     return row
 
@@ -69,6 +74,35 @@ async def test_sessions_of_an_older_choir_are_known_by_the_model_that_answered(
     store = SessionStore(database)
     marks = {row.session_id: row.rehearsal for row in await store.page("main", None, 10)}
     assert marks == {"old_rehearsal": True, "old_real": False}
+
+
+async def test_a_rehearsal_that_was_left_open_is_not_gone_on_with_by_a_real_model(
+    stopped: World,
+) -> None:
+    think_with(stopped, "rehearsal")
+    await stopped.start()
+    rehearsal = await stopped.agent()
+    await rehearsal.begin()
+    await stopped.say("hello", "1")
+    await rehearsal.take_up(await rehearsal.next_message())
+    stopped.hurry.set()  # its agent is killed in the middle of the turn
+    await stopped.stop()
+
+    think_with(stopped, "openai")
+    await stopped.start()
+    real = await stopped.agent()
+    assert real.spec.session_id != rehearsal.spec.session_id
+    store = SessionStore(stopped.database)
+    before, now = [await store.get(it.spec.session_id) for it in (rehearsal, real)]
+    assert before is not None and before.rehearsal and before.status == "stopped"
+    assert now is not None and not now.rehearsal and now.continues is None
+
+
+def think_with(world: World, provider: str) -> None:
+    """Have the model `default` be one of this provider."""
+    config = json.loads(world.settings.config_file.read_text())
+    config["models"]["default"]["provider"] = provider
+    world.settings.config_file.write_text(json.dumps(config))
 
 
 def test_the_provider_of_its_model_makes_a_session_a_rehearsal() -> None:

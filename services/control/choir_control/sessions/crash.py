@@ -44,6 +44,10 @@ class Crashes:
         self._failed_starts: set[str] = set()
         """Sessions whose agent died once before it introduced itself."""
 
+    async def end_rehearsal(self, session: SessionRow) -> None:
+        """End a rehearsal that was left open, because its agent thinks with a real model from now on."""
+        await self._closing.close(session.session_id, "stopped", "a real model takes its place")
+
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:
         """End the epoch of `session`; nothing happens if it is over already.
 

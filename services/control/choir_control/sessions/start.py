@@ -62,7 +62,7 @@ class Starter:
         """
         bindings = choose(self._configuration.current, agent_id, request)
         async with self._turns.of(agent_id):
-            live = await self._store.unfinished_of(agent_id)
+            live = await self._unfinished_of(agent_id)
             if live is None:
                 return await self._begin(agent_id, bindings, image)
             if live.status not in RESUMABLE:
@@ -86,7 +86,7 @@ class Starter:
         snapshot.agent(agent_id)
         check(snapshot.config, bindings)
         async with self._turns.of(agent_id):
-            live = await self._store.unfinished_of(agent_id)
+            live = await self._unfinished_of(agent_id)
             if live is not None and live.status in RESUMABLE:
                 return await self._go_on(live, image or live.image)
             return await self._begin(agent_id, bindings, image)
@@ -113,6 +113,10 @@ class Starter:
     async def resume(self, crashed: SessionRow) -> None:
         """Take a crashed session up under its next epoch; later if it cannot be started meanwhile."""
         async with self._turns.of(crashed.agent_id):
+            if self._is_outlived(crashed):
+                await self._crashes.end_rehearsal(crashed)
+                await self._begin(crashed.agent_id, crashed.started_with, None)
+                return
             try:
                 image = crashed.image or await self._launcher.newest(crashed.agent_id)
                 await self._launcher.check(crashed.agent_id, crashed.bindings, image)
@@ -126,6 +130,20 @@ class Starter:
                 await self._store.postpone(crashed.session_id, LEASE_HELD_RETRY)
                 return
             await self._launch(grant)
+
+    async def _unfinished_of(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's session that is not over; a rehearsal no real model goes on with is ended."""
+        live = await self._store.unfinished_of(agent_id)
+        if live is not None and live.status in RESUMABLE and self._is_outlived(live):
+            await self._crashes.end_rehearsal(live)
+            return None
+        return live
+
+    def _is_outlived(self, session: SessionRow) -> bool:
+        """Tell whether a rehearsal would go on with a real model."""
+        config = self._configuration.current.config
+        known = session.bindings.llm in config.models
+        return session.rehearsal and known and not is_rehearsal(config, session.bindings)
 
     async def _go_on(self, left_open: SessionRow, image: SessionImage | None) -> SessionRow:
         image = image or await self._launcher.newest(left_open.agent_id)
