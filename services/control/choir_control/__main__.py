@@ -8,7 +8,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from choir_common.http.listen import STOP_WITHIN_S, stop_on_signals
+from choir_common.http.listen import stop_on_signals
 from choir_common.logs.file import LogFile
 from choir_common.logs.limits import FileLimits
 from choir_common.process import run_process
@@ -17,6 +17,9 @@ from choir_common.tracing import exporting
 from choir_control.app import Control
 from choir_control.runtimes.choose import choose_runtime
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
+
+CLOSING_S = 15.0
+"""For everything that is closed once the agents have stopped; in all less than the 65 s before a kill."""
 
 
 async def serve_until_stopped() -> None:
@@ -30,7 +33,7 @@ async def serve_until_stopped() -> None:
     with exporting("choird", settings.otlp_endpoint):
         runtime = choose_runtime(settings, redactor.clean)
         hurry = asyncio.Event()
-        stop = stop_on_signals(hurry, settings.agents_stop_s + STOP_WITHIN_S)
+        stop = stop_on_signals(hurry, settings.agents_stop_s + CLOSING_S)
         await Control(settings, secrets, runtime, redactor).run(stop, hurry)
 
 
