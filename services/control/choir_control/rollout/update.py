@@ -59,6 +59,7 @@ class Updater:
         built = await self._images.build(agent_id, report)
         live = await self._sessions.live_of(agent_id)
         if live is None or live.status == "stopping":
+            await self._give_to_suspended(agent_id, SessionImage(built.image))
             return _outcome("built" if built.fresh else "skipped", built, "it does not run")
         if self._shelf.running(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
@@ -90,6 +91,15 @@ class Updater:
             return AgentOutcome(
                 agent_id=agent_id, outcome="failed", reason="choird's log says what went wrong"
             )
+
+    async def _give_to_suspended(self, agent_id: str, image: SessionImage) -> None:
+        """Have the session that a stop left open go on with a new image, too."""
+        left_open = await self._sessions.unfinished_of(agent_id)
+        if left_open is None or left_open.status != "suspended" or left_open.image == image:
+            return
+        if await self._sessions.set_image(left_open.session_id, image) and image.image:
+            # so that it is not removed as outdated before the next start
+            self._shelf.note_start(agent_id, image.image.version)
 
     async def _start(self, agent_id: str, before: SessionRow, image: SessionImage) -> None:
         """Start an agent as it was bound, and wait until it has introduced itself."""

@@ -214,6 +214,16 @@ class SessionStore:
         )
         return bool(found)
 
+    async def set_image(self, session_id: str, image: SessionImage) -> bool:
+        """Have a suspended session go on with another image; False if it is not suspended any more."""
+        found = await self._database.fetchval(
+            "UPDATE choir_control.sessions SET image = $2::jsonb "
+            "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NOT NULL RETURNING true",
+            session_id,
+            _IMAGE.dump_json(image).decode(),
+        )
+        return bool(found)
+
     async def forgive(self, session_id: str) -> None:
         """Give a crashed session all its resumes back: a person asked for another try."""
         await self._database.execute(
