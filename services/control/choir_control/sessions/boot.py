@@ -5,21 +5,19 @@ Called once by `app`, before the doors open; `mend` resumes what is marked here.
 
 import structlog
 
-from choir_common.errors import ChoirError
+from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.operator import StartAgent
 from choir_control.configuration.current import Configuration
 from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
 from choir_control.sessions.closing import Closing
-from choir_control.sessions.crash import Crashes
+from choir_control.sessions.crash import LEFT, Crashes
 from choir_control.sessions.outfit import Outfitter
 from choir_control.sessions.record import SHUT_DOWN, STARTED_AGAIN, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 
 log = structlog.get_logger("choir.sessions")
-
-LEFT = "it left the configuration"
 
 
 class Boot:
@@ -55,8 +53,7 @@ class Boot:
         for session in stale:
             await self._settle(session)
         for session in await self._store.suspended():
-            if session.agent_id not in self._configuration.current.config.agents:
-                await self._closing.close(session.session_id, "stopped", LEFT)
+            await self._crashes.end_departed(session)
         freed = await self._leases.drop_stale()
         if freed:
             log.warning("stale leases freed", count=freed)
@@ -83,8 +80,14 @@ class Boot:
             image = await self._outfitter.newest(agent_id)
         if before and (before.status == "suspended" or not autostart):
             # defaults may have been edited meanwhile; what was started by hand is started as it was
-            await self._starter.start_as(agent_id, before.started_with, image)
-        elif autostart:
+            try:
+                await self._starter.start_as(agent_id, before.started_with, image)
+                return
+            except BadInput as error:
+                if not autostart:
+                    raise
+                log.warning("its bindings have changed", agent=agent_id, why=error.message)
+        if autostart:
             await self._starter.start(agent_id, StartAgent(), image)
 
     async def _settle(self, session: SessionRow) -> None:

@@ -46,6 +46,12 @@ def check(config: Config, bindings: ResourceBindings) -> None:
             require(kind, name, known)
 
 
+def can_go_on(config: Config, bindings: ResourceBindings) -> bool:
+    """Tell whether a session could go on with these bindings: what it cannot do without is configured."""
+    needs = ((bindings.workspace, config.workspaces), (bindings.llm, config.models))
+    return bindings.dm in config.dms and all(name in known for name, known in needs)
+
+
 def require(kind: str, name: str, known: Collection[str]) -> None:
     """Raise BadInput when `name` is not `known`, with what is."""
     if name not in known:

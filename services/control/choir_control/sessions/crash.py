@@ -17,6 +17,7 @@ from choir_control.sessions.vitals import Vitals
 log = structlog.get_logger("choir.sessions")
 
 MAX_RESUMES = 3
+LEFT = "it left the configuration"
 # a session that completes something in each life and crashes again, and again, with nobody talking to it
 MAX_IDLE_RESUMES = 8
 # crashes further apart than this have nothing to do with each other
@@ -47,6 +48,18 @@ class Crashes:
     async def end_rehearsal(self, session: SessionRow) -> None:
         """End a rehearsal that was left open, because its agent thinks with a real model from now on."""
         await self._closing.close(session.session_id, "stopped", "a real model takes its place")
+
+    async def end_unbound(self, session: SessionRow) -> None:
+        """End a session that was left open, because what it is bound to has left the configuration."""
+        why = "its workspace, model or conversation is no longer in config.json"
+        await self._closing.close(session.session_id, "stopped", why)
+
+    async def end_departed(self, session: SessionRow) -> None:
+        """End a suspended session if its agent has left the configuration: nobody can start it again."""
+        now = await self._store.get(session.session_id)
+        departed = session.agent_id not in self._configuration.current.config.agents
+        if departed and now is not None and now.status == "suspended":
+            await self._closing.close(session.session_id, "stopped", LEFT)
 
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:
         """End the epoch of `session`; nothing happens if it is over already.

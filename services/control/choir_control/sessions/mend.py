@@ -121,6 +121,7 @@ class Mender:
         try:
             await self._note_exits()
             await self._judge_silence()
+            await self._end_departed()
             for session in await self._store.due():
                 if session.session_id not in self._resuming:
                     self._resuming.add(session.session_id)
@@ -130,6 +131,15 @@ class Mender:
             log.warning("sweep waits for the database", error=error.message)
         except Exception:  # the outermost loop: the next round may fare better
             log.exception("sweep failed")
+
+    async def _end_departed(self) -> None:
+        """End what agents left open that a new configuration does not have."""
+        for session in await self._store.suspended():
+            lock = self._turns.of(session.agent_id)
+            if session.agent_id in self._configuration.current.config.agents or lock.locked():
+                continue
+            async with lock:
+                await self._crashes.end_departed(session)
 
     async def _judge_silence(self) -> None:
         """Suspect who has missed a heartbeat, end who is lost (spec 13.1).

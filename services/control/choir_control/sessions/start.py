@@ -13,7 +13,7 @@ from choir_control.images.port import SessionImage
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.token import mint
 from choir_control.sessions.archive_port import Archive
-from choir_control.sessions.choose import check, choose, contradictions
+from choir_control.sessions.choose import can_go_on, check, choose, contradictions
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
 from choir_control.sessions.record import (
@@ -111,8 +111,14 @@ class Starter:
             await self.check(agent_id, live.started_with, live.image)
 
     async def resume(self, crashed: SessionRow) -> None:
-        """Take a crashed session up under its next epoch; later if it cannot be started meanwhile."""
+        """Take a crashed session up under its next epoch; later if it cannot be started meanwhile.
+
+        One that was stopped or started while this waited for its turn is left as it is.
+        """
         async with self._turns.of(crashed.agent_id):
+            now = await self._store.get(crashed.session_id)
+            if now is None or (now.status, now.epoch) != ("crashed", crashed.epoch):
+                return
             if self._is_outlived(crashed):
                 await self._crashes.end_rehearsal(crashed)
                 await self._begin(crashed.agent_id, crashed.started_with, None)
@@ -132,18 +138,23 @@ class Starter:
             await self._launch(grant)
 
     async def _unfinished_of(self, agent_id: str) -> SessionRow | None:
-        """Return the agent's session that is not over; a rehearsal no real model goes on with is ended."""
+        """Return the agent's session that is not over; one that was left open and cannot go on is ended."""
         live = await self._store.unfinished_of(agent_id)
-        if live is not None and live.status in RESUMABLE and self._is_outlived(live):
+        if live is None or live.status not in RESUMABLE:
+            return live
+        if self._is_outlived(live):
             await self._crashes.end_rehearsal(live)
-            return None
-        return live
+        elif not can_go_on(self._configuration.current.config, live.bindings):
+            await self._crashes.end_unbound(live)
+        else:
+            return live
+        return None
 
     def _is_outlived(self, session: SessionRow) -> bool:
-        """Tell whether a rehearsal would go on with a real model."""
+        """Tell whether a rehearsal would go on with a real model, unless its user chose that one for it."""
         config = self._configuration.current.config
-        known = session.bindings.llm in config.models
-        return session.rehearsal and known and not is_rehearsal(config, session.bindings)
+        known = session.started_with.llm in config.models
+        return session.rehearsal and known and not is_rehearsal(config, session.started_with)
 
     async def _go_on(self, left_open: SessionRow, image: SessionImage | None) -> SessionRow:
         image = image or await self._launcher.newest(left_open.agent_id)

@@ -129,7 +129,7 @@ class SessionStore:
         token: LeaseToken,
         image: SessionImage,
     ) -> SessionRow | None:
-        """Take a crashed session up again under the next epoch, with `image`; none if somebody else did.
+        """Take a crashed session up again under the next epoch, with `image`; none if it changed meanwhile.
 
         Raises Conflict when one of its resources is held by another agent meanwhile.
         """
@@ -142,6 +142,7 @@ class SessionStore:
                     epoch_started_at = clock_timestamp(),
                     last_heartbeat_at = clock_timestamp()
                 WHERE session_id = $1 AND epoch = $2 AND status = 'crashed'
+                  AND end_reason IS NOT DISTINCT FROM $6  -- not suspended meanwhile
                 RETURNING {COLUMNS}
                 """,  # noqa: S608 our own column names
                 crashed.session_id,
@@ -149,6 +150,7 @@ class SessionStore:
                 token.digest,
                 gateway,
                 _IMAGE.dump_json(image).decode(),
+                crashed.end_reason,
             )
             if record is None:
                 return None
@@ -236,7 +238,7 @@ class SessionStore:
         """Try to resume a crashed session later."""
         await self._database.execute(
             "UPDATE choir_control.sessions SET resume_at = clock_timestamp() + $2::interval "
-            "WHERE session_id = $1 AND status = 'crashed'",
+            "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NULL",
             session_id,
             by,
         )
@@ -256,6 +258,7 @@ class SessionStore:
                 FROM (SELECT session_id, blocked FROM choir_control.sessions
                       WHERE session_id = $1 FOR UPDATE) AS was
                 WHERE s.session_id = was.session_id AND s.status = 'crashed'
+                  AND s.end_reason IS NULL
                 RETURNING s.dm, s.gateway, was.blocked
                 """,
                 session_id,
@@ -349,7 +352,7 @@ class SessionStore:
         return await self._many(
             f"SELECT {COLUMNS} FROM choir_control.sessions "  # noqa: S608
             # a time further away than any we set means that the clock was set back
-            "WHERE status = 'crashed' AND (resume_at <= clock_timestamp() "
+            "WHERE status = 'crashed' AND end_reason IS NULL AND (resume_at <= clock_timestamp() "
             "OR resume_at > clock_timestamp() + interval '1 minute')"
         )
 
