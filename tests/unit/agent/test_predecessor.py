@@ -19,6 +19,8 @@ from choir_common.wire.events import (
     SessionAbandoned,
     SessionStarted,
     SessionStopped,
+    TurnParked,
+    TurnUnparked,
 )
 from choir_common.wire.json import JsonObject
 from tests.unit.agent.told_session import ToldSession
@@ -205,3 +207,19 @@ def test_a_copy_keeps_the_time_of_the_original() -> None:
     copies = inherit(log_of(before), "s1").carried
     times = {entry.event().at for entry in before.log.entries}
     assert all(isinstance(copy, CarriedEvent) and copy.at in times for copy in copies)
+
+
+def test_a_turn_that_was_put_aside_stands_where_it_stood_before_the_stop() -> None:
+    before = started()
+    before.ask(1)
+    before.use("t1", "c1", with_result=False)
+    before.append("edge", TurnParked(turn_id="t1"))
+    before.turn(2)
+    before.append("edge", TurnUnparked(turn_id="t1"))
+    before.result("t1", "c1")
+    before.answer(1)
+    after = continued(stopped(before))
+    assert after.edge() == before.again().edge()
+    assert after.state.parked == () and after.state.turn is None
+    # also when the copies are copied
+    assert continued(stopped(after), "s2").edge() == after.edge()

@@ -28,6 +28,7 @@ from choir_common.wire.events import (
     Reminded,
     Reply,
     SessionAbandoned,
+    TurnUnparked,
     UserMsg,
     payload_of,
     render_payload,
@@ -97,7 +98,8 @@ def _inherit(events: tuple[Event, ...], continues: str) -> Inheritance:
 
 def _is_shown(event: Committed, window: LaneWindow) -> bool:
     payload = event.payload
-    if isinstance(payload, Reminded):
+    if isinstance(payload, Reminded | TurnUnparked):
+        # where a turn stands that was put aside is part of what was shown
         return any(turn.turn_id == payload.turn_id for turn in window.turns)
     for turn in window.turns:
         if event.rev == turn.head.rev:
