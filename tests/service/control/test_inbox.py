@@ -70,6 +70,26 @@ async def test_another_text_under_a_key_of_the_console_is_a_conflict_and_changes
     assert await offered(agent, 2) == ["hello", "next"]
 
 
+async def test_a_message_may_be_repeated_after_a_secret_in_it_became_known_or_was_replaced(
+    stopped: World,
+) -> None:
+    others = {name: value for name, value in stopped.secrets.secrets.items() if name != "key"}
+    told, retold = dict(stopped.secrets.secrets), {**others, "key": "sk-another-key-of-the-test"}
+    text = f"my key is {MODEL_KEY}, not {MODEL_KEY}!"
+    for number, values in enumerate((told, retold, told)):
+        stopped.secrets = stopped.secrets.model_copy(update={"secrets": values})
+        stopped.hurry.clear()
+        await stopped.start()
+        first = await stopped.say(text, "7")
+        assert first.duplicate is (number > 0)
+        assert (await stopped.say(text, f"of start {number}")).duplicate is False
+        if number:
+            assert (await stopped.say(text, f"of start {number - 1}")).duplicate
+        with pytest.raises(Conflict, match="key of its own"):
+            await stopped.say(f"No, {text}", "7")
+        await stopped.stop()
+
+
 async def test_messages_are_offered_in_the_order_they_came(world: World, agent: AgentHand) -> None:
     for number in range(20):
         await world.say(f"{number}", f"u{number}")

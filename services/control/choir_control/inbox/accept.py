@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
 from choir_common.ids import new_id
-from choir_common.redactor import Redactor
+from choir_common.redactor import MASK, Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME
 from choir_common.wire.messages import MAX_QUOTE, MAX_TEXT, Accepted, AgentState, InboundMessage
 from choir_control.configuration.current import Configuration, Snapshot
@@ -74,12 +74,12 @@ class Inbox:
         clean = _redacted(_clean(message), self._redactor)
         obeyed = await self._obey(clean)
         if obeyed is not None:
-            _refuse_another_text(snapshot, message.gateway, obeyed.stored)
+            self._refuse_another_text(snapshot, clean, obeyed.stored)
             agent_id = await self._named(snapshot, message.dm, obeyed.stored)
             return _obeyed(agent_id, obeyed)
         async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
-        _refuse_another_text(snapshot, message.gateway, stored)
+        self._refuse_another_text(snapshot, clean, stored)
         if not stored.duplicate:
             self._ring(message.dm)
         agent_id = await self._named(snapshot, message.dm, stored)
@@ -90,6 +90,25 @@ class Inbox:
         if stored.agent_id is not None:
             return stored.agent_id
         return snapshot.default_agent_of(dm, await self._store.held_last(dm))
+
+    def _refuse_another_text(
+        self, snapshot: Snapshot, message: InboundMessage, stored: Stored
+    ) -> None:
+        """Raise Conflict for a key that was used for another text.
+
+        Only at the console, whose clients choose their keys: a channel that repeats an update may put it in
+        other words, and would bring it again and again.
+        """
+        found = snapshot.config.gateways.get(message.gateway)
+        if stored.earlier_text is None or found is None or found.type != "console":
+            return
+        # secrets may have become known since
+        earlier = self._redactor.clean(stored.earlier_text)[:MAX_TEXT]
+        if not _is_same(earlier, message.text):
+            raise Conflict(
+                "Another message was accepted under this idempotency key before. This one was not "
+                "stored; send it under a key of its own."
+            )
 
     async def _store_once(self, message: InboundMessage) -> Stored:
         for _ in range(ATTEMPTS):
@@ -127,18 +146,24 @@ def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
     return message.model_copy(update={"text": text, "reply_to": reply_to, "attachments": named})
 
 
-def _refuse_another_text(snapshot: Snapshot, gateway: str, stored: Stored) -> None:
-    """Raise Conflict for a key that was used for another text.
+def _is_same(earlier: str, text: str) -> bool:
+    """Tell whether a text may be the one that was stored; a mask stands for any words.
 
-    Only at the console, whose clients choose their keys: a channel that repeats an update may put it in
-    other words, and would bring it again and again.
+    A secret that was replaced is forgotten when control restarts: the text comes unmasked then.
     """
-    found = snapshot.config.gateways.get(gateway)
-    if stored.differs and found is not None and found.type == "console":
-        raise Conflict(
-            "Another message was accepted under this idempotency key before. This one was not stored; "
-            "send it under a key of its own."
-        )
+    first, *others = earlier.split(MASK)
+    if not others:
+        return earlier == text
+    if not text.startswith(first):
+        return False
+    at, last = len(first), others.pop()
+    for part in others:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    # a text that was cut after it was masked may end anywhere
+    return (text.endswith(last) and len(text) - len(last) >= at) or len(earlier) == MAX_TEXT
 
 
 def _without_nul(value: object) -> object:

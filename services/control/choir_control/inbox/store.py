@@ -92,8 +92,8 @@ class Stored:
     duplicate: bool
     agent_id: str | None
     session_status: str | None
-    differs: bool = False
-    """It is a duplicate by its key, but the message that came first has another text."""
+    earlier_text: str | None = None
+    """Of a duplicate by its key: the text that came first, as it was stored."""
 
 
 class InboxStore:
@@ -167,7 +167,7 @@ class InboxStore:
             duplicate=row["added"] is None,
             agent_id=row["agent_id"],
             session_status=row["status"],
-            differs=row["added"] is None and row["known_text"] != message.text,
+            earlier_text=row["known_text"] if row["added"] is None else None,
         )
 
     async def holder(self, dm: str) -> Holder | None:
