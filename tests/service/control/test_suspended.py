@@ -112,6 +112,30 @@ async def test_an_agent_whose_model_was_renamed_while_choir_was_down_starts_by_i
     assert (await row_of(world, again.spec.session_id)).bindings.llm == "better"
 
 
+async def test_a_dm_that_became_another_agents_while_choir_was_down_is_that_agents(
+    world: World, agent: AgentHand
+) -> None:
+    def swap(config: dict[str, Any]) -> None:
+        main, other = config["agents"]["main"], config["agents"]["other"]
+        main["defaults"]["dm"], other["defaults"]["dm"] = "second", "console"
+        other.update(autostart=True)
+        other["defaults"]["workspace"] = "spare"
+
+    await stopped_in_a_turn(world, agent)
+    await world.stop()
+    await world.database.execute(
+        "UPDATE choir_control.sessions SET end_reason = 'Choir was shut down'"
+    )
+    edit(world, swap)
+    await world.start()
+    await world.agent(starts=2)
+    started = {spec.agent_id: spec.session_id for spec in world.runtime.specs}
+    dms = {name: (await row_of(world, it)).bindings.dm for name, it in started.items()}
+    assert dms == {"main": "second", "other": "console"}
+    [text] = await world.delivered(1)
+    assert "main was stopped before it was done" in text
+
+
 async def test_an_agent_that_leaves_the_configuration_leaves_no_open_work(
     world: World, agent: AgentHand
 ) -> None:

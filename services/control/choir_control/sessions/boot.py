@@ -10,6 +10,7 @@ from choir_common.wire.operator import StartAgent
 from choir_control.configuration.current import Configuration
 from choir_control.leases.store import LeaseStore
 from choir_control.runtimes.port import AgentRuntime
+from choir_control.sessions.choose import is_taken_over
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import LEFT, Crashes
 from choir_control.sessions.outfit import Outfitter
@@ -79,6 +80,9 @@ class Boot:
         if before and before.end_reason != SHUT_DOWN and before.status == "suspended":
             image = await self._outfitter.newest(agent_id)
         if before and (before.status == "suspended" or not autostart):
+            if autostart and await self._gave_way(before):
+                await self._starter.start(agent_id, StartAgent(), image)
+                return
             # defaults may have been edited meanwhile; what was started by hand is started as it was
             try:
                 await self._starter.start_as(agent_id, before.started_with, image)
@@ -89,6 +93,14 @@ class Boot:
                 log.warning("its bindings have changed", agent=agent_id, why=error.message)
         if autostart:
             await self._starter.start(agent_id, StartAgent(), image)
+
+    async def _gave_way(self, session: SessionRow) -> bool:
+        """End a suspended session whose workspace or DM another agent wants from now on."""
+        config = self._configuration.current.config
+        if not is_taken_over(config, session.agent_id, session.bindings):
+            return False
+        await self._crashes.end_unbound(session)
+        return True
 
     async def _settle(self, session: SessionRow) -> None:
         if session.agent_id not in self._configuration.current.config.agents:

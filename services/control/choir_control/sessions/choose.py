@@ -52,6 +52,19 @@ def can_go_on(config: Config, bindings: ResourceBindings) -> bool:
     return bindings.dm in config.dms and all(name in known for name, known in needs)
 
 
+def is_taken_over(config: Config, agent_id: str, bindings: ResourceBindings) -> bool:
+    """Tell whether a workspace or DM has become the default of another agent that starts by itself."""
+    own = config.agents[agent_id].defaults
+    others = [
+        it.defaults for name, it in config.agents.items() if it.autostart and name != agent_id
+    ]
+    return any(
+        (bindings.dm == other.dm != own.dm)
+        or (bindings.workspace == other.workspace != own.workspace)
+        for other in others
+    )
+
+
 def require(kind: str, name: str, known: Collection[str]) -> None:
     """Raise BadInput when `name` is not `known`, with what is."""
     if name not in known:

@@ -50,8 +50,8 @@ class Crashes:
         await self._closing.close(session.session_id, "stopped", "a real model takes its place")
 
     async def end_unbound(self, session: SessionRow) -> None:
-        """End a session that was left open, because what it is bound to has left the configuration."""
-        why = "its workspace, model or conversation is no longer in config.json"
+        """End a session that was left open, because a new configuration has no place for it."""
+        why = "its workspace, model or conversation is not its any more in config.json"
         await self._closing.close(session.session_id, "stopped", why)
 
     async def end_departed(self, session: SessionRow) -> None:
