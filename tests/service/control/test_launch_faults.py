@@ -153,6 +153,20 @@ async def test_an_agent_that_dies_before_it_introduces_itself_is_never_abandoned
     assert text.startswith("main cannot be started: its process ended")
 
 
+async def test_an_agent_that_has_run_since_may_die_at_a_start_again_before_anybody_is_told(
+    world: World,
+) -> None:
+    hand = await world.agent()
+    world.runtime.die("main")
+    await (await world.agent(starts=2)).begin()
+    world.runtime.die("main")
+    await world.agent(starts=3)
+    world.runtime.die("main")
+    await (await world.agent(starts=4)).hello()
+    assert await world.database.fetchval("SELECT count(*) FROM choir_control.outbox") == 0
+    assert (await world.session(hand.spec.session_id))["status"] == "active"
+
+
 async def test_crashes_of_control_never_count_against_a_session(stopped: World) -> None:
     await stopped.start()
     agent = await stopped.agent()

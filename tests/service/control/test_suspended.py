@@ -148,6 +148,20 @@ async def test_an_agent_that_leaves_the_configuration_leaves_no_open_work(
     assert world.gateway.delivered[0].answers == inbox_id
 
 
+async def test_a_crashed_session_whose_agent_left_the_configuration_is_ended_at_the_start(
+    world: World,
+) -> None:
+    await world.post("/v1/agents/never/start", json={"dm": "second"})
+    agent = await world.agent(starts=2)
+    await agent.begin()
+    world.runtime.die("never")
+    await world.until_status(agent.spec.session_id, "crashed")
+    await world.stop()
+    edit(world, lambda config: config["agents"].pop("never"))
+    await world.start()
+    assert (await world.session(agent.spec.session_id))["status"] == "stopped"
+
+
 async def test_a_real_model_that_was_chosen_in_a_rehearsal_goes_on_after_a_crash(
     stopped: World,
 ) -> None:

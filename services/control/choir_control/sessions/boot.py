@@ -50,7 +50,8 @@ class Boot:
         live = await self._store.live()
         for session in (*live, *await self._store.suspended()):
             self._outfitter.remember(session.agent_id, session.image)
-        stale = [row for row in live if row.status != "crashed"]
+        known = self._configuration.current.config.agents
+        stale = [row for row in live if row.status != "crashed" or row.agent_id not in known]
         for session in stale:
             await self._settle(session)
         for session in await self._store.suspended():

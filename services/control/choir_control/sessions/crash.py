@@ -43,7 +43,7 @@ class Crashes:
         self._closing = closing
         self._configuration = configuration
         self._failed_starts: set[str] = set()
-        """Sessions whose agent died once before it introduced itself."""
+        """Sessions whose agent died before it introduced itself, the last time it was started."""
 
     async def end_rehearsal(self, session: SessionRow) -> None:
         """End a rehearsal that was left open, because its agent thinks with a real model from now on."""
@@ -72,6 +72,7 @@ class Crashes:
         if session.status == "starting" and counts:
             await self._died_at_start(session, why)
             return
+        self._failed_starts.discard(session.session_id)
         afresh = self._vitals.lived_s(session) >= STABLE_S
         if counts and not afresh and _is_poison(session) and self._resumes(session):
             await self._closing.close(session.session_id, "abandoned", why, with_waiting=True)
