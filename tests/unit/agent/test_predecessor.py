@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from choir_agent.compaction.session_summary import material_of
 from choir_agent.memory.predecessor import inherit
 from choir_agent.memory.search import Reader, by_words
 from choir_agent.memory.snapshots import Snapshots
@@ -207,6 +208,20 @@ def test_a_copy_keeps_the_time_of_the_original() -> None:
     copies = inherit(log_of(before), "s1").carried
     times = {entry.event().at for entry in before.log.entries}
     assert all(isinstance(copy, CarriedEvent) and copy.at in times for copy in copies)
+
+
+def test_a_session_is_summed_up_without_what_it_copied_from_the_one_before() -> None:
+    before = started()
+    for number in range(3):
+        before.turn(number)
+    before.compact("edge", before.log.head.rev - 3, "They spoke.")
+    after = continued(stopped(before))
+    after.turn(3)
+    material = material_of(after.state, after.memory.window("edge"), 100_000)
+    assert "ask 3" in material and "reply 3" in material
+    assert not any(words in material for words in ("They spoke.", "ask 2", "reply 2"))
+    first = material_of(before.state, before.memory.window("edge"), 100_000)
+    assert "They spoke." in first and "ask 2" in first
 
 
 def test_a_turn_that_was_put_aside_stands_where_it_stood_before_the_stop() -> None:

@@ -16,6 +16,7 @@ from choir_agent.compaction.ask import Asker
 from choir_agent.compaction.material import lines_of
 from choir_agent.log.state import EDGE, SessionState
 from choir_agent.memory.delta import json_in
+from choir_agent.memory.window import LaneWindow
 from choir_agent.memory.working import WorkingMemory
 from choir_agent.models.model import ModelFailed
 from choir_agent.settings import CurrentSettings
@@ -72,7 +73,8 @@ class SessionSummarizer:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                material = self._material(state)
+                room = self._asker.context_window(EDGE)
+                material = material_of(state, self._memory.window(EDGE), room)
                 async with self._asker.ask(EDGE, self._instructions, material) as thought:
                     return read_summary(thought.text)
         except TimeoutError:
@@ -81,14 +83,22 @@ class SessionSummarizer:
             log.warning("no summary of the session", reason=error.message)
         return None
 
-    def _material(self, state: SessionState) -> str:
-        window = self._memory.window(EDGE)
-        summary = state.summary(EDGE)
-        earlier = summary.summary.model_dump_json() if summary is not None else "nothing"
-        events = window.events(state.rev) if window is not None else ()
-        room = self._asker.context_window(EDGE)
-        lines = lines_of(events, EDGE, room, with_recalled=False)
-        return f"What was folded earlier:\n{earlier}\n\nThe newest events:\n{lines}"
+
+def material_of(state: SessionState, window: LaneWindow | None, room: int) -> str:
+    """Return what a session is summed up from: its own events, not those copied from the one before.
+
+    That one has a summary of its own. Said again here, its words would be trusted by what this session has
+    read, and would stay in memory when the other one is erased.
+    """
+    # copies follow the first event
+    copied_through = state.carried + 1 if state.carried else 0
+    summary = state.summary(EDGE)
+    folded = summary is not None and summary.through_rev > copied_through
+    earlier = summary.summary.model_dump_json() if summary is not None and folded else "nothing"
+    events = window.events(state.rev) if window is not None else ()
+    own = [event for event in events if event.rev > copied_through]
+    lines = lines_of(own, EDGE, room, with_recalled=False)
+    return f"What was folded earlier:\n{earlier}\n\nThe newest events:\n{lines}"
 
 
 def read_summary(answer: str) -> SessionSummary | None:
