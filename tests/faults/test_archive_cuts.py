@@ -38,7 +38,7 @@ from tests.support.sessions import Script, talk
 __all__ = ["dsn", "postgres", "witness"]
 
 # all of them take minutes: `make nightly` does them, else each of so many
-EVERY = 1 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 19
+EVERY = 1 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 57
 CONTROL = ("/archiving/archivist.py", "/archiving/store.py")
 MEMORY = ("/sessions/archive.py", "/sessions/promote.py", "/sessions/store.py")
 CONFIG = Config.model_validate_json(

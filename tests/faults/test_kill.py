@@ -19,7 +19,8 @@ from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
 from tests.support.replay import check_replay
 from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
 
-KILLS = int(os.environ.get("CHOIR_KILLS", "20"))
+# `make nightly` kills each process twenty times
+KILLS = int(os.environ.get("CHOIR_KILLS", "6"))
 CALLS = 3
 TURN_S = 0.8
 VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")

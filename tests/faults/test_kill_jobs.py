@@ -29,7 +29,7 @@ from tests.support.replay import check_replay
 from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
 
 # two jobs a kill: as many ends as the other faults' kills
-KILLS = max(1, int(os.environ.get("CHOIR_KILLS", "20")) // 2)
+KILLS = max(1, int(os.environ.get("CHOIR_KILLS", "6")) // 2)
 JOBS = ("left", "right")
 CALLS = 3
 WORK_S = 1.5

@@ -13,7 +13,7 @@ from tests.security.browser.hostile import HOGS, MILLION, WORDS, put_on
 from tests.security.browser.visiting import MakeRooms, browse
 from tests.security.browser.web import Site, html
 
-PAGE_MS = 2_000
+PAGE_MS = 1_000
 SERVED_WITHIN_S = 30
 # The limit on traffic has a test of its own; here it would refuse pages that come after a flood.
 NO_TRAFFIC_LIMIT_MB = 1_000_000
