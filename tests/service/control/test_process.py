@@ -43,13 +43,18 @@ async def spawn(
 
 
 async def refusal(world: World, **more: str) -> str:
+    """Start choird, expect it to give up with exit code 1, and return the one line it told the person."""
+    said = await refusal_lines(world, **more)
+    assert len(said) == 1, said
+    return said[0]
+
+
+async def refusal_lines(world: World, **more: str) -> list[str]:
     """Start choird, expect it to give up with exit code 1, and return what it told the person."""
     process = await spawn(world, **more)
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1 and out == b""
-    said = [line for line in err.decode().splitlines() if not line.startswith("{")]
-    assert len(said) == 1, err.decode()
-    return said[0]
+    return [line for line in err.decode().splitlines() if not line.startswith("{")]
 
 
 async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> None:
@@ -95,9 +100,10 @@ async def test_a_config_that_does_not_fit_is_named_with_its_place(stopped: World
     config["agents"]["main"]["defaults"]["workspace"] = "nowhere"
     config["crash_detection_threshold_ms"] = 900
     file.write_text(json.dumps(config))
-    said = await refusal(stopped)
-    assert "agents.main.defaults.workspace" in said and "'nowhere'" in said
-    assert "crash_detection_threshold_ms" in said
+    where, workspace, threshold, effect = await refusal_lines(stopped)
+    assert str(file) in where and effect == "Nothing was changed."
+    assert workspace.startswith("- agents.main.defaults.workspace: ") and "'nowhere'" in workspace
+    assert threshold.startswith("- crash_detection_threshold_ms: ")
     config["surprise"] = 1
     file.write_text(json.dumps(config))
     assert "surprise" in await refusal(stopped)
