@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from choir_common.errors import Conflict
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, StatusReport, TerminateRequest
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World, until
@@ -65,11 +66,14 @@ async def test_an_admin_stops_and_starts_an_agent(world: World, agent: AgentHand
     assert "not running" in await say("/stop")
     assert "'bad'" in await say("/start main llm=bad")
     assert "What a start takes" in await say("/start main colour=blue")
-    started = await say("/start main workspace=spare llm=default")
+    start = "/start main workspace=spare llm=default"
+    started = await say(start)
     assert started.startswith("main is started, in console")
     view = (await world.get("/v1/agents/main")).json()
     assert view["bindings"]["workspace"] == "spare" and view["bindings"]["dm"] == "console"
-    assert "came before" in await say("/start main", again=True)
+    assert "came before" in await say(start, again=True)
+    with pytest.raises(Conflict, match="Another message"):
+        await say("/start main", again=True)
     assert "already running" in await say("/start main")
     assert "main: " in await say("/agent list")
     assert "There are /agent list" in await say("/agent")
