@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from choir_common.errors import BadInput, ChoirError, Fenced, Unauthorized, Unavailable
+from choir_common.errors import BadInput, ChoirError, Fenced, RateLimited, Unauthorized, Unavailable
 from choir_common.eventlog.chain import Head, first_break, head_of
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response, render_choir_error
@@ -95,6 +95,7 @@ class ControlStandIn:
         self.host_tool: HostTool = refuse_host_tools
         self.host_calls: list[HostToolRequest] = []
         self.approvals: dict[str, ApprovalResponse] = {}
+        self.most_undecided = 20
         self.statuses: list[StatusReport] = []
         self.heartbeats: list[HeartbeatRequest] = []
         self.hellos: list[HelloRequest] = []
@@ -212,6 +213,10 @@ class ControlStandIn:
                 return await self._heartbeat(HeartbeatRequest.model_validate_json(body))
             case "REQUEST_APPROVAL":
                 asked = ApprovalRequest.model_validate_json(body)
+                undecided = [one for one in self.approvals.values() if one.status == "pending"]
+                is_new = asked.call_id not in self.approvals
+                if is_new and len(undecided) >= self.most_undecided:
+                    raise RateLimited("Too many questions wait for a human already.")
                 pending = ApprovalResponse(approval_id=f"apr_{asked.call_id}", status="pending")
                 return self.approvals.setdefault(asked.call_id, pending)
             case "REPORT_STATUS":

@@ -96,6 +96,23 @@ async def test_two_waiting_turns_go_on_in_the_order_in_which_they_are_decided() 
             assert [reply.answers for reply in await control.replied(2)] == ["inb_2", "inb_1"]
 
 
+async def test_a_turn_that_may_not_even_ask_yet_keeps_no_message_waiting() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        control.most_undecided = 1
+        async with running_agent(control):
+            await control.say("guarded one", "inb_1")
+            [first] = await asked(control)
+            await control.say("guarded two", "inb_2")
+            await control.say("hello", "inb_3")
+            assert [reply.answers for reply in await control.replied(1)] == ["inb_3"]
+            await decide(control, first, "rejected")
+            _, second = await asked(control, 2)
+            await decide(control, second, "approved")
+            replies = await control.replied(3)
+    assert [reply.answers for reply in replies] == ["inb_3", "inb_1", "inb_2"]
+
+
 async def test_a_parked_turn_outlives_a_crash_and_a_stop() -> None:
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         guard(control)

@@ -32,7 +32,7 @@ class Approvals:
         self._decided: dict[str, asyncio.Event] = {}
         self._early: dict[str, None] = {}
         self._pending: dict[str, asyncio.Event] = {}
-        """By call, from when control has said that nobody has decided yet."""
+        """By call, from when control has said that nobody has decided yet, or that too many are open."""
         self._when_pending: Callable[[], None] | None = None
 
     def when_pending(self, tell: Callable[[], None]) -> None:
@@ -69,9 +69,7 @@ class Approvals:
                 del self._early[answer.approval_id]
                 continue
             decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
-            self._pending[call_id] = decided
-            if self._when_pending is not None:
-                self._when_pending()
+            self._wait_for_human(call_id, decided)
             try:
                 async with asyncio.timeout(ASK_AGAIN_S):
                     await decided.wait()
@@ -84,10 +82,23 @@ class Approvals:
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
         # the same call_id always gets the same approval, so asking again is safe
         backoff = Backoff()
-        while True:
-            try:
-                return await self._control.request_approval(request)
-            # too many open questions: this one waits until a human has decided on another
-            except (Unavailable, RateLimited) as error:
-                log.warning("cannot ask for approval; trying again", reason=error.message)
-            await asyncio.sleep(backoff.pause_s())
+        try:
+            while True:
+                try:
+                    return await self._control.request_approval(request)
+                except RateLimited as error:
+                    # too many open questions: this one waits until a human has decided on another
+                    self._wait_for_human(request.call_id, asyncio.Event(), error.message)
+                except Unavailable as error:
+                    log.warning("cannot ask for approval; trying again", reason=error.message)
+                await asyncio.sleep(backoff.pause_s())
+        finally:
+            self._pending.pop(request.call_id, None)
+
+    def _wait_for_human(self, call_id: str, decided: asyncio.Event, why: str = "") -> None:
+        """Note that a call can only wait for a human now."""
+        if why:
+            log.warning("cannot ask for approval; trying again", reason=why)
+        self._pending[call_id] = decided
+        if self._when_pending is not None:
+            self._when_pending()
