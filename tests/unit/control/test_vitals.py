@@ -29,6 +29,7 @@ ROW = SessionRow(
     ended_at=None,
     end_reason=None,
     last_heartbeat_at=datetime(2026, 1, 1, tzinfo=UTC),
+    image=None,
 )
 
 
