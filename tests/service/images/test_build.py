@@ -15,7 +15,7 @@ from choir_common.wire.rpc import HelloRequest
 from choir_control.images.port import Piece, Recipe
 from choir_control.images.process import ProcessImages
 from choir_control.images.shelf import Shelf
-from choir_control.sessions.outfit import Outfitter
+from choir_control.sessions.outfit import Outfit, Outfitter
 from tests.service.images.forge import Forge, Told, a_manifest, a_skill
 from tests.support.cuts import fork
 
@@ -27,6 +27,12 @@ def forge(tmp_path: Path) -> Forge:
 
 def outfitter(forge: Forge) -> Outfitter:
     return Outfitter(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+
+
+async def dress_in_newest(forge: Forge) -> Outfit:
+    """Do what a start of a new session does."""
+    mine = outfitter(forge)
+    return await mine.dress("main", await mine.newest("main"))
 
 
 def files(top: Path) -> dict[str, str]:
@@ -155,9 +161,9 @@ async def test_a_remote_that_is_away_builds_from_the_stale_clone_and_says_so(
 
 async def test_an_agent_with_a_repository_and_no_image_is_told_to_build(forge: Forge) -> None:
     with pytest.raises(Conflict, match="choirctl agent build main"):
-        await outfitter(forge).check("main")
+        await outfitter(forge).newest("main")
     await forge.images.build("main", Told())
-    outfit = await outfitter(forge).dress("main")
+    outfit = await dress_in_newest(forge)
     assert (outfit.choir_dir / "SOUL.md").read_text() == "my soul"
 
 
@@ -172,15 +178,17 @@ async def test_an_image_that_was_changed_is_refused_and_built_again(
     target.unlink(missing_ok=True)
     target.write_text("changed")
     with pytest.raises(Conflict, match="not what was built"):
-        await outfitter(forge).dress("main")
+        await dress_in_newest(forge)
     mended = await forge.images.build("main", Told())
     assert mended.fresh and mended.image == built.image
-    assert (await outfitter(forge).check("main")) == mended.image
+    wanted = await outfitter(forge).newest("main")
+    assert wanted.image == mended.image
+    await outfitter(forge).check("main", wanted)
 
 
 async def test_an_agent_that_runs_something_else_is_refused_at_its_greeting(forge: Forge) -> None:
     version = (await forge.images.build("main", Told())).image.version
-    await outfitter(forge).dress("main")
+    await dress_in_newest(forge)
     right = {
         "image_version": version.image_version,
         "tool_manifest_hash": version.tool_manifest_hash,

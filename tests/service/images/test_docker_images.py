@@ -178,13 +178,15 @@ async def test_an_image_that_was_removed_is_refused_and_built_again(
     forge: Forge, client: Any
 ) -> None:
     built = await forge.images.build("main", Told())
-    client.images.remove(built.image.place, force=True)
     outfitter = Outfitter(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+    wanted = await outfitter.newest("main")
+    assert wanted.image == built.image
+    client.images.remove(built.image.place, force=True)
     with pytest.raises(Conflict, match="removed"):
-        await outfitter.dress("main")
+        await outfitter.dress("main", wanted)
     again = await forge.images.build("main", Told())
     assert again.fresh and again.image.version == built.image.version
-    outfit = await outfitter.dress("main")
+    outfit = await outfitter.dress("main", await outfitter.newest("main"))
     assert outfit.docker_image == again.image.place
 
 
