@@ -6,6 +6,7 @@ A plain TCP server, because no HTTP server would do most of this. An unknown wor
 import asyncio
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -110,7 +111,11 @@ def _last_words(body: Mapping[str, object]) -> str:
     messages = body["messages"]
     assert isinstance(messages, list)
     said = [message["content"] for message in messages if message["role"] == "user"]
-    return str(said[-1]).strip().splitlines()[-1] if said else ""
+    if not said:
+        return ""
+    # a core job's briefing says behind its task when the job began
+    words = re.sub(r"\n\nBegun: .*", "", str(said[-1]))
+    return words.strip().splitlines()[-1]
 
 
 @contextlib.asynccontextmanager
