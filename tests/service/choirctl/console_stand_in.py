@@ -291,11 +291,14 @@ def a_session(console: Console) -> SessionView:
 @contextlib.asynccontextmanager
 async def served(console: Console) -> AsyncIterator[Place]:
     """Serve `console` where a Choir in a temporary home would answer."""
-    with tempfile.TemporaryDirectory(prefix="ch-") as home:
+    with contextlib.ExitStack() as cleanup:
+        home = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ch-"))
         place = Place(Path(home), None)
+        # a server that is cancelled, as when the block fails, leaves its listener open
+        listener = cleanup.enter_context(bind_unix(place.socket))
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(serve(make_app(console), [bind_unix(place.socket)], stop))
+            tasks.create_task(serve(make_app(console), [listener], stop))
             try:
                 yield place
             finally:
