@@ -8,7 +8,7 @@ Ladder, top first; each rung uses only those below it:
     __main__ | commands    runs a command, turns what was raised into an exit code; one module per group
     arguments              arguments that many commands take, and what completes them
     app | talk             the table of commands; a conversation on a terminal
-    going_on               what a chat shows while nothing is said
+    going_on | stopping    what a chat shows while nothing is said; that nobody is left to answer
     conversation | dm_choice | health | operations | memory_api | parcels | past | prompt | watching
                            say something in a DM and hear all that comes, once; which DM that is;
                            what `doctor` looks at; long works; memories; files both ways; what was said

@@ -236,7 +236,7 @@ def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:
     assert "chmod 600" in checks["secrets"]["detail"]
 
 
-def test_down_ends_sessions_in_good_order_and_tells_who_still_waits() -> None:
+def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> None:
     with running_stack() as stack:
         waiting = subprocess.Popen(
             [CHOIRCTL, "chat", "-m", "#delay=60000 think long"],
@@ -251,11 +251,15 @@ def test_down_ends_sessions_in_good_order_and_tells_who_still_waits() -> None:
             assert time.monotonic() < deadline
         stack.run("down")
         _, words = waiting.communicate(timeout=30)
-        assert waiting.returncode == 1 and "stopped before" in " ".join(words.split())
+        told = " ".join(words.split())
+        assert waiting.returncode == 1
+        assert "stopped before main answered" in told and "started again (`choirctl up`)" in told
         stack.run("up", "--detach", "--port", str(stack.http_port))
-        now, before = json.loads(stack.run("session", "list", "--json"))
-        assert (before["session_id"], before["status"]) == (session, "stopped")
-        assert now["continues"] == session
+        [now] = json.loads(stack.run("session", "list", "--json"))
+        assert (now["session_id"], now["epoch"]) == (session, 2)
+        while "session_resumed" not in (events := stack.run("session", "events", session)):
+            assert now["status"] in ("starting", "active") and time.monotonic() < deadline + 120
+        assert "session_suspended" in events and "session_abandoned" not in events
 
 
 def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(home: Path) -> None:

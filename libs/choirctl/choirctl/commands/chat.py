@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -19,6 +20,9 @@ from choirctl.late import load
 from choirctl.parcels import put_file, save_files
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import err, print_json
+from choirctl.stopping import await_stop
+
+LAST_WORDS_S = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -108,7 +112,8 @@ async def _ask(
 ) -> OutboundMessage | Accepted:
     """Say something and return the answer; of a command, the acknowledgement.
 
-    Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run.
+    Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run, ChoirError
+    when that or Choir itself is stopped meanwhile.
     """
     accepted: Accepted | None = None
     try:
@@ -120,7 +125,9 @@ async def _ask(
                 if accepted.command is not None:
                     return accepted
                 _refuse_to_wait(accepted)
-                return await _await_answer(api, chosen, conversation, accepted, asking.folder)
+                answer = _await_answer(api, chosen, conversation, accepted, asking.folder)
+                agent_id = accepted.agent_id or "the agent"
+                return await _unless(answer, await_stop(api, place, conversation, agent_id))
     except TimeoutError as error:
         stored = (
             "The message is stored and will be answered; `choirctl chat` shows what comes"
@@ -130,6 +137,24 @@ async def _ask(
         raise DeadlineExceeded(
             f"No answer within {asking.timeout_s:g} s. {stored}; `choirctl status` shows what is down."
         ) from error
+
+
+async def _unless(
+    answer: Coroutine[Any, Any, OutboundMessage], stop: Coroutine[Any, Any, str]
+) -> OutboundMessage:
+    """Return the answer. Raises ChoirError when `stop` ends first, with the words it returns."""
+    answering, stopping = asyncio.ensure_future(answer), asyncio.ensure_future(stop)
+    try:
+        await asyncio.wait((answering, stopping), return_when=asyncio.FIRST_COMPLETED)
+        # an answer that came just before the stop is still being read
+        await asyncio.wait((answering,), timeout=LAST_WORDS_S)
+        if answering.done():
+            return answering.result()
+        raise ChoirError(stopping.result())
+    finally:
+        for task in (answering, stopping):
+            task.cancel()
+        await asyncio.gather(answering, stopping, return_exceptions=True)
 
 
 async def _await_answer(

@@ -1,0 +1,77 @@
+"""Notice that nobody is left to answer a message: Choir or the agent was stopped. Used by `chat`.
+
+A stop leaves open work for the next start, so nothing says in the conversation that no answer comes now.
+"""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+
+from choir_common.errors import ChoirError
+from choir_local.home import Home
+from choirctl.background import is_running
+from choirctl.control_api import ControlApi
+from choirctl.conversation import Conversation
+from choirctl.place import Place
+
+LOOK_S = 0.5
+STOPPED_S = 20.0
+"""An agent that is restarted or updated is stopped in between."""
+SILENT_S = 60.0
+"""A part of Choir that crashed or hangs is replaced sooner."""
+KEPT = "The message is kept: {agent} goes on with it {when}, and `choirctl chat` shows the answer then."
+
+
+@dataclass(slots=True)
+class Prospect:
+    """Whether a message can still be answered before the next start."""
+
+    agent_id: str
+    spoken: str
+    """The address of Choir as a person knows it."""
+    stopped_since: float | None = None
+    silent_since: float | None = None
+
+    def lost(self, now: float, *, is_up: bool, is_heard: bool, is_stopped: bool) -> str | None:
+        """Take what is seen at `now`; return why no answer comes, in words for the user, None if it may.
+
+        `is_up` tells of Choir on this machine, `is_heard` of its stream, `is_stopped` of the agent.
+        """
+        self.silent_since = None if is_heard else self.silent_since or now
+        self.stopped_since = (self.stopped_since or now) if is_stopped else None
+        name = self.agent_id
+        if not is_up:
+            when = "when Choir is started again (`choirctl up`)"
+            return f"Choir was stopped before {name} answered. {KEPT.format(agent=name, when=when)}"
+        if self.silent_since is not None and now - self.silent_since >= SILENT_S:
+            return (
+                f"Choir stopped before {name} answered, or cannot be reached: {self.spoken} has been "
+                f"silent for {SILENT_S:g} s. {KEPT.format(agent=name, when='when it is back')}"
+            )
+        if self.stopped_since is not None and now - self.stopped_since >= STOPPED_S:
+            when = f"when it is started again (`choirctl agent start {name}`)"
+            return f"{name} was stopped before it answered. {KEPT.format(agent=name, when=when)}"
+        return None
+
+
+async def await_stop(
+    api: ControlApi, place: Place, conversation: Conversation, agent_id: str
+) -> str:
+    """Return once no answer can be expected until the next start: why, in words for the user."""
+    home, prospect = Home(place.home), Prospect(agent_id, place.spoken)
+    # elsewhere, and in containers, only its silence tells that it is gone
+    is_here = place.url is None and is_running(home)
+    is_stopped = False
+    while True:
+        await asyncio.sleep(LOOK_S)
+        why = prospect.lost(
+            time.monotonic(),
+            is_up=not is_here or is_running(home),
+            is_heard=conversation.is_connected,
+            is_stopped=is_stopped,
+        )
+        if why is not None:
+            return why
+        with contextlib.suppress(ChoirError):
+            is_stopped = (await api.agent(agent_id)).state == "stopped"
