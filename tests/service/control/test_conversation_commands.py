@@ -229,7 +229,7 @@ async def test_an_admin_begins_an_update_and_sees_how_it_goes(
 
         async def ended(operation: str = operation) -> bool:
             view = (await world.get(f"/v1/operations/{operation}")).json()
-            return view["status"] != "running"
+            return bool(view["status"] != "running")
 
         await until(ended)
         assert "other" in (told := await say(f"/operation {operation}")) or "all" in told
