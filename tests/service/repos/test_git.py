@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from choir_control.repos.git import Git
@@ -25,13 +26,22 @@ async def test_a_call_that_is_cancelled_leaves_no_lock_file(tmp_path: Path) -> N
     tree = (await git.run(bare, "hash-object", "-w", "-t", "tree", "/dev/null")).decode().strip()
     who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
     commit = (await git.run(bare, *who, "commit-tree", tree, "-m", "one")).decode().strip()
-    slow = asyncio.create_task(
-        git.run(bare, "-c", f"core.hooksPath={hook.parent}", "update-ref", "refs/heads/a", commit)
-    )
+    change = ("-c", f"core.hooksPath={hook.parent}", "update-ref", "refs/heads/a", commit)
+    for steps in range(1, 6):
+        slow = asyncio.create_task(git.run(bare, *change))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        # git reaches its hook before this process has noticed that git runs
+        time.sleep(0.1)
+        slow.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.wait([slow])
+    slow = asyncio.create_task(git.run(bare, *change))
+    reached.unlink(missing_ok=True)
     async with asyncio.timeout(60):
         while not reached.exists():
             await asyncio.sleep(0.01)
-    slow.cancel()
-    await asyncio.gather(slow, return_exceptions=True)
+        slow.cancel()
+        await asyncio.wait([slow])
     await git.run(bare, "update-ref", "refs/heads/a", commit)
     assert (await git.run(bare, "rev-parse", "refs/heads/a")).decode().strip() == commit

@@ -153,14 +153,10 @@ class Git:
         most: int,
     ) -> tuple[int, bytes, bytes]:
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await _start(
                 *call.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
                 env=call.environment,
                 cwd=call.cwd,
-                start_new_session=True,
                 pass_fds=call.descriptors,
             )
         except OSError as error:
@@ -195,6 +191,33 @@ async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
         if len(found) > most:
             raise TooLarge(f"git said more than {most} bytes.")
     return bytes(found)
+
+
+async def _start(
+    *command: str, env: Mapping[str, str], cwd: Path | str, pass_fds: tuple[int, ...]
+) -> Process:
+    """Start git in a process group of its own, with pipes for what it prints.
+
+    A cancelled `create_subprocess_exec` kills git alone and then waits for git's own children, which hold its
+    pipes. So the start is not cancelled: git is ended right after it.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
 
 
 async def _end(process: Process) -> None:
