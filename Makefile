@@ -2,7 +2,7 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 # Tests wait more than they compute, so more of them run at a time than there are cores.
-WORKERS ?= 3
+WORKERS ?= 4
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
