@@ -186,6 +186,17 @@ async def test_a_bus_waits_for_a_server_that_starts_later(nats: NatsProcess) -> 
             assert bus.connected
 
 
+async def until_stopped(pid: int) -> None:
+    """Wait until no thread of a process runs any more: SIGSTOP takes a moment to reach all of them."""
+    threads = Path(f"/proc/{pid}/task")
+    async with asyncio.timeout(60):
+        while any(
+            (thread / "stat").read_text().rpartition(")")[2].split()[0] != "T"
+            for thread in threads.iterdir()
+        ):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_ping_is_answered_and_a_server_that_hangs_is_told_from_one_that_works(
     nats: NatsProcess,
 ) -> None:
@@ -194,6 +205,7 @@ async def test_a_ping_is_answered_and_a_server_that_hangs_is_told_from_one_that_
         assert nats.process
         nats.process.send_signal(signal.SIGSTOP)
         try:
+            await until_stopped(nats.process.pid)
             with pytest.raises(DeadlineExceeded, match="NATS"):
                 await bus.ping(0.5)
         finally:

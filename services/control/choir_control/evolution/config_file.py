@@ -32,8 +32,16 @@ class ConfigFile:
         return await asyncio.to_thread(self._read)
 
     async def replace(self, expected: str, document: JsonObject) -> None:
-        """Replace the file, whole and synced; raises Stale when it does not have that digest any more."""
-        await asyncio.to_thread(self._replace, expected, document)
+        """Replace the file, whole and synced; raises Stale when it does not have that digest any more.
+
+        A cancellation waits for the write: one that went on alone would look like an edit of somebody else's.
+        """
+        writing = asyncio.ensure_future(asyncio.to_thread(self._replace, expected, document))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
 
     def _read(self) -> JsonObject:
         try:
