@@ -139,6 +139,8 @@ async def test_what_a_dockerfile_asks_for_and_a_process_does_not_get_is_named_in
     )
     assert "Dockerfile of the repository of main, line 2: ENV GREETING=moo" in warning
     assert "CHOIR_RUNTIME=docker" in warning
+    again = await forge.images.build("main", Told())
+    assert not again.fresh and again.warnings == (warning,)
 
 
 async def test_what_a_killed_build_left_behind_is_removed_by_the_next(forge: Forge) -> None:

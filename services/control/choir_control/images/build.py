@@ -110,17 +110,16 @@ class Images:
     async def _build(self, agent_id: str, sources: Sources, report: Report) -> Built:
         commits = await self._fetch(sources, report)
         current = await asyncio.to_thread(self._shelf.current, agent_id)
-        if current is not None and await self._is_up_to_date(current, commits):
-            report.step("up to date", 1.0)
-            return Built(current, False, tuple(commits.warnings))
         # what a build that died left there; an agent's builds come one at a time
         await asyncio.to_thread(_clear, self._top / STAGING, agent_id)
         staging = self._top / STAGING / f"{agent_id}.{secrets.token_hex(4)}"
         try:
+            if current is not None and await self._is_up_to_date(current, commits):
+                await self._warn_again(agent_id, commits, staging, report)
+                report.step("up to date", 1.0)
+                return Built(current, False, tuple(commits.warnings))
             recipe = await self._prepare(agent_id, commits, staging, report)
-            for warning in self._builder.not_carried_out(recipe):
-                commits.warnings.append(warning)
-                report.line(f"warning: {warning}")
+            self._warn(recipe, commits, report)
             image = await self._builder.build(recipe, report)
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
@@ -129,6 +128,24 @@ class Images:
         report.step(f"built {image.version.image_version}", 1.0)
         log.info("image built", agent=agent_id, version=image.version.image_version)
         return Built(image, True, tuple(commits.warnings))
+
+    def _warn(self, recipe: Recipe, commits: _Commits, report: Report) -> None:
+        """Name what the repositories ask for and the image has not."""
+        for warning in self._builder.not_carried_out(recipe):
+            commits.warnings.append(warning)
+            report.line(f"warning: {warning}")
+
+    async def _warn_again(
+        self, agent_id: str, commits: _Commits, staging: Path, report: Report
+    ) -> None:
+        """Warn of an image that is up to date as well: who asks now may not have seen its build."""
+        if self._builder.kind == "process":
+            found = ((commits.shared, "shared"), (commits.own, "own"))
+            shared, own = [
+                await self._mirrors.read(each, staging / name) if each else None
+                for each, name in found
+            ]
+            self._warn(Recipe(agent_id, (), shared, own), commits, report)
 
     async def _prune(self, agent_id: str, report: Report) -> None:
         """Remove what nobody can go back to; what cannot be removed now is by the next build."""
