@@ -7,11 +7,12 @@ providers are in $CHOIR_HOME/secrets.json, as with `choirctl up`.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,9 +23,15 @@ from choir_common.errors import StartupError
 from choir_common.postgres.configured import configured_postgres
 from choir_common.wire.config import Config
 from choir_common.wire.json import JsonObject
-from choir_local.config_names import embedding_told, memory_told
+from choir_local.config_names import embedding_told, memory_told, read_config
 from choir_local.home import Home
-from choir_local.model_choice import choose_model
+from choir_local.model_choice import ModelChoice, choose_model
+from choir_local.model_record import (
+    configured_model,
+    missing_model,
+    record_choice,
+    refuse_stand_in,
+)
 from choir_local.settings import LocalSettings
 from choir_local.stack_lock import is_held
 from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, OWN, POSTGRES_ADMIN
@@ -35,6 +42,7 @@ CHECKOUT = Path("/run/checkout")
 """Any file of the checkout: its owner is the person who starts Choir."""
 SERVICE_UID = 10001
 """The user `choir` of our images."""
+ROOT_UID = 0
 READABLE = 0o444
 """For images whose user we do not choose; nobody else has the volume."""
 REHEARSAL_URL = "http://rehearsal:8080/v1"
@@ -83,15 +91,23 @@ def find_owner(home: Path) -> Owner:
     return Owner(found.st_uid, found.st_gid)
 
 
-def make_home_as(owner: Owner, home: Path) -> None:
-    """Make what is missing of the state directory, as files of its owner."""
+@contextlib.contextmanager
+def acting_as(owner: Owner) -> Iterator[None]:
+    """Be somebody else while the block runs: what it makes is theirs."""
+    user, group = os.geteuid(), os.getegid()
     os.setegid(owner.gid)
     os.seteuid(owner.uid)
     try:
-        made = make_home(home)
+        yield
     finally:
-        os.seteuid(0)
-        os.setegid(0)
+        os.seteuid(user)
+        os.setegid(group)
+
+
+def make_home_as(owner: Owner, home: Path) -> None:
+    """Make what is missing of the state directory, as files of its owner."""
+    with acting_as(owner):
+        made = make_home(home)
     for path in made.paths:
         say(f"made {path}")
 
@@ -112,7 +128,7 @@ def load_or_make_own(path: Path) -> dict[str, str]:
     if path.exists():
         return read_json(path)
     made = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
-    write(path, json.dumps(made), Owner(0, 0), 0o400)
+    write(path, json.dumps(made), Owner(ROOT_UID, ROOT_UID), 0o400)
     say("made the secrets between the containers")
     return made
 
@@ -165,6 +181,26 @@ def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     return {"postgres_dsn": found.dsn, "postgres_password": found.password} if found else {}
 
 
+def choose(
+    home: Path, owner: Owner, settings: LocalSettings, named: Mapping[str, str]
+) -> ModelChoice:
+    """Return the model `default`, and note the model of this start for the next one.
+
+    Raises StartupError where the rehearsal model would answer in the place of a real one.
+    """
+    record = Home(home).model_file
+    choice = asyncio.run(choose_model(settings, named, REHEARSAL_URL))
+    demanded = settings.model_source != "auto"
+    own = None if demanded else configured_model(read_config(home / "config.json"), settings)
+    missing = missing_model(record, choice, settings) if own is None else None
+    if missing is not None:
+        raise refuse_stand_in(missing)
+    # an aid of the next start, not worth this one
+    with acting_as(owner), contextlib.suppress(OSError):
+        record_choice(record, own or choice)
+    return choice
+
+
 def distribute(home: Path, owner: Owner) -> None:
     """Give each service what it may know."""
     own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
@@ -172,7 +208,7 @@ def distribute(home: Path, owner: Owner) -> None:
     named = {name: value for name, value in kept.items() if name not in OWN}
     settings = LocalSettings.load()
     refuse_loopback(settings)
-    model = asyncio.run(choose_model(settings, named, REHEARSAL_URL))
+    model = choose(home, owner, settings, named)
     say(f"the model `default` is {model.words}")
 
     choir = Owner(SERVICE_UID, SERVICE_UID)
@@ -190,7 +226,7 @@ def distribute(home: Path, owner: Owner) -> None:
     write_secrets("browser", bus, choir)
 
     told_control = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
-    root = Owner(0, 0)
+    root = Owner(ROOT_UID, ROOT_UID)
     write(VOLUMES / "control" / "settings.json", told_control, root, READABLE)
     write(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
     conf = NATS_CONF.format(token=json.dumps(own[NATS_TOKEN]))

@@ -1,7 +1,8 @@
 """Which real model a home was last started with: `data/model.json`.
 
-Written by `stack` at each start with a real model. Without it a key that was given once by environment would
-be forgotten, and the scripted rehearsal model would answer in the real one's place.
+Written at each start with a real model: by `stack`, and in containers by `deploy/docker/prepare.py`.
+Without it a key that was given once by environment would be forgotten, and the scripted rehearsal model
+would answer in the real one's place.
 """
 
 from pathlib import Path

@@ -1,0 +1,113 @@
+"""What `setup` gives the containers: the model, the database that config.json names, and what it refuses."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from choir_common.errors import StartupError
+from choirctl.first_home import make_home
+
+SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
+SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats")
+NOBODY = "http://127.0.0.2:1"
+"""An address at which nothing answers, and which is not refused for being the container's own."""
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Load the script, with volumes in a directory of the test, all of them its user's."""
+    spec = importlib.util.spec_from_file_location("prepare", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    # a dataclass looks its module up
+    monkeypatch.setitem(sys.modules, "prepare", module)
+    spec.loader.exec_module(module)
+    for service in SERVICES:
+        (tmp_path / "volumes" / service).mkdir(parents=True)
+    monkeypatch.setattr(module, "VOLUMES", tmp_path / "volumes")
+    monkeypatch.setattr(module, "SERVICE_UID", os.geteuid())
+    monkeypatch.setattr(module, "ROOT_UID", os.geteuid())
+    for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "CHOIR_MODEL_SOURCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{NOBODY}/v1")
+    return module
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Make a state directory whose path is short enough for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    make_home(path)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def distribute(setup: ModuleType, home: Path) -> None:
+    setup.distribute(home, setup.Owner(os.geteuid(), os.getegid()))
+
+
+def told(setup: ModuleType, service: str, name: str = "secrets.json") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((setup.VOLUMES / service / name).read_text())
+    return content
+
+
+def change(path: Path, **more: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def test_a_key_of_the_environment_is_missed_at_the_next_start(
+    setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-once")
+    distribute(setup, home)
+    settings = told(setup, "control", "settings.json")
+    assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "openai"
+    assert told(setup, "control")["supplied"] == {"openai-key": "sk-once"}
+
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(StartupError, match="choirctl secret set openai-key"):
+        distribute(setup, home)
+    monkeypatch.setenv("CHOIR_MODEL_SOURCE", "rehearsal")
+    distribute(setup, home)
+    monkeypatch.delenv("CHOIR_MODEL_SOURCE")
+    change(home / "secrets.json", **{"openai-key": "sk-kept"})
+    distribute(setup, home)
+    settings = told(setup, "control", "settings.json")
+    assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "openai"
+
+
+def test_a_home_that_only_rehearsed_goes_on_rehearsing(setup: ModuleType, home: Path) -> None:
+    for _ in range(2):
+        distribute(setup, home)
+        settings = told(setup, "control", "settings.json")
+        assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "rehearsal"
+
+
+def test_memory_is_told_the_database_that_config_json_names(setup: ModuleType, home: Path) -> None:
+    distribute(setup, home)
+    assert "postgres_dsn" not in told(setup, "memory")
+    change(home / "config.json", postgres={"host": "db.example", "secret": "our-postgres"})
+    change(home / "secrets.json", **{"our-postgres": "the password"})
+    distribute(setup, home)
+    given = told(setup, "memory")
+    assert given["postgres_dsn"] == "postgresql://choir@db.example:5432/choir"
+    assert given["postgres_password"] == "the password"
+
+
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OLLAMA_HOST"])
+def test_an_address_that_is_the_containers_own_is_refused(
+    setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "http://localhost:8080/v1")
+    with pytest.raises(StartupError, match=r"host\.docker\.internal"):
+        distribute(setup, home)
