@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from choir_common.wire.request_templates import FeatureFlags
 from choir_common.wire.signals import ConfigChangedSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent
@@ -34,7 +35,8 @@ async def test_each_message_carries_its_time_and_a_new_zone_changes_none_that_wa
     assert said[1].startswith("[Sun 2026-11-22 16:03 Asia/Tokyo, read ")
 
 
-async def test_a_core_job_is_told_when_it_began() -> None:
+async def briefing(**bound: object) -> str:
+    """Return what a core job's model was told first, by an agent with these settings."""
     briefings: list[str] = []
 
     def script(asked: Asked) -> Response:
@@ -46,9 +48,19 @@ async def test_a_core_job_is_told_when_it_began() -> None:
         return calls(("choir_core_spawn", {"job_name": "look", "task_spec": "Look it up."}))
 
     async with run_scripted(script) as endpoint, run_control(endpoint) as control:
-        control.bound = {"timezone": "Asia/Tokyo"}
+        control.bound = bound
         async with running_agent(control):
             await control.say("look it up")
             await control.until(lambda: "core_stopped" in control.types())
-    (briefing,) = briefings
-    assert re.search(r"^Begun: \w{3} \d{4}-\d\d-\d\d \d\d:\d\d Asia/Tokyo$", briefing, re.MULTILINE)
+    (told,) = briefings
+    return told
+
+
+async def test_a_core_job_is_told_when_it_began() -> None:
+    told = await briefing(timezone="Asia/Tokyo")
+    assert re.search(r"^Begun: \w{3} \d{4}-\d\d-\d\d \d\d:\d\d Asia/Tokyo$", told, re.MULTILINE)
+
+
+async def test_a_core_job_is_told_no_time_where_that_is_switched_off() -> None:
+    told = await briefing(features=FeatureFlags(message_times=False))
+    assert "Look it up." in told and "Begun:" not in told

@@ -98,3 +98,18 @@ async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:
     (failed,) = (line for line in lines if line["message"] == "a model call failed")
     assert (failed["lane"], failed["code"], failed["level"]) == ("edge", "model_failed", "warning")
     assert "500" in failed["reason"]
+
+
+async def test_a_heartbeat_that_is_refused_for_good_has_its_line() -> None:
+    async with (
+        run_rehearsal(Score.model_validate(SCORE)) as model,
+        run_control(model) as control,
+        agent_process(control) as process,
+    ):
+        await control.until(lambda: bool(control.heartbeats), 60)
+        control.epoch += 1  # another agent has taken the session over
+        await process.wait()
+        text = (control.root / "agent.log").read_text()
+    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    (refused,) = (line for line in lines if line["message"] == "heartbeat refused for good")
+    assert (refused["code"], refused["level"]) == ("fenced", "warning")

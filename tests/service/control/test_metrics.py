@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from choir_common.http.transport import make_client
+from choir_common.wire.events import ModelOutput
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
@@ -42,6 +43,23 @@ async def test_what_happens_is_counted_and_what_waits_is_shown(
     assert after["choir_http_requests_total method=POST route=/rpc/{verb} status=200"] >= 2
     text = (await world.get("/metrics")).text
     assert "private" not in text
+
+
+async def test_tokens_are_counted_for_the_agent_and_the_model_that_used_them(
+    world: World, agent: AgentHand
+) -> None:
+    await world.say("hello", "1")
+    turn_id = await agent.take_up(await agent.next_message())
+    output = ModelOutput(
+        turn_id=turn_id, text="hello", model="gpt-5-mini", finish_reason="stop",
+        prompt_tokens=300, completion_tokens=20,
+    )  # fmt: skip
+    agent.add(output)
+    await agent.flush()
+    found = await figures(world)
+    labels = "agent=main kind={} model=gpt-5-mini"
+    assert found[f"choir_model_tokens_total {labels.format('prompt')}"] == 300
+    assert found[f"choir_model_tokens_total {labels.format('completion')}"] == 20
 
 
 async def test_figures_are_for_operators_only(world: World, agent: AgentHand) -> None:

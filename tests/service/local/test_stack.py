@@ -19,9 +19,12 @@ import psutil
 import pytest
 
 from choir_common.errors import StartupError
+from choir_common.wire.config import ModelConfig
 from choir_local.home import Home
 from choir_local.launch import Command
 from choir_local.liveness import Probe
+from choir_local.model_choice import ModelChoice
+from choir_local.model_record import record_choice
 from choir_local.settings import LocalSettings
 from choir_local.stack import Stack, running_stack, stop_stack
 from choir_local.stack_state import ChildState, read_state
@@ -385,3 +388,20 @@ async def test_down_stops_a_stack_of_another_process(home: Path) -> None:
     assert await stop_stack(Home(home))
     assert await asyncio.to_thread(host.wait, 10) == 0
     assert not await stop_stack(Home(home))
+
+
+async def test_the_rehearsal_model_starts_in_place_of_no_real_one(home: Path) -> None:
+    Home(home).make()
+    model = ModelConfig(model="gpt-5", endpoint="http://127.0.0.1:1/v1", secret="openai-key")
+    record_choice(Home(home).model_file, ModelChoice(model, "gpt-5 at OpenAI"))
+    settings = settings_for(home).model_copy(
+        update={
+            "model_source": "auto",
+            "openai_api_key": None,
+            "openrouter_api_key": None,
+            "ollama_host": "http://127.0.0.1:1",
+        }
+    )
+    with pytest.raises(StartupError, match="The last start here was with gpt-5 at OpenAI"):
+        async with running_stack(settings, services=()):
+            pass

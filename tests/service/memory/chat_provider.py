@@ -19,6 +19,8 @@ class ChatProvider:
     say: Say
     keys: list[str] = field(default_factory=list)
     asked: list[dict[str, object]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Of each request, names and values in lower case."""
     port: int = 0
     _server: asyncio.Server | None = None
 
@@ -45,6 +47,7 @@ class ChatProvider:
             assert head.startswith("POST /v1/chat/completions ")
             self.keys.append(fields["authorization"])
             self.asked.append(body)
+            self.headers.append(fields)
             status, words = self.say(*(message["content"] for message in body["messages"]))
             message = {"role": "assistant", "content": words}
             told = {"choices": [{"index": 0, "message": message}]} if status == 200 else {}

@@ -41,13 +41,17 @@ async def test_it_is_asked_with_its_key_and_the_material_apart_from_the_instruct
 
 async def test_its_requests_have_what_their_template_adds() -> None:
     async with ChatProvider(lambda instructions, material: (200, "fine")) as provider:
-        template = RequestTemplate(top_p=0.5, extra_body={"seed": 7})
+        template = RequestTemplate(
+            top_p=0.5, extra_body={"seed": 7}, extra_headers={"X-Title": "Choir"}
+        )
         settings = provider.settings.model_copy(update={"request": template})
         model = OpenAiModel(settings, "model-key")
         await model.answer("Sum up.", "> Ana: hello")
         await model.close()
     (body,) = provider.asked
     assert (body["top_p"], body["seed"]) == (0.5, 7)
+    (headers,) = provider.headers
+    assert headers["x-title"] == "choir"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import orjson
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from choir_agent.budgets.reserve import Purse
 from choir_agent.compaction.ask import Asker
@@ -267,6 +269,16 @@ async def test_json_is_asked_for_by_the_providers_own_means() -> None:
         world.fill(WINDOW)
         await settle(lambda: bool(world.compacted()))
     assert [prompt.json_only for prompt in world.model.asked] == [True]
+
+
+async def test_the_line_of_a_compactions_model_call_names_its_lane() -> None:
+    world = World()
+    with capture_logs([merge_contextvars]) as lines:
+        async with running(world):
+            world.fill(WINDOW)
+            await settle(lambda: bool(world.compacted()))
+    (call,) = (line for line in lines if line["event"] == "a model call ended")
+    assert (call["lane"], call["purpose"], call["prompt_tokens"]) == ("edge", "compaction", 100)
 
 
 async def test_json_mode_can_be_switched_off() -> None:

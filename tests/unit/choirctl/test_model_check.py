@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import PartStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
+from choirctl.first_home import first_config
 from choirctl.health import Finding, Patient, Running, examine
 from choirctl.model_check import check_model
 
@@ -130,8 +132,10 @@ def running_with(model: ModelConfig, *parts: PartStatus) -> Running:
     return Running(status, view)
 
 
-async def findings(home: Path, running: Running) -> dict[str, Finding]:
-    found = await examine(Patient(Home(home), LocalSettings(home=home), running))
+async def findings(
+    home: Path, running: Running | None, settings: LocalSettings | None = None
+) -> dict[str, Finding]:
+    found = await examine(Patient(Home(home), settings or LocalSettings(home=home), running))
     return {finding.id: finding for finding in found}
 
 
@@ -146,6 +150,27 @@ async def test_the_model_of_the_running_choir_is_looked_at_not_that_of_the_shell
     found = await findings(tmp_path, running_with(provider.model(secret="openai-key")))
     assert found["model"].outcome == "warn"
     assert "choirctl secret set openai-key" in found["model"].detail
+
+
+async def test_where_nothing_runs_the_model_of_the_next_start_is_asked(
+    provider: Provider, tmp_path: Path
+) -> None:
+    provider.status, provider.answer = 401, {"error": {"message": "bad key"}}
+    settings = LocalSettings(
+        home=tmp_path,
+        model_source="openai",
+        openai_api_key=SecretStr(KEY),
+        openai_base_url=f"{provider.url}/v1",
+    )
+    found = await findings(tmp_path, None, settings)
+    assert found["model"].outcome == "fail" and "bad key" in found["model"].detail
+    assert provider.keys == [f"Bearer {KEY}"]
+    config = json.loads(first_config(tmp_path))
+    config["models"] = {"default": provider.model(secret="k").model_dump(mode="json")}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "secrets.json").write_text(json.dumps({"k": "sk-kept"}))
+    found = await findings(tmp_path, None, settings)
+    assert found["model"].outcome == "fail" and provider.keys[1:] == ["Bearer sk-kept"]
 
 
 async def test_a_choir_in_containers_needs_nothing_of_this_machine(

@@ -43,6 +43,8 @@ def test_an_editor_may_be_told_the_schema_in_the_file_itself() -> None:
     ("path", "category"),
     [
         ("models.default.temperature", "hot-reload"),
+        ("models.default.request.extra_headers", "hot-reload"),
+        ("features.browsing", "hot-reload"),
         ("budgets.max_core_jobs", "hot-reload"),
         ("agents.main.defaults.core_llm", "hot-reload"),
         ("agents.main.defaults.workspace", "restart-required"),

@@ -291,6 +291,20 @@ def test_an_agent_is_told_whether_it_has_a_repository_for_its_proposals() -> Non
     assert not snapshot.settings_for("plain", BOUND).has_repository
 
 
+def test_an_agent_is_told_the_request_template_of_its_models_and_the_feature_flags() -> None:
+    models = {
+        "default": {**BASE["models"]["default"], "request": {"top_p": 0.5}},
+        "deep": {**FULL["models"]["deep"], "request": {"extra_body": {"seed": 7}}},
+    }
+    agents = {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}
+    snapshot = Snapshot(1, config(agents=agents, models=models, features={"browsing": False}))
+    settings = snapshot.settings_for("main", BOUND)
+    assert settings.model.request.fields() == {"top_p": 0.5}
+    assert settings.core_model is not None
+    assert settings.core_model.request.fields() == {"seed": 7}
+    assert not settings.features.browsing and settings.features.proposals
+
+
 def test_an_agent_is_given_no_resource_of_another() -> None:
     snapshot = Snapshot(1, config(**FULL))
     settings = snapshot.settings_for("plain", BOUND)

@@ -63,7 +63,7 @@ def up(
         find_place(ctx, home), url=None
     )  # what is started here, whatever CHOIR_URL says
     settings = _settings(place, score, port)
-    start = _Start(place, settings, LocalHome(place.home), as_json)
+    start = Start(place, settings, LocalHome(place.home), as_json)
     if detach:
         start.in_background()
     else:
@@ -105,7 +105,7 @@ def _choose(dms: Sequence[DmView]) -> Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class Start:
     """One call of `up`."""
 
     place: Place
@@ -149,7 +149,7 @@ class _Start:
             self._show(console, state, config, dms, f"Choir runs. {stop} all of it.")
             if choice.why_none:
                 console.print(choice.why_none, markup=False)
-            return choice.dm is not None and await self._chat(console, choice.dm)
+            return choice.dm is not None and await self.chat(console, choice.dm)
 
         try:
             was_ready = asyncio.run(run_here(self.settings, progress.show, when_ready))
@@ -159,7 +159,7 @@ class _Start:
         if not was_ready:
             raise typer.Exit(INTERRUPTED)
 
-    async def _chat(self, console: Console, dm: str) -> bool:
+    async def chat(self, console: Console, dm: str) -> bool:
         """Chat until the user leaves; False when the chat fails.
 
         Choir goes on without a chat: others may be talking to its agents.
