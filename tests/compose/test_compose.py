@@ -158,6 +158,9 @@ def test_services_run_without_privileges(stack: ComposeStack) -> None:
         running = {line.split()[1] for line in users if "choir_" in line}
         owner = str((stack.home / "config.json").stat().st_uid)
         assert running == {owner if name == "control" else "10001"}, (name, users)
+        # not the service itself: nothing inside could end process 1 when it hangs
+        init = docker("exec", container["Id"], "cat", "/proc/1/comm").strip()
+        assert init == ("tini" if name == "control" else "docker-init"), name
 
 
 def test_the_sockets_belong_to_the_owner_of_the_home_alone(stack: ComposeStack) -> None:
