@@ -11,6 +11,7 @@ import pytest
 from choir_common.eventlog.chain import Head
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
+from choir_common.wire.events import GENESIS
 from choir_common.wire.operator import Verification
 from choir_control.configuration.current import Configuration
 from choir_control.configuration.version_store import ConfigVersionStore
@@ -18,6 +19,7 @@ from choir_control.eventlog.store import EventStore
 from choir_control.eventlog.verify import verify
 from choir_control.retention.job import RetentionJob
 from choir_control.retention.log_store import LogStore
+from choir_control.retention.row_store import NEWEST_CONFIGS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, a_config, until
 from tests.support.sessions import Script, talk
@@ -108,12 +110,19 @@ class Records:
                 return True
         return False
 
+    async def column(self, table: str, name: str) -> set[object]:
+        rows = await self.database.fetch(f"SELECT {name} FROM choir_control.{table}")
+        return {row[name] for row in rows}
+
     async def count(self, table: str) -> int:
         return int(await self.database.fetchval(f"SELECT count(*) FROM choir_control.{table}"))
 
 
-async def make_records(database: Database, home: Path, log: int | None) -> Records:
+async def make_records(
+    database: Database, home: Path, log: int | None, retention: dict[str, int | None] | None = None
+) -> Records:
     config = a_config(home)
+    config["retention"] = retention or {}
     config["agents"]["main"]["retention"] = {"log": log}
     config["models"] = {"default": {"model": "m", "endpoint": "http://127.0.0.1:1/v1"}}
     file = home / "config.json"
@@ -266,6 +275,104 @@ async def test_the_newest_message_of_a_conversation_stays_whatever_its_age(
     await records.job.sweep()
     rows = await records.database.fetch("SELECT outbox_id FROM choir_control.outbox")
     assert [row["outbox_id"] for row in rows] == [newest]
+
+
+APPROVAL = """
+INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id, request_type,
+    payload, status, resolved_at) VALUES ($1, $2, 'main', $1, 'config_change', '{}', $3, $4)
+"""
+EFFECT = (
+    "INSERT INTO choir_control.approval_effects (approval_id, digest, stage) VALUES ($1, 'd', $2)"
+)
+NONCE = (
+    "INSERT INTO choir_control.approval_nonces (nonce_sha256, approval_id, dm, user_id, digest) "
+    "VALUES ($1, $2, 'console', 'u', 'd')"
+)
+
+
+async def test_decided_approvals_go_with_what_came_of_them(records: Records) -> None:
+    old, young = NOW - timedelta(days=366), NOW - timedelta(days=364)
+    await records.store(talk("over", "banana"), timedelta(days=1))
+    live = talk("live", "cherry")
+    await records.store(live, timedelta(days=1))
+    await records.database.execute(
+        "UPDATE choir_control.sessions SET status = 'active', ended_at = NULL WHERE session_id = 'live'"
+    )
+    for name, session, status, at, stage in (
+        ("rejected", "over", "rejected", old, None),
+        ("applied", "over", "approved", old, "applied"),
+        ("young", "over", "approved", young, "applied"),
+        ("half done", "over", "approved", old, "applying"),
+        ("open", "over", "pending", None, None),
+        ("of a live session", "live", "approved", old, None),
+    ):
+        await records.database.execute(APPROVAL, name, session, status, at)
+        await records.database.execute(NONCE, name.encode(), name)
+        if stage:
+            await records.database.execute(EFFECT, name, stage)
+    await records.job.sweep()
+    left = {"young", "half done", "open", "of a live session"}
+    assert await records.column("pending_approvals", "approval_id") == left
+    assert await records.column("approval_nonces", "approval_id") == left
+    assert await records.column("approval_effects", "approval_id") == {"young", "half done"}
+
+
+async def test_old_versions_of_the_configuration_go_and_the_newest_stay(records: Records) -> None:
+    in_force = await records.database.fetchval("SELECT version FROM choir_control.config_versions")
+    for number in range(2 * NEWEST_CONFIGS):
+        await records.database.execute(
+            "INSERT INTO choir_control.config_versions (digest, body, read_at) VALUES ($1, '{}', $2)",
+            f"digest {number}",
+            NOW - timedelta(days=366 if number < 2 * NEWEST_CONFIGS - 3 else 1),
+        )
+    await records.job.sweep()
+    left = await records.column("config_versions", "digest")
+    # what was read a moment ago is young, whatever its number
+    newest = {f"digest {number}" for number in range(NEWEST_CONFIGS, 2 * NEWEST_CONFIGS)}
+    assert left >= newest and len(left) == NEWEST_CONFIGS + 1
+    assert in_force in await records.column("config_versions", "version")
+    versions = ConfigVersionStore(records.database)
+    assert await versions.last_body() == "{}"
+
+
+async def test_a_session_goes_a_year_after_its_log(records: Records) -> None:
+    """Its row is needed by `session verify`, by what names it, and if it is the newest of its agent."""
+    for number, word in enumerate(("banana", "cherry", "damson", "elder", "fig")):
+        await records.store(talk(f"s{number}", word), timedelta(days=900 - number))
+    await records.database.execute(
+        "UPDATE choir_control.sessions SET continues = 's0' WHERE session_id = 's1'"
+    )
+    empty = NOW - timedelta(days=800)
+    await records.database.execute(SESSION, "empty", 0, GENESIS, empty, empty)
+    await records.database.execute(APPROVAL, "a", "s3", "approved", NOW)
+    await records.job.sweep()
+    # s4 is the last that was talked in: its log stays
+    assert await records.column("sessions", "session_id") == {"s0", "s1", "s2", "s3", "s4", "empty"}
+    await records.database.execute(
+        "UPDATE choir_control.erased_logs SET finished_at = now() - make_interval(days => CASE session_id "
+        "WHEN 's2' THEN 364 ELSE 366 END)"
+    )
+    await records.store(talk("s5"), timedelta(days=1))
+    await records.job.sweep()
+    assert await records.column("sessions", "session_id") == {"s2", "s3", "s4", "s5"}
+    assert await records.column("erased_logs", "session_id") == {"s2", "s3"}
+
+
+@pytest.mark.parametrize("keep", [30, None])
+async def test_logs_of_a_deleted_agent_are_erased_if_config_says_so(
+    database: Database, tmp_path: Path, keep: int | None
+) -> None:
+    """Also its newest one: no session will continue it."""
+    records = await make_records(database, tmp_path, None, {"deleted_agents": keep})
+    old, other = talk("s1", "banana"), talk("s2", "cherry")
+    await records.store(old, timedelta(days=31))
+    await records.store(other, timedelta(days=31))
+    await records.database.execute(
+        "UPDATE choir_control.sessions SET agent_id = 'gone' WHERE session_id = 's1'"
+    )
+    await records.job.sweep()
+    assert await records.holds("banana") is (keep is None)
+    assert (await records.verify(old)).ok and await records.holds("cherry")
 
 
 async def test_choird_prunes_by_itself(stopped: World) -> None:

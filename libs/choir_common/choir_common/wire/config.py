@@ -194,6 +194,14 @@ class RecordRetention(Wire):
     """Messages in and out, once answered and delivered; log and memory have their words, too."""
     operations: int | None = Field(default=90, ge=1)
     """Operations that have ended, such as updates."""
+    approvals: int | None = Field(default=365, ge=1)
+    """Decided approvals of ended sessions; afterwards `approval rollback` cannot take them back."""
+    config_versions: int | None = Field(default=365, ge=1)
+    """Earlier versions of config.json; the newest 20 stay whatever their age."""
+    sessions: int | None = Field(default=365, ge=1)
+    """Ended sessions without a log, from its erasure on, with its hashes; an agent's newest one stays."""
+    deleted_agents: int | None = Field(default=None, ge=1)
+    """Logs of ended sessions of agents that are not in config.json any more."""
 
 
 class RetentionConfig(Wire):

@@ -1,7 +1,7 @@
 """Delete what is older than config.json keeps it, in small batches. Run by `app` once an hour.
 
-The log of an ended session is checked before it is erased, and its hashes stay, so that `session verify` goes
-on answering.
+The log of an ended session is checked before it is erased, and its hashes stay as long as its row, so that
+`session verify` goes on answering.
 """
 
 import asyncio
@@ -65,6 +65,15 @@ class RetentionJob:
             keep = timedelta(days=config.retention.operations)
             await self._prune("operations", keep, self._rows.prune_operations)
             await self._prune("session_epochs", keep, self._rows.prune_epochs)
+        if config.retention.approvals is not None:
+            keep = timedelta(days=config.retention.approvals)
+            await self._prune("pending_approvals", keep, self._rows.prune_approvals)
+        if config.retention.config_versions is not None:
+            keep = timedelta(days=config.retention.config_versions)
+            await self._prune("config_versions", keep, self._rows.prune_config_versions)
+        if config.retention.sessions is not None:
+            keep = timedelta(days=config.retention.sessions)
+            await self._prune("sessions", keep, self._rows.prune_sessions)
 
     async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
         deleted = 0
@@ -83,6 +92,10 @@ class RetentionJob:
                 keep = timedelta(days=agent.retention.log)
                 for due in await self._logs.due(agent_id, keep):
                     await self._erase(due)
+        if config.retention.deleted_agents is not None:
+            keep = timedelta(days=config.retention.deleted_agents)
+            for due in await self._logs.due_without_agent(config.agents, keep):
+                await self._erase(due)
 
     async def _erase(self, due: DueLog) -> None:
         if not due.begun:

@@ -1,34 +1,38 @@
 """Erase the log of an ended session with its messages, and keep the hashes of its events. Called by `job`."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from choir_common.eventlog.chain import Head
-from choir_common.postgres.pool import Database
+from choir_common.postgres.pool import Database, Record
 
 MOST = 100
-"""Sessions of one agent in one sweep."""
+"""Sessions of one agent, or of all that were deleted, in one sweep."""
 
-# Memory has all of such a session. A later one was talked in, so the next start has no need of this one.
-# Files that came with it have been tidied away: their age is counted from an event of the log. Of a rehearsal
-# memory has forgotten what it wrote: the log says what that was.
-_DUE = """
+# Memory has all of such a session. Files that came with it have been tidied away: their age is counted from
+# an event of the log. Of a rehearsal memory has forgotten what it wrote: the log says what that was.
+_OLD = """
 SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS begun
 FROM choir_control.sessions AS s
 LEFT JOIN choir_control.erased_logs AS e USING (session_id)
-WHERE s.agent_id = $1 AND s.ended_at < clock_timestamp() - $2::interval
+WHERE s.ended_at < clock_timestamp() - $2::interval
   AND s.archived_at IS NOT NULL AND s.head_rev > 0 AND e.finished_at IS NULL
-  AND EXISTS (
-      SELECT FROM choir_control.sessions AS later
-      JOIN choir_control.session_events AS said ON said.session_id = later.session_id
-      WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
-        AND later.rehearsal = s.rehearsal AND said.type = 'user_msg')
   AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL)
   AND NOT EXISTS (
       SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
       WHERE i.session_id = s.session_id)
+"""
+# A later session was talked in, so the next start has no need of this one.
+_DUE = f"""{_OLD}
+  AND s.agent_id = $1 AND EXISTS (
+      SELECT FROM choir_control.sessions AS later
+      JOIN choir_control.session_events AS said ON said.session_id = later.session_id
+      WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
+        AND later.rehearsal = s.rehearsal AND said.type = 'user_msg')
 ORDER BY s.started_at LIMIT $3
 """
+_DUE_WITHOUT_AGENT = f"{_OLD} AND s.agent_id <> ALL ($1::text[]) ORDER BY s.started_at LIMIT $3"
 _KEEP_HASHES = """
 INSERT INTO choir_control.erased_logs (session_id, hashes)
 SELECT session_id, string_agg(decode(hash, 'hex'), ''::bytea ORDER BY rev)
@@ -76,16 +80,12 @@ class LogStore:
 
     async def due(self, agent_id: str, keep: timedelta) -> list[DueLog]:
         """Return sessions of the agent that ended longer than `keep` ago and have a log, oldest first."""
-        rows = await self._database.fetch(_DUE, agent_id, keep, MOST)
-        return [
-            DueLog(
-                row["session_id"],
-                row["agent_id"],
-                Head(row["head_rev"], row["head_hash"]),
-                row["begun"],
-            )
-            for row in rows
-        ]
+        return _due(await self._database.fetch(_DUE, agent_id, keep, MOST))
+
+    async def due_without_agent(self, configured: Iterable[str], keep: timedelta) -> list[DueLog]:
+        """Return the same of agents that are not `configured`; also the newest, as nothing continues it."""
+        rows = await self._database.fetch(_DUE_WITHOUT_AGENT, list(configured), keep, MOST)
+        return _due(rows)
 
     async def keep_hashes(self, session_id: str) -> None:
         """Keep the hashes of a log; from here on it counts as erased."""
@@ -100,3 +100,15 @@ class LogStore:
         async with self._database.transaction() as held:
             for sql in (_ERASE_SIGNALS, _ERASE_OUTBOX, _ERASE_INBOX, _FINISH):
                 await held.execute(sql, session_id)
+
+
+def _due(rows: Sequence[Record]) -> list[DueLog]:
+    return [
+        DueLog(
+            row["session_id"],
+            row["agent_id"],
+            Head(row["head_rev"], row["head_hash"]),
+            row["begun"],
+        )
+        for row in rows
+    ]

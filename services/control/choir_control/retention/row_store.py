@@ -1,4 +1,4 @@
-"""Delete old rows of `inbox`, `outbox`, `operations` and `session_epochs`. Called by `job`."""
+"""Delete old rows of the tables that only record what is done with. Called by `job`."""
 
 from datetime import timedelta
 
@@ -57,6 +57,63 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
+# What a live session asked is looked up again when it goes on after a crash.
+_APPROVALS = """
+WITH old AS (
+    SELECT a.approval_id FROM choir_control.pending_approvals AS a
+    JOIN choir_control.sessions AS s USING (session_id)
+    WHERE a.status <> 'pending' AND a.resolved_at < clock_timestamp() - $1::interval
+      AND s.ended_at IS NOT NULL
+      AND NOT EXISTS (SELECT FROM choir_control.approval_effects AS e
+                      WHERE e.approval_id = a.approval_id
+                        AND e.stage IN ('waiting', 'applying', 'reverting'))
+    ORDER BY a.resolved_at LIMIT $2
+), gone AS (
+    -- its buttons and how it was carried out go with it (ON DELETE CASCADE)
+    DELETE FROM choir_control.pending_approvals
+    WHERE approval_id IN (SELECT approval_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+_CONFIG_VERSIONS = """
+WITH old AS (
+    SELECT version FROM choir_control.config_versions
+    WHERE read_at < clock_timestamp() - $1::interval AND version NOT IN (
+        SELECT version FROM choir_control.config_versions ORDER BY version DESC LIMIT $3)
+    ORDER BY version LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.config_versions
+    WHERE version IN (SELECT version FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+# The newest session of an agent says whether it runs again at the next start. What still names a session
+# keeps it: rows of other tables have ages of their own. One that memory may have to forget needs its row.
+_SESSIONS = """
+WITH old AS (
+    SELECT s.session_id FROM choir_control.sessions AS s
+    LEFT JOIN choir_control.erased_logs AS e USING (session_id)
+    WHERE s.archived_at IS NOT NULL AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL)
+      AND CASE WHEN s.head_rev = 0 THEN s.ended_at ELSE e.finished_at END
+          < clock_timestamp() - $1::interval
+      AND EXISTS (SELECT FROM choir_control.sessions AS later
+                  WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at)
+      AND NOT EXISTS (SELECT FROM choir_control.session_events WHERE session_id = s.session_id)
+      AND NOT EXISTS (SELECT FROM choir_control.pending_approvals WHERE session_id = s.session_id)
+      AND NOT EXISTS (SELECT FROM choir_control.outbox WHERE session_id = s.session_id)
+      AND NOT EXISTS (SELECT FROM choir_control.inbox WHERE session_id = s.session_id)
+      AND NOT EXISTS (SELECT FROM choir_control.signals WHERE session_id = s.session_id)
+      AND NOT EXISTS (SELECT FROM choir_control.leases WHERE session_id = s.session_id)
+    ORDER BY s.started_at LIMIT $2
+), gone AS (
+    -- its hashes and its epochs go with it (ON DELETE CASCADE)
+    DELETE FROM choir_control.sessions
+    WHERE session_id IN (SELECT session_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+NEWEST_CONFIGS = 20
+"""Versions of config.json that stay whatever their age; the newest is the one in force."""
 
 
 class RowStore:
@@ -81,5 +138,17 @@ class RowStore:
         """Delete the digests of tokens of sessions that ended longer than `keep` ago."""
         return await self._prune(_EPOCHS, keep, limit)
 
-    async def _prune(self, sql: str, keep: timedelta, limit: int) -> int:
-        return int(await self._database.fetchval(sql, keep, limit))
+    async def prune_approvals(self, keep: timedelta, limit: int) -> int:
+        """Delete requests that were decided longer than `keep` ago, carried out, and of ended sessions."""
+        return await self._prune(_APPROVALS, keep, limit)
+
+    async def prune_config_versions(self, keep: timedelta, limit: int) -> int:
+        """Delete configurations that were put in force longer than `keep` ago, but for the newest."""
+        return await self._prune(_CONFIG_VERSIONS, keep, limit, NEWEST_CONFIGS)
+
+    async def prune_sessions(self, keep: timedelta, limit: int) -> int:
+        """Delete ended sessions that have had no log for longer than `keep`, and that nothing names."""
+        return await self._prune(_SESSIONS, keep, limit)
+
+    async def _prune(self, sql: str, keep: timedelta, limit: int, *more: int) -> int:
+        return int(await self._database.fetchval(sql, keep, limit, *more))
