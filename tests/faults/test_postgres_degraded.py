@@ -21,9 +21,10 @@ from choir_agent.control.client import Control as ControlClient
 from choir_agent.log.session_log import SessionLog
 from choir_agent.replication.replicate import Replication
 from choir_common.bus.client import Bus
-from choir_common.clock import SystemClock
+from choir_common.clock import Clock, SystemClock
 from choir_common.postgres.pool import Database
 from choir_common.wire.runtime import AgentBoot
+from choir_control.sessions.mend import SWEEP_S, thresholds
 from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world, until
@@ -38,14 +39,30 @@ TMPFS_BYTES = 192 * 1024 * 1024
 
 
 @contextlib.asynccontextmanager
-async def choird_over(dsn: str, behind: str | None = None) -> AsyncIterator[World]:
-    """Start a choird over the database `dsn`; the test itself uses `behind`."""
+async def choird_over(
+    dsn: str,
+    behind: str | None = None,
+    clock: Clock | None = None,
+    *,
+    usual_thresholds: bool = False,
+) -> AsyncIterator[World]:
+    """Start a choird over the database `dsn`; the test itself uses `behind`.
+
+    `usual_thresholds`: silence is judged as by a config.json that says nothing of it.
+    """
     async with (
         running_nats() as nats,
         Bus(nats.url, NATS_TOKEN, "test") as bus,
         Database(behind or dsn, PASSWORD, size=2, application="test") as database,
         make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
     ):
+        if usual_thresholds:
+            path = world.settings.config_file
+            config = json.loads(path.read_text())
+            for name in ("heartbeat_interval_ms", "crash_detection_threshold_ms"):
+                del config[name]
+            path.write_text(json.dumps(config))
+        world.clock = clock
         await world.start()
         yield world
 
@@ -219,6 +236,79 @@ async def test_an_agent_outlives_a_silence_of_the_database_that_is_longer_than_i
         assert (await world.session(agent.spec.session_id))["epoch"] == 1
         # who falls silent by itself is lost all the same
         assert (await world.agent(starts=2)).spec.epoch == 2
+
+
+class DrivenClock(SystemClock):
+    """A clock that the test moves on; it also goes on by itself."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
+async def test_no_agent_is_lost_in_thirty_seconds_without_the_database_by_default() -> None:
+    """Neither while it answers nothing nor while it is away, with the thresholds of an empty config.json."""
+    clock = DrivenClock()
+    async with (
+        running_postgres() as postgres,
+        choird_over(postgres.dsn, clock=clock, usual_thresholds=True) as world,
+    ):
+        agent = await begin(world)
+        assert world.control is not None
+        config = world.control.configuration.current.config
+        suspect_s, lost_s = thresholds(config)
+        assert (suspect_s, lost_s) == (7.5, 10.0)
+
+        async with silent_sessions(postgres.dsn):
+            pass  # the round that this one held back takes note of the agent
+        async with silent_sessions(postgres.dsn):
+            clock.ahead_s += 30
+        await until_durable(world, agent)
+        async with silent_sessions(postgres.dsn):
+            agent.add(work())
+            beat = asyncio.create_task(status_of(agent))
+            clock.ahead_s += 30
+        assert await beat == 200
+
+        await postgres.stop()
+        for _ in range(3):
+            agent.add(work())
+            assert await status_of(agent) == 503
+            clock.ahead_s += 10
+            await asyncio.sleep(SWEEP_S)
+        await postgres.start()
+        await until_durable(world, agent)
+        assert (await world.session(agent.spec.session_id))["epoch"] == 1
+
+        # one that is silent while all of Choir works is lost, in steps that no standstill could take
+        for _ in range(round(lost_s / 2.5) + 1):
+            clock.ahead_s += 2.5
+            await asyncio.sleep(SWEEP_S)
+        assert (await world.agent(starts=2)).spec.epoch == 2
+
+
+@contextlib.asynccontextmanager
+async def silent_sessions(dsn: str) -> AsyncIterator[None]:
+    """Let no query of the sessions be answered, from the moment that the judge of silence waits for one."""
+    holder = await asyncpg.connect(dsn, password=PASSWORD)
+    observer = await asyncpg.connect(dsn, password=PASSWORD)
+
+    async def judge_waits() -> bool:
+        return bool(
+            await observer.fetchval(
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND query LIKE 'SELECT session_id, agent_id%' AND query NOT LIKE '%$1%')"
+            )
+        )
+
+    async with holder.transaction():
+        await holder.execute("LOCK TABLE choir_control.sessions IN ACCESS EXCLUSIVE MODE")
+        await until(judge_waits)
+        yield
+    await holder.close()
+    await observer.close()
 
 
 async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:

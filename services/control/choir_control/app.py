@@ -20,7 +20,7 @@ from choir_common.clients.memory import BusMemory
 from choir_common.clients.memory_collections import BusCollectionMemory
 from choir_common.clients.memory_operator import BusOperatorMemory
 from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.clock import SystemClock
+from choir_common.clock import Clock, SystemClock
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.service_app import Readiness
 from choir_common.http.transport import make_client
@@ -116,9 +116,11 @@ class Control:
         secrets: ControlSecrets,
         runtime: AgentRuntime,
         redactor: Redactor | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`redactor` is what log lines pass through; it hears of every secret there will be."""
         self._redactor = redactor or Redactor()
+        self._clock = clock or SystemClock()
         self._settings = settings
         self._secrets = secrets
         self._runtime = runtime
@@ -150,7 +152,7 @@ class Control:
         talks = self._talks = Conversations(ways)
         self._outbox = talks.outbox
         self._followers = Followers(signals, bell, self._guard.is_current, talks.fetching.bring)
-        self._board, order = StatusBoard(SystemClock()), SignalOrder()
+        self._board, order = StatusBoard(self._clock), SignalOrder()
         self._events, self._log_search = EventStore(self.database), LogSearchStore(self.database)
         self._retention = job.RetentionJob(self.database, self._events, self.configuration)
         self._metrics = Metrics(SERVICE)
@@ -160,7 +162,7 @@ class Control:
             self._approvals, order.of, bell.ring, self._outbox.rescan, self._carry_out
         )
         self._expiry = expire.Expiry(
-            self._approvals, self._desk, self._approval_patience, SystemClock()
+            self._approvals, self._desk, self._approval_patience, self._clock
         )
         self._archives = ArchiveStore(self.database)
         self.archivist = self._make_archivist()
@@ -207,7 +209,7 @@ class Control:
                 signals=signals,
                 order=order,
                 bell=bell,
-                clock=SystemClock(),
+                clock=self._clock,
                 outfitter=Outfitter(
                     self._settings.home,
                     self.configuration,
@@ -233,7 +235,7 @@ class Control:
             signals=signals,
             order=order,
             bell=bell,
-            clock=SystemClock(),
+            clock=self._clock,
             redactor=self._redactor,
             gateway=self._gateway,
             trust=self._tcp.trust,
@@ -269,7 +271,7 @@ class Control:
                 database=self.database,
                 configuration=self.configuration,
                 approvals=self._approvals,
-                clock=SystemClock(),
+                clock=self._clock,
                 order=order.of,
                 ring=bell.ring,
                 said=self._outbox.rescan,

@@ -16,6 +16,7 @@ import httpx2
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import BusControlInbox
+from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.http.transport import make_client
 from choir_common.postgres.pool import Database
@@ -109,6 +110,8 @@ class World:
     gateway: GatewayStandIn
     runtime: Any = field(default_factory=HandRuntime)
     secrets: ControlSecrets = field(default_factory=ControlSecrets)
+    clock: Clock | None = None
+    """The clock of choird; the machine's own unless given."""
     control: Control | None = None
     hands: list[AgentHand] = field(default_factory=list)
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
@@ -119,7 +122,7 @@ class World:
         """Start choird and wait until it is ready."""
         self.runtime = runtime or HandRuntime()
         self._stop, self.hurry = asyncio.Event(), asyncio.Event()
-        self.control = Control(self.settings, self.secrets, self.runtime)
+        self.control = Control(self.settings, self.secrets, self.runtime, clock=self.clock)
         self._task = asyncio.create_task(self.control.run(self._stop, self.hurry))
         await self.until_ready()
 
