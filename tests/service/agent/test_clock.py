@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from starlette.responses import Response
 
 from choir_common.wire.request_templates import FeatureFlags
-from choir_common.wire.signals import ConfigChangedSignal
+from choir_common.wire.signals import ConfigChangedSignal, InjectSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, calls, run_scripted, says
@@ -64,3 +64,18 @@ async def test_a_core_job_is_told_when_it_began() -> None:
 async def test_a_core_job_is_told_no_time_where_that_is_switched_off() -> None:
     told = await briefing(features=FeatureFlags(message_times=False))
     assert "Look it up." in told and "Begun:" not in told
+
+
+async def test_words_injected_by_the_user_carry_their_time() -> None:
+    async with strict_provider(lenient()) as provider, run_control(provider.endpoint) as control:
+        control.bound = {"timezone": "Europe/Berlin"}
+        async with running_agent(control):
+            await control.tell(InjectSignal(text="I prefer tea", sent_at=SENT))
+            await control.tell(InjectSignal(text="from a version without times"))
+            await control.say("hello", "inb_1", SENT)
+            await control.replied(1)
+    (request,) = provider.requests
+    said = [message["content"] for message in request if message["role"] == "user"]
+    assert said[0].startswith("[Sun 2026-11-22 08:03 Europe/Berlin, read ")
+    assert said[0].endswith("]\nI prefer tea")
+    assert said[1] == "from a version without times"

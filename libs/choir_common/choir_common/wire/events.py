@@ -273,6 +273,8 @@ class InjectedInstruction(Wire):
     """The signal this consumes."""
     call_id: str = ""
     """The call of `choir.core.inject` that asked for it."""
+    sent: str = ""
+    """When the user sent it, in the user's time zone, as prompts show it."""
 
 
 class Cancelled(Wire):

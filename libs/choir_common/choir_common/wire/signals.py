@@ -38,6 +38,8 @@ class InjectSignal(Wire):
 
     kind: Literal["inject"] = "inject"
     text: str
+    sent_at: Moment | None = None
+    """When the user sent it; none in signals of older versions and in those of Choir itself."""
 
 
 class CancelSignal(Wire):

@@ -8,6 +8,7 @@ its `run`: they end before it does.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 
 import structlog
 
@@ -35,7 +36,7 @@ from choir_common.wire.events import (
     TurnUnparked,
     UserMsg,
 )
-from choir_common.wire.signals import UserMessageSignal
+from choir_common.wire.signals import InjectSignal, UserMessageSignal
 from choir_common.wire.time_zones import sent_line
 
 log = structlog.get_logger("choir.agent.edge")
@@ -111,7 +112,7 @@ class EdgeLane:
             self._report_plainly()
         self._move(EdgeTrigger.TERMINATE)
 
-    def inject(self, text: str, signal: int) -> None:
+    def inject(self, said: InjectSignal, signal: int) -> None:
         """Add the user's words to what the model reads at its next safe point (spec 12.8).
 
         A turn whose model has not read them is not closed before it has. While the lane is idle they are
@@ -119,7 +120,12 @@ class EdgeLane:
         """
         turn_id = self._open_turn_id()
         injected = InjectedInstruction(
-            target=LANE, turn_id=turn_id, text=text, by="user", signal=signal
+            target=LANE,
+            turn_id=turn_id,
+            text=said.text,
+            by="user",
+            signal=signal,
+            sent=self._sent(said.sent_at),
         )
         self._arbiter.commit(LANE, injected)
 
@@ -183,16 +189,16 @@ class EdgeLane:
             edits=message.edits,
             corrects=message.corrects,
             reply_to=message.reply_to,
-            sent=self._sent(message),
+            sent=self._sent(message.sent_at),
         )
         self._arbiter.commit(LANE, payload)
         self._brought_by = message.traceparent
 
-    def _sent(self, message: UserMessageSignal) -> str:
+    def _sent(self, sent_at: datetime | None) -> str:
         settings = self._current().settings
-        if message.sent_at is None or not settings.features.message_times:
+        if sent_at is None or not settings.features.message_times:
             return ""
-        return sent_line(message.sent_at, self._clock.now(), settings.timezone)
+        return sent_line(sent_at, self._clock.now(), settings.timezone)
 
     def _begin_report(self, due: Due) -> None:
         begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)

@@ -67,7 +67,7 @@ class Receiver:
     def _obey(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
         match body:
             case InjectSignal():
-                self._edge.inject(body.text, seq)
+                self._edge.inject(body, seq)
             case CancelSignal(job=None):
                 self._edge.cancel_turn(seq)
             case CancelSignal(job=str(name)):

@@ -271,7 +271,9 @@ def size_of(event: Committed) -> int:
             # each file is a line of its name, its kind and its path
             files = sum(PER_MESSAGE + len(f.name) + len(f.path) for f in said.attachments)
             words = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
-        case InjectedInstruction(text=text) | Reply(text=text):
+        case InjectedInstruction(text=text, sent=sent):
+            words = len(f"{sent}{text}".encode())
+        case Reply(text=text):
             words = len(text.encode())
         case ReportBegun(brief=text):
             words = len(text.encode())

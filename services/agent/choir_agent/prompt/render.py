@@ -69,8 +69,10 @@ def head_messages(head: Committed, reminders: Sequence[Reminder] = ()) -> list[b
             content = REPORT + quoted(brief)
         case CoreStarted() as started:
             content = briefing(started)
-        case InjectedInstruction(text=text, by=by):
-            content = text if by == "user" else f"Further instructions:\n\n{text}"
+        case InjectedInstruction(by="user") as said:
+            content = _dated(said.text, said.sent)
+        case InjectedInstruction(text=text):
+            content = f"Further instructions:\n\n{text}"
         case _:
             return []
     return [user_message(content)]
@@ -87,8 +89,11 @@ def words_of(said: UserMsg) -> str:
     if said.text:
         parts.append(said.text)
     parts += [_file(file) for file in said.attachments]
-    words = "\n\n".join(parts)
-    return f"[{said.sent}]\n{words}" if said.sent else words
+    return _dated("\n\n".join(parts), said.sent)
+
+
+def _dated(words: str, sent: str) -> str:
+    return f"[{sent}]\n{words}" if sent else words
 
 
 def _file(file: ReceivedFile) -> str:

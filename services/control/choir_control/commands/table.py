@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
 from choir_control.commands import agents, approvals, changes, configuring, sessions, works
@@ -15,6 +16,10 @@ THE_AGENT = Argument("agent", Kind.AGENT, required=True)
 
 HELP = Row("Show these commands.", typed="/help", route="GET /v1/commands")
 """Answered by `obey`, which has the table."""
+
+
+def _inject(call: Call) -> InjectSignal:
+    return InjectSignal(text=call.values["text"], sent_at=datetime.now(UTC))
 
 
 def _cancel(call: Call) -> CancelSignal:
@@ -34,7 +39,7 @@ CONVERSATION = (
         "Tell the agent something at once, while it works.",
         typed="/inject",
         arguments=(Argument("text", Kind.TEXT, required=True),),
-        does=Tell(lambda call: InjectSignal(text=call.values["text"])),
+        does=Tell(_inject),
         choirctl="agent inject",
         route="POST /v1/agents/{agent_id}/inject",
     ),

@@ -1,5 +1,7 @@
 """`/v1/agents`: see, start and stop agents, and tell them something while they work."""
 
+from datetime import UTC, datetime
+
 from fastapi import APIRouter, Request
 
 from choir_common.errors import Conflict, NotFound
@@ -108,7 +110,7 @@ def signal_routes(roster: Roster, messenger: Messenger, events: EventStore) -> A
     async def inject(agent_id: str, request: Request) -> Told:
         """Give an agent's edge lane further words at its next safe point."""
         said = await read_body(request, InjectText)
-        return await tell(agent_id, InjectSignal(text=said.text))
+        return await tell(agent_id, InjectSignal(text=said.text, sent_at=datetime.now(UTC)))
 
     @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=body_of(CancelWork))
     async def cancel(agent_id: str, request: Request) -> Told:
