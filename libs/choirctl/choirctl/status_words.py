@@ -22,10 +22,19 @@ def agent_words(agent: AgentView) -> list[str]:
     """Return how an agent is, and a line for each of its jobs."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
     lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
+    lines += model_words(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
         lines.append(f"  {counted(agent.queued_messages, 'message')} {verb} for it.")
     return lines
+
+
+def model_words(agent: AgentView) -> list[str]:
+    """Return a line for each model of the agent that does not answer: since when, and what mends it."""
+    failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
+    return [
+        f"  Its model has not answered for {ago(it.since)}: {it.words}" for it in failures.values()
+    ]
 
 
 def _does(agent: AgentView) -> str:

@@ -46,8 +46,10 @@ from choir_agent.log.state import EDGE, JobState
 from choir_agent.memory.predecessor import inherit
 from choir_agent.memory.snapshots import Snapshots
 from choir_agent.memory.working import WorkingMemory
+from choir_agent.models.choice import name_of
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
+from choir_agent.models.outages import ModelOutages
 from choir_agent.models.retrying import RetryingModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.assemble import Assembler, Prompt
@@ -148,8 +150,8 @@ class Agent:
 
     def __init__(self, parts: Parts) -> None:
         self._boot, self._settings, self._hello = parts.boot, parts.settings, parts.hello
-        self._control = parts.control
-        self._clock = SystemClock()
+        self._control, self._clock = parts.control, SystemClock()
+        self._outages = ModelOutages(self._clock, parts.redactor)
         self._dynamic = DynamicSettings(
             parts.control, parts.redactor, parts.hello.config_version, parts.hello.config,
             parts.git.adopt,
@@ -224,7 +226,7 @@ class Agent:
         def thinker(lane: str, make_prompt: Callable[[HistoryFormat], Prompt]) -> Thinker:
             return Thinker(
                 lane, self._arbiter, metered, make_prompt, registry.canonical, self._dynamic.current,
-                lambda: self._compactor.shrink(lane), histories,
+                lambda: self._compactor.shrink(lane), histories, self._outages,
             )  # fmt: skip
 
         def make_job(job: JobState) -> CoreJob:
@@ -318,8 +320,10 @@ class Agent:
         self._status.note(lane, state, ended=state in ENDS)
 
     def _describe(self, lane: str, state: str) -> StatusReport:
-        budgets = self._dynamic.current().settings.budgets
-        return standing(lane, state, self._arbiter.state, budgets, self._clock.now())
+        settings = self._dynamic.current().settings
+        failure = self._outages.of(name_of(settings, lane))
+        now = self._clock.now()
+        return standing(lane, state, self._arbiter.state, settings.budgets, now, failure)
 
     async def _say_goodbye(self, reason: str) -> None:
         try:

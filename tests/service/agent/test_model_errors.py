@@ -1,12 +1,15 @@
 """However a provider misbehaves, the user is told and the session lives on (spec 7.7)."""
 
 import asyncio
+import contextlib
 import email.utils
 import gzip
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from choir_agent.models.completion import CUT
+from choir_common.wire.rpc import ModelFailure
 from choir_common.wire.signals import CancelSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.rude_provider import (
@@ -238,6 +241,43 @@ async def test_every_way_to_misbehave_ends_in_a_reply_and_the_next_message_works
     assert KEY[:20].encode() not in written
     assert b"slow down" not in written
     assert len(WAYS) >= 20
+
+
+async def test_control_is_told_since_when_a_model_does_not_answer_until_it_does() -> None:
+    async def down(request: Request) -> None:
+        await request.respond(500, {"error": {"message": f"out of order, {KEY}"}})
+
+    async def filtered(request: Request) -> None:
+        await request.say("", "content_filter")
+
+    async with contextlib.AsyncExitStack() as stack:
+        behaviours = {"one": down, "two": down, "no": filtered}
+        provider = await stack.enter_async_context(rude_provider(behaviours))
+        control = await stack.enter_async_context(run_control(provider.endpoint))
+        control.secret, control.secrets = "model-key", {"model-key": KEY}
+        async with running_agent(control):
+            begun = datetime.now(UTC)
+
+            def failure() -> ModelFailure | None:
+                edge = [report for report in control.statuses if report.lane == "edge"]
+                return edge[-1].model_failure if edge else None
+
+            await control.say("one", "inb_1")
+            await control.until(lambda: failure() is not None)
+            first = failure()
+            await control.say("two", "inb_2")
+            await control.replied(2)
+            await control.say("hello", "inb_3")
+            await control.until(lambda: failure() is None)
+            await control.say("no", "inb_4")
+            await control.replied(4)
+            await control.until(lambda: control.statuses[-1].state == "EDGE_IDLE")
+    assert first is not None and first.model == "rehearsal"
+    assert begun <= first.since <= datetime.now(UTC)
+    assert provider.endpoint in first.words and "try again" in first.words
+    told = [report.model_failure for report in control.statuses if report.model_failure]
+    assert {one.since for one in told} == {first.since}
+    assert failure() is None and KEY not in str(control.statuses)
 
 
 async def test_a_wait_for_a_rate_limit_can_be_cancelled_and_the_notice_comes_at_once() -> None:

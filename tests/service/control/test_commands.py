@@ -6,7 +6,7 @@ from typing import Any
 
 from choir_common.wire.events import CoreStarted, CoreStopped
 from choir_common.wire.messages import Accepted
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.rpc import ModelFailure, StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
 from choir_control.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
@@ -86,6 +86,18 @@ async def test_what_is_only_asked_is_answered_at_once(world: World, agent: Agent
     assert "There is no command /frob" in ((await world.say("/frob", "u3")).note or "")
     assert "Say what" in ((await world.say("/inject", "u4")).note or "")
     assert await SignalStore(world.database).newest() == 0
+
+
+async def test_a_model_that_does_not_answer_is_named_with_what_mends_it(
+    world: World, agent: AgentHand
+) -> None:
+    words = "gpt-x at http://box/v1: connection refused. Check that this address is up."
+    failure = ModelFailure(model="gpt-x", since=datetime.now(UTC), words=words)
+    report = StatusReport(lane="edge", state="EDGE_IDLE", model_failure=failure)
+    await agent.call("REPORT_STATUS", report)
+    assert f"not answered for 0 min: {words}" in ((await world.say("/status", "u1")).note or "")
+    view = (await world.get("/v1/agents/main")).json()
+    assert view["lanes"][0]["model_failure"]["words"] == words
 
 
 async def test_continue_is_a_message_for_the_agent(world: World, agent: AgentHand) -> None:

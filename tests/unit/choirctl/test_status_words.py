@@ -1,9 +1,10 @@
 """`status` without -v: words for a person, none of the log's."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from choir_common.wire.operator import AgentView, PartStatus, SystemStatus
-from choir_common.wire.rpc import ResourceBindings, StatusReport
+from choir_common.wire.rpc import ModelFailure, ResourceBindings, StatusReport
 from choirctl.status_words import agent_words, system_words
 
 EDGE = StatusReport(lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 9})
@@ -45,6 +46,16 @@ def test_an_agent_that_waits_and_its_job_are_told_in_plain_words() -> None:
     assert "its job read is at work: reasoning" in words and "2 messages wait for it" in words
     for term in ("lane", "edge", "epoch", "tokens", "core:"):
         assert term not in words
+
+
+def test_a_model_that_is_away_is_told_once_with_since_when_and_what_mends_it() -> None:
+    words = "gpt-x at http://box/v1: connection refused. Check that this address is up."
+    since = datetime.now(UTC) - timedelta(minutes=5, seconds=3)
+    failure = ModelFailure(model="gpt-x", since=since, words=words)
+    lanes = [lane.model_copy(update={"model_failure": failure}) for lane in (EDGE, JOB)]
+    told = [line for line in agent_words(an_agent(lanes=tuple(lanes))) if "not answered" in line]
+    assert told == [f"  Its model has not answered for 5m: {words}"]
+    assert not any("not answered" in line for line in agent_words(an_agent(lanes=(EDGE, JOB))))
 
 
 def test_every_other_state_says_what_to_do() -> None:

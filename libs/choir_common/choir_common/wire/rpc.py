@@ -10,7 +10,7 @@ from pydantic import Field
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
 from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.model import Moment, Wire
 
 VERBS = (
     "INIT_HELLO",
@@ -123,6 +123,16 @@ class ApprovalResponse(Wire):
 STATE_PREFIXES = ("EDGE_", "CORE_")
 
 
+class ModelFailure(Wire):
+    """A model whose newest call failed."""
+
+    model: str
+    since: Moment
+    """When the first call failed that no answer followed."""
+    words: str
+    """Model, endpoint, what happened at the newest call, and what mends it."""
+
+
 class StatusReport(Wire):
     """REPORT_STATUS: what a lane is doing now."""
 
@@ -131,6 +141,8 @@ class StatusReport(Wire):
     skill: str | None = None
     step: str | None = None
     budget_remaining: dict[str, int] = Field(default_factory=dict)
+    model_failure: ModelFailure | None = None
+    """The lane's model does not answer."""
 
     @property
     def state_word(self) -> str:

@@ -13,7 +13,7 @@ from choir_common.wire.operator import SystemStatus
 from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import counted, out, print_json, print_rows, table
-from choirctl.status_words import agent_words, system_words
+from choirctl.status_words import agent_words, model_words, system_words
 from choirctl.views import agent_rows, work_tree
 
 LOOKED_AT = 20
@@ -95,6 +95,9 @@ def _show(found: SystemStatus) -> None:
     if found.agents:
         console.print()
         print_rows(agent_rows(found.agents))
+    for agent in found.agents:
+        for line in model_words(agent):
+            console.print(f"{agent.agent_id}: {line.strip()}", markup=False, highlight=False)
     at_work = work_tree(found.agents)
     if at_work is not None:
         console.print()

@@ -9,11 +9,16 @@ from choir_agent.budgets.limits import CALLS, TOKENS, left_of
 from choir_agent.lanes.core_moves import time_left
 from choir_agent.log.state import EDGE, JobState, SessionState
 from choir_common.wire.config import Budgets
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.rpc import ModelFailure, StatusReport
 
 
 def standing(
-    lane: str, lane_state: str, state: SessionState, budgets: Budgets, now: datetime
+    lane: str,
+    lane_state: str,
+    state: SessionState,
+    budgets: Budgets,
+    now: datetime,
+    model_failure: ModelFailure | None = None,
 ) -> StatusReport:
     """Return the report on a lane; `now` is aware, UTC."""
     skill = state.skill(lane)
@@ -25,6 +30,7 @@ def standing(
         budget_remaining=_edge_left(state, budgets)
         if lane == EDGE
         else _job_left(lane, state, budgets, now),
+        model_failure=model_failure,
     )
 
 

@@ -17,12 +17,15 @@ from choir_agent.models.advice import explain
 from choir_agent.models.choice import model_of, name_of
 from choir_agent.models.metered import MeteredModel
 from choir_agent.models.model import ContextOverflow, ModelFailed, RequestRefused, Thought
+from choir_agent.models.outages import ModelOutages
 from choir_agent.models.provider_fields import have_content
 from choir_agent.prompt.assemble import Prompt
 from choir_agent.prompt.history import HistoryFormat
 from choir_agent.settings import CurrentSettings
+from choir_common.clock import SystemClock
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
+from choir_common.redactor import Redactor
 from choir_common.wire.events import ModelOutput, Reply, ToolCall
 from choir_common.wire.provider_fields import ProviderFields
 
@@ -50,6 +53,7 @@ class Thinker:
         current: Callable[[], CurrentSettings],
         shrink: Callable[[], Awaitable[bool]] = _cannot_shrink,
         histories: Histories | None = None,
+        outages: ModelOutages | None = None,
     ) -> None:
         """Wire a lane to its model; `shrink` compacts the lane and tells whether it is shorter now."""
         self._lane = lane
@@ -60,6 +64,7 @@ class Thinker:
         self._current = current
         self._shrink = shrink
         self._histories = histories or Histories()
+        self._outages = outages or ModelOutages(SystemClock(), Redactor())
 
     async def think(self, work: TurnState | JobState) -> None:
         """Ask the model and record what it says.
@@ -67,6 +72,16 @@ class Thinker:
         One wait for a rate limit and a few compactions of a prompt that is too long are allowed for; any
         other failure is final. Raises ModelFailed or BudgetSpent, whose messages are for the user.
         """
+        try:
+            await self._think(work)
+        except ModelFailed as error:
+            settings = self._current().settings
+            name = name_of(settings, self._lane)
+            self._outages.record_failure(error, name, model_of(settings, self._lane))
+            raise
+        self._outages.record_answer(name_of(self._current().settings, self._lane))
+
+    async def _think(self, work: TurnState | JobState) -> None:
         waited, shrinks = False, 0
         while True:
             try:

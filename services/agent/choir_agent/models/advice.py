@@ -8,9 +8,13 @@ from choir_common.wire.config import ModelConfig
 
 def explain(error: ModelFailed, name: str, model: ModelConfig) -> str:
     """Return an error of the model that config.json calls `name`, in words for the user."""
+    return f"I could not get an answer from the model {describe(error, name, model)}"
+
+
+def describe(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    """Return which model failed, how, and what mends it."""
     what = error.message.rstrip(". ")
-    failed = f"I could not get an answer from the model {model.model} at {model.endpoint}: {what}."
-    return f"{failed} {_advice(error, name, model)}"
+    return f"{model.model} at {model.endpoint}: {what}. {_advice(error, name, model)}"
 
 
 def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:

@@ -127,7 +127,11 @@ def _lane(report: StatusReport) -> str:
     left = report.budget_remaining.items()
     budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in left)
     kind = "lane" if name == report.lane else "job"
-    return f"- {kind} {name}: {doing}" + (f" (left: {budget})" if budget else "")
+    line = f"- {kind} {name}: {doing}" + (f" (left: {budget})" if budget else "")
+    failure = report.model_failure
+    if failure is None:
+        return line
+    return f"{line}\n  The model has not answered for {_age(failure.since)}: {failure.words}"
 
 
 def _age(since: datetime | None) -> str:
