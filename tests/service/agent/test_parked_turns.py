@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from choir_common.wire.events import ToolResultCommitted, UserMsg
+from choir_common.wire.events import SkillStopped, ToolResultCommitted, UserMsg
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal, CancelSignal, ShutdownSignal
@@ -13,7 +13,30 @@ from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 
+LOCK: JsonObject = {
+    "name": "lock",
+    "description": "Open the door and look.",
+    "initial_state": "open",
+    "states": {
+        "open": {
+            "objective": "Open the door.",
+            "allowed_tools": ["house.door"],
+            "transitions": [{"on": "complete", "to": "done"}],
+        },
+        "done": {"terminal": True},
+    },
+    "max_steps": 8,
+}
+START: JsonObject = {"call": {"name": "choir.skill.start", "arguments": {"skill": "lock"}}}
+ON: JsonObject = {
+    "call": {"name": "choir.skill.transition", "arguments": {"on": "complete", "context": {}}}
+}
+DOOR: JsonObject = {"call": {"name": "house.door", "arguments": {}}}
 RULES: list[JsonObject] = [
+    {"when": {"lane": "core"}, "then": [{"say": "all is read"}]},
+    {"when": {"lane": "report"}, "then": [DOOR, {"say": "it is read, the door is open"}]},
+    {"when": {"contains": "in a skill"}, "then": [START, DOOR, ON, {"say": "out of the skill"}]},
+    {"when": {"contains": "one more"}, "then": [START, {"say": "not now"}]},
     {
         "when": {"contains": "guarded"},
         "then": [{"call": {"name": "house.door", "arguments": {}}}, {"say": "the door is open"}],
@@ -150,3 +173,61 @@ async def test_a_turn_that_waits_again_can_be_cancelled() -> None:
             replies = await control.replied(2)
     assert (replies[-1].answers, replies[-1].text) == ("inb_1", "Cancelled.")
     assert not Path(control.workspace / "opened").exists()
+
+
+async def test_a_report_that_waits_for_a_human_keeps_no_message_waiting() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("#spawn reader: read it", "inb_1")
+            [call_id] = await asked(control)
+            await control.say("hello", "inb_2")
+            await control.until(lambda: answered(control, "inb_2"))
+            assert "report" not in kinds(control)
+        control.next_epoch()
+        async with running_agent(control):
+            await control.say("hello again", "inb_3")
+            await control.until(lambda: answered(control, "inb_3"))
+            await decide(control, call_id, "approved")
+            await control.until(lambda: "report" in kinds(control))
+            opened = (control.workspace / "opened").read_text()
+    assert control.replies()[-1].text == "it is read, the door is open"
+    assert opened == "x" and kinds(control).count("report") == 1
+    assert control.types().count("report_begun") == 1
+
+
+async def test_a_skill_waits_with_its_turn_and_other_messages_are_no_part_of_it() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        (control.choir_dir / "skills").mkdir()
+        (control.choir_dir / "skills/lock.json").write_text(json.dumps(LOCK))
+        async with running_agent(control):
+            await control.say("in a skill", "inb_1")
+            [call_id] = await asked(control)
+            await control.say("hello", "inb_2")
+            await control.until(lambda: answered(control, "inb_2"))
+            await control.say("one more", "inb_3")
+            await control.until(lambda: answered(control, "inb_3"))
+        control.next_epoch()
+        async with running_agent(control):
+            await decide(control, call_id, "approved")
+            await control.until(lambda: answered(control, "inb_1"))
+    assert control.replies()[-1].text == "out of the skill"
+    results = [p for p in control.payloads() if isinstance(p, ToolResultCommitted)]
+    # the second start is refused: the skill that waits comes back
+    assert [(p.tool, p.status) for p in results] == [
+        ("choir.skill.start", "success"),
+        ("choir.skill.start", "refused"),
+        ("house.door", "success"),
+        ("choir.skill.transition", "success"),
+    ]
+    stopped = [p for p in control.payloads() if isinstance(p, SkillStopped)]
+    assert [p.outcome for p in stopped] == ["completed"]
+
+
+def answered(control: ControlStandIn, inbox_id: str) -> bool:
+    return inbox_id in [reply.answers for reply in control.replies()]
+
+
+def kinds(control: ControlStandIn) -> list[str]:
+    return [reply.kind for reply in control.replies()]

@@ -2,8 +2,14 @@
 
 import orjson
 
-from choir_agent.log.state import digest_of
-from choir_common.wire.events import TurnParked, TurnUnparked
+from choir_agent.log.state import digest_of, dump, load
+from choir_common.wire.events import (
+    CoreReported,
+    ReportBegun,
+    SkillStarted,
+    TurnParked,
+    TurnUnparked,
+)
 from tests.unit.agent.told_session import ToldSession
 
 
@@ -49,3 +55,36 @@ def test_a_parked_turn_never_rolls_off() -> None:
     session.append("edge", TurnUnparked(turn_id="t1"))
     shown = b"\n".join(session.edge().messages).decode()
     assert "open the door" in shown and "ask 2" not in shown
+
+
+def test_a_skill_is_put_aside_with_its_turn_and_comes_back_with_it() -> None:
+    session = ToldSession()
+    session.ask(1)
+    session.append("edge", SkillStarted(turn_id="t1", skill="tea", state="boil", call_id="c0"))
+    skill = session.state.skill("edge")
+    session.append("edge", TurnParked(turn_id="t1"))
+    assert session.state.skill("edge") is None and session.state.parked_skill == skill
+    session.turn(2)
+    session.append("edge", TurnUnparked(turn_id="t1"))
+    assert session.state.skill("edge") == skill and session.state.parked_skill is None
+    assert load(dump(session.state)) == session.state
+
+
+def test_what_a_parked_report_tells_of_is_not_reported_twice_and_a_new_need_is() -> None:
+    session = ToldSession()
+    session.start_job("fix")
+
+    def needs(what: str) -> CoreReported:
+        return CoreReported(
+            job_id="job_fix", job_name="fix", kind="need_info", body={"missing": what}
+        )
+
+    session.append("core:fix", needs("a name"))
+    [due] = session.state.unbegun
+    begun = ReportBegun(turn_id="r1", dm="d", subject=due.subject, brief=due.brief)
+    session.append("edge", begun)
+    session.append("edge", TurnParked(turn_id="r1"))
+    assert session.state.unbegun == () and session.state.due == (due,)
+    session.append("core:fix", needs("a date"))
+    [later] = session.state.unbegun
+    assert "a date" in later.brief and session.state.due == (due, later)

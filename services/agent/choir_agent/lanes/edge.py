@@ -161,12 +161,12 @@ class EdgeLane:
         A turn that waits for a human is gone on with when a human has decided, or nothing else is to be done.
         """
         state = self._arbiter.state
-        if state.parked and (self._to_try or not (state.due or self._waiting)):
+        if state.parked and (self._to_try or not (state.unbegun or self._waiting)):
             self._to_try = max(0, self._to_try - 1)
             self._arbiter.commit(LANE, TurnUnparked(turn_id=state.parked[0].turn_id))
             return True
-        if state.due:
-            self._begin_report(state.due[0])
+        if state.unbegun:
+            self._begin_report(state.unbegun[0])
             return True
         if not self._waiting:
             return False
@@ -257,11 +257,9 @@ class EdgeLane:
     def _may_park(self, turn: TurnState) -> bool:
         """Whether a turn only waits for a human while there is something else to do."""
         state = self._arbiter.state
-        if turn.subject is not None or turn.cancelled or self._stopping:
+        if turn.cancelled or self._stopping or not self._arbiter.waits_for_human(turn.turn_id):
             return False
-        if state.skill(LANE) is not None or not self._arbiter.waits_for_human(turn.turn_id):
-            return False
-        return bool(self._waiting or state.due or (self._to_try and state.parked))
+        return bool(self._waiting or state.unbegun or (self._to_try and state.parked))
 
     async def _run_spanned(self, turn: TurnState | None) -> None:
         brought_by, self._brought_by = self._brought_by, None

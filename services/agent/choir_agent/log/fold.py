@@ -181,11 +181,18 @@ def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> S
             turn = state.turn
             if turn is None or turn.turn_id != payload.turn_id:
                 return state
+            # the skill waits with its turn: other messages are no part of it
+            turn = replace(turn, skill=state.skill(EDGE))
+            state = _with_skill(state, EDGE, None)
             return replace(state, turn=None, parked=(*state.parked, turn))
         case TurnUnparked():
             turn = next((one for one in state.parked if one.turn_id == payload.turn_id), None)
             others = tuple(one for one in state.parked if one is not turn)
-            return state if turn is None else replace(state, turn=turn, parked=others)
+            if turn is None:
+                return state
+            if turn.skill is not None:
+                state = _with_skill(state, EDGE, turn.skill)
+            return replace(state, turn=replace(turn, skill=None), parked=others)
         case _:
             assert_never(payload)
 

@@ -70,10 +70,9 @@ def _needs(job: JobState, text: str) -> str:
 
 def _asked(state: SessionState, job: JobState, brief: str) -> tuple[Due, ...]:
     """Return what is due when a job asks: once, as long as the user has not been told."""
-    begun = None if state.turn is None else state.turn.subject
     mark = f"{job.turn_id}:needs:"
-    for due in state.due:
-        if due.subject.startswith(mark) and due.subject != begun:
+    for due in state.unbegun:
+        if due.subject.startswith(mark):
             return tuple(
                 replace(due, brief=brief) if other is due else other for other in state.due
             )

@@ -72,6 +72,27 @@ class Work:
         return self.output is not None and self.news_rev > self.output.read_rev
 
 
+@dataclass(frozen=True, slots=True)
+class SkillState:
+    """The skill a lane is in (spec 13.4)."""
+
+    lane: str
+    skill: str
+    state: str
+    input: JsonObject
+    context: JsonObject
+    steps: int = 0
+    """Model outputs since it began."""
+    refusals: int = 0
+    """Forbidden tools and transitions in this state."""
+    entered_on: str = ""
+    """What brought it into this state; nothing for the initial one."""
+    entered_by: str = ""
+    """The call that did; nothing for the arbiter's own error transition."""
+    entered_at: int = 0
+    """Its steps at that moment: until the next one the model has not seen this state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState(Work):
     """What the edge lane is busy with: a user's message, or something it has to report."""
@@ -84,6 +105,8 @@ class TurnState(Work):
     """What a report turn tells of."""
     brief: str = ""
     """What a report turn says should the model fail."""
+    skill: SkillState | None = None
+    """The skill that the turn took with it when it was put aside; the lane is in none meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,27 +160,6 @@ class Proposal:
     approval_id: str
     what: str
     dm: str
-
-
-@dataclass(frozen=True, slots=True)
-class SkillState:
-    """The skill a lane is in (spec 13.4)."""
-
-    lane: str
-    skill: str
-    state: str
-    input: JsonObject
-    context: JsonObject
-    steps: int = 0
-    """Model outputs since it began."""
-    refusals: int = 0
-    """Forbidden tools and transitions in this state."""
-    entered_on: str = ""
-    """What brought it into this state; nothing for the initial one."""
-    entered_by: str = ""
-    """The call that did; nothing for the arbiter's own error transition."""
-    entered_at: int = 0
-    """Its steps at that moment: until the next one the model has not seen this state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,13 @@ class SessionState:
         turns = self.turn is not None or bool(self.parked)
         return turns or bool(self.jobs) or self.skill(EDGE) is not None
 
+    @property
+    def unbegun(self) -> tuple[Due, ...]:
+        """What is to be reported and has no turn yet, oldest first."""
+        turns = self.parked if self.turn is None else (self.turn, *self.parked)
+        begun = {turn.subject for turn in turns}
+        return tuple(due for due in self.due if due.subject not in begun)
+
     def job(self, name: str) -> JobState | None:
         """Return the open job of that name."""
         return next((job for job in self.jobs if job.name == name), None)
@@ -228,6 +237,11 @@ class SessionState:
     def skill(self, lane: str) -> SkillState | None:
         """Return the skill a lane is in."""
         return next((skill for skill in self.skills if skill.lane == lane), None)
+
+    @property
+    def parked_skill(self) -> SkillState | None:
+        """Return the skill of a turn that is put aside; there is at most one."""
+        return next((turn.skill for turn in self.parked if turn.skill is not None), None)
 
     def summary(self, lane: str) -> LaneSummary | None:
         """Return what a lane has summed up."""

@@ -6,7 +6,7 @@ Called by the arbiter without locks; what it makes happen is one event, by which
 from collections.abc import Callable
 from typing import cast
 
-from choir_agent.log.state import SessionState
+from choir_agent.log.state import EDGE, SessionState
 from choir_agent.skills.engine import Caller, Refused, Ruling, start
 from choir_agent.skills.registry import Skills
 from choir_agent.skills.spec import START_TOOL
@@ -56,7 +56,12 @@ class SkillStart:
             raise ToolRefused("unknown_skill", f"There is no skill {name!r}.", known)
         given = cast(JsonObject, arguments.get("input", {}))
         caller = Caller(context.turn_id, context.call_id)
-        return told(start(spec, self._state().skill(context.lane), given, caller))
+        state = self._state()
+        present = state.skill(context.lane)
+        if present is None and context.lane == EDGE:
+            # one that waits with its turn comes back to the lane
+            present = state.parked_skill
+        return told(start(spec, present, given, caller))
 
 
 def told(ruling: Ruling) -> ToolOutput:
