@@ -13,6 +13,7 @@ from choir_memory.schema.lease_store import Leases
 from choir_memory.schema.store import as_agent
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, answer, live_turns, propose
+from tests.service.memory.operators import make_operator
 from tests.service.memory.test_search import embed_all
 
 TEA = ("2026-03-01T09:00", "Ana", "I only drink green tea.")
@@ -224,3 +225,38 @@ async def test_rules_are_capped_and_the_rest_retired_not_deleted(room: Room) -> 
     await extraction.run_agent("main")
     states = [status for _, status, _ in await known(room)]
     assert (states.count("active"), states.count("retired")) == (MAX_RULES, 3)
+
+
+async def test_an_import_goes_on_reading_behind_the_last_turn_that_was_read(room: Room) -> None:
+    await say(room, TEA)
+    extraction, _ = make(room, answer(propose()))
+    assert await extraction.run_agent("main") == 1
+    await say(room, COFFEE, session="ses_2")
+    operator = make_operator(room)
+    exported = await operator.export()
+    done = await operator.bring_in(exported, "twin", size=1)
+    assert sum(one.written for one in done) == len(exported)
+    again = await operator.bring_in(exported, "twin")
+    assert [(one.written, one.unchanged) for one in again] == [(0, len(exported))]
+    assert await operator.export("twin") == exported
+    reading, model = make(room, answer())
+    assert await reading.run_agent("twin") == 1
+    (asked,) = model.asked
+    assert COFFEE[2] in str(asked) and TEA[2] not in str(asked)
+    # what was read here stays read
+    await operator.bring_in(exported, "twin")
+    assert await reading.run_agent("twin") == 0
+
+
+async def test_an_export_of_an_older_version_is_read_from_its_beginning(room: Room) -> None:
+    await say(room, TEA)
+    extraction, _ = make(room, answer(propose()))
+    await extraction.run_agent("main")
+    operator = make_operator(room)
+    exported = await operator.export()
+    old = [one for one in exported if one.type != "extraction_cursor"]
+    assert len(old) == len(exported) - 1
+    await operator.bring_in(old, "twin")
+    reading, model = make(room, answer())
+    assert await reading.run_agent("twin") == 1
+    assert TEA[2] in str(model.asked)

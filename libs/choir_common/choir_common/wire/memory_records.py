@@ -97,8 +97,21 @@ class PassedSession(Wire):
     topics: list[JsonValue] = Field(default_factory=list)
 
 
+class ExtractionCursor(Wire):
+    """The last turn that facts and rules were extracted from; none in exports of older versions.
+
+    It comes before all other records: extraction may begin before the last piece of an import is in.
+    """
+
+    type: Literal["extraction_cursor"] = "extraction_cursor"
+    created_at: Moment
+    session_id: Label
+    chunk_index: Small
+
+
 Record = Annotated[
-    SessionRecord | KnowledgeRecord | LinkRecord | PassedSession, Field(discriminator="type")
+    SessionRecord | KnowledgeRecord | LinkRecord | PassedSession | ExtractionCursor,
+    Field(discriminator="type"),
 ]
 
 

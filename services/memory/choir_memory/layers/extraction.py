@@ -92,7 +92,7 @@ class Extraction:
 
     async def _batch(self, agent_id: str) -> bool:
         after = await read_cursor(self.database, agent_id, CURSOR)
-        position = _read(after) if after else BEGINNING
+        position = read_position(after) if after else BEGINNING
         async with as_agent(self.database, agent_id) as held:
             placed = await FactStore(held, agent_id).next_turns(position, LEAST_TRUST, BATCH_TURNS)
         batch = _one_session(placed)
@@ -114,7 +114,7 @@ class Extraction:
                 return True  # something was erased meanwhile: read again
             await resume_service_role(held)
             await enqueue_all(held, agent_id, "knowledge", written)
-            await move_cursor(held, agent_id, CURSOR, _write(batch[-1].position))
+            await move_cursor(held, agent_id, CURSOR, write_position(batch[-1].position))
         self.announce(len(written))
         return True
 
@@ -238,12 +238,14 @@ def _one_session(placed: Sequence[Placed]) -> list[Placed]:
     return batch
 
 
-def _read(position: dict[str, object]) -> Position:
+def read_position(position: dict[str, object]) -> Position:
+    """Return the place in the stored turns that a cursor names."""
     at, session, index = position["at"], position["session"], position["index"]
     assert isinstance(index, int)
     return Position(datetime.fromisoformat(str(at)), str(session), index)
 
 
-def _write(position: Position) -> dict[str, object]:
+def write_position(position: Position) -> dict[str, object]:
+    """Return a place as a cursor keeps it."""
     at = position.created_at.isoformat()
     return {"at": at, "session": position.session_id, "index": position.chunk_index}

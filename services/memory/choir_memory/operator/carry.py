@@ -24,6 +24,7 @@ from choir_common.wire.memory_operator import (
     Store,
 )
 from choir_common.wire.memory_records import (
+    ExtractionCursor,
     KnowledgeRecord,
     LinkRecord,
     PassedSession,
@@ -51,6 +52,7 @@ class _Sorted:
     knowledge: list[Filed]
     links: list[LinkRecord]
     passed: list[PassedSession]
+    cursors: list[ExtractionCursor]
     embedded: frozenset[UUID]
     """Those that are to have vectors."""
 
@@ -75,7 +77,7 @@ class Carry:
     async def export(self, asked: ExportMemory) -> ExportedPage:
         """Return a page of everything; raises NotFound without a memory, BadInput for a bad cursor."""
         await self.spaces.require(asked.agent_id)
-        phase, _, after = (asked.cursor or "session:").partition(":")
+        phase, _, after = (asked.cursor or "extraction:").partition(":")
         try:
             async with as_reader(self.database) as held:
                 page = await _page(CarryStore(held, asked.agent_id), phase, after)
@@ -113,6 +115,8 @@ class Carry:
 
 async def _page(store: CarryStore, phase: str, after: str) -> ExportedPage | None:
     match phase:
+        case "extraction":
+            return ExportedPage(records=tuple(await store.extraction_cursor()), next="session:")
         case "session":
             return await _documents(store, "session", after, "knowledge:")
         case "knowledge":
@@ -142,19 +146,20 @@ async def _store(held: Connection, store: CarryStore, agent_id: str, given: _Sor
     linked = await store.link(given.links)
     await resume_service_role(held)
     passed = await store.pass_sessions(given.passed)
+    begun = await store.begin_extraction(given.cursors)
     await enqueue_all(held, agent_id, "session", [one for one in units if one in given.embedded])
     await enqueue_all(held, agent_id, "knowledge", list(notes))
     there = units | same_units | notes | same_notes
-    written = len(units) + len(notes) + linked + passed
+    written = len(units) + len(notes) + linked + passed + begun
     documents = [*given.session, *given.knowledge]
     refused = tuple(str(one.document_id) for one in documents if one.document_id not in there)
-    total = len(documents) + len(given.links) + len(given.passed)
+    total = len(documents) + len(given.links) + len(given.passed) + len(given.cursors)
     return _Stored(written, total - written - len(refused), refused, (*units, *notes))
 
 
 def _sort(records: Sequence[Record]) -> _Sorted:
     """Sort records, and cut texts into tokens: milliseconds for a long one, so off the event loop."""
-    found = _Sorted([], [], [], [], _embedded(records))
+    found = _Sorted([], [], [], [], [], _embedded(records))
     for record in records:
         match record:
             case SessionRecord():
@@ -165,6 +170,8 @@ def _sort(records: Sequence[Record]) -> _Sorted:
                 found.links.append(record)
             case PassedSession():
                 found.passed.append(record)
+            case ExtractionCursor():
+                found.cursors.append(record)
     return found
 
 

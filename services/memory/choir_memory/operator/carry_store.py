@@ -7,16 +7,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import orjson
+
 from choir_common.errors import BadInput
 from choir_common.postgres.pool import Connection, Refused
 from choir_common.wire.memory_operator import Store
 from choir_common.wire.memory_records import (
+    ExtractionCursor,
     KnowledgeRecord,
     LinkRecord,
     PassedSession,
     SessionRecord,
 )
 from choir_common.wire.model import Wire
+from choir_memory.layers.extraction import CURSOR, read_position, write_position
+from choir_memory.layers.facts_store import Position
 from choir_memory.schema.naming import qualified
 
 PAGE_ROWS = 200
@@ -94,6 +99,15 @@ FROM unnest($2::jsonb[]) AS given (record),
     jsonb_populate_record(NULL::choir_memory.sessions, given.record) AS s
 ON CONFLICT DO NOTHING RETURNING session_id
 """
+_EXTRACTED = """
+SELECT position::text FROM choir_memory.cursors WHERE agent_id = $1 AND name = $2 AND position <> '{}'
+"""
+# an agent that has read on its own goes on from there
+_BEGIN_EXTRACTION = """
+INSERT INTO choir_memory.cursors AS c (agent_id, name, position) VALUES ($1, $2, $3::jsonb)
+ON CONFLICT (agent_id, name) DO UPDATE SET position = EXCLUDED.position WHERE c.position = '{}'
+RETURNING name
+"""
 _PROGRESS = """
 INSERT INTO choir_memory.cursors AS c (agent_id, name, position)
 VALUES ($1, 'import:' || $2, jsonb_build_object('done', $3::int, 'total', $4::int))
@@ -141,6 +155,32 @@ class CarryStore:
         """Return the next sessions, each as JSON; read as the service."""
         rows = await self._held.fetch(_PASSED, self._agent_id, after, PAGE_ROWS)
         return [row["record"] for row in rows]
+
+    async def extraction_cursor(self) -> list[ExtractionCursor]:
+        """Return how far facts were extracted; nothing at the beginning. Read as the service."""
+        stored = await self._held.fetchval(_EXTRACTED, self._agent_id, CURSOR)
+        if stored is None:
+            return []
+        place = read_position(dict(orjson.loads(stored)))
+        return [
+            ExtractionCursor(
+                created_at=place.created_at,
+                session_id=place.session_id,
+                chunk_index=place.chunk_index,
+            )
+        ]
+
+    async def begin_extraction(self, cursors: Sequence[ExtractionCursor]) -> int:
+        """Have extraction go on behind a turn; return how often it did. Written as the service.
+
+        Without effect where it has begun already: what was read there stays read.
+        """
+        begun = 0
+        for one in cursors:
+            place = write_position(Position(one.created_at, one.session_id, one.chunk_index))
+            text = orjson.dumps(place).decode()
+            begun += len(await self._held.fetch(_BEGIN_EXTRACTION, self._agent_id, CURSOR, text))
+        return begun
 
     async def insert(self, store: Store, filed: Sequence[Filed]) -> tuple[set[UUID], set[UUID]]:
         """Add documents; return which are new, and which stand there already as given.
