@@ -4,10 +4,13 @@ import asyncio
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from choir_control.sessions.crash import MAX_RESUMES
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.rolling import ended
+from tests.service.control.test_sessions import stopped_in_a_turn
+from tests.service.control.test_shut_down import end_when_told, patient
 from tests.service.control.world import World, until
 from tests.support.repositories import Repository
 
@@ -65,13 +68,24 @@ async def test_a_repository_without_an_image_touches_nothing_that_runs(
     resumed = await world.agent(starts=2)
     assert (resumed.spec.session_id, resumed.spec.epoch) == (agent.spec.session_id, 2)
     await resumed.hello()
-    restarting = asyncio.create_task(world.post("/v1/agents/main/restart"))
-    await world.until_status(agent.spec.session_id, "stopping")
-    await resumed.call("TERMINATE_SELF", b'{"reason":"asked"}')
-    world.runtime.die("main", 0)
-    assert (await restarting).status_code == 200
-    again = await world.agent(starts=3)
-    assert again.spec.session_id != agent.spec.session_id and again.spec.image_version == ""
+    reset = {"confirm": "main", "restart": True}
+    for starts, way in enumerate(
+        (
+            world.post("/v1/agents/main/restart"),
+            world.say("/restart", "r1"),
+            world.post("/v1/workspaces/main/reset", json=reset),
+        ),
+        start=3,
+    ):
+        doing = asyncio.ensure_future(way)
+        await world.until_status(resumed.spec.session_id, "stopping")
+        await resumed.call("TERMINATE_SELF", b'{"reason":"asked"}')
+        world.runtime.die("main", 0)
+        await doing
+        again = await world.agent(starts=starts)
+        assert again.spec.session_id != resumed.spec.session_id and again.spec.image_version == ""
+        await again.hello()
+        resumed = again
 
 
 async def test_only_an_update_changes_the_image_of_a_session(
@@ -96,12 +110,58 @@ async def test_only_an_update_changes_the_image_of_a_session(
     await asyncio.gather(updating, return_exceptions=True)
 
 
+async def test_a_start_goes_on_with_open_work_in_the_image_of_before(
+    world: World, agent: AgentHand, repository: Repository
+) -> None:
+    await stopped_in_a_turn(world, agent)
+    await configure(world, repository)
+    built = await ended(world, "/v1/agents/main/build")
+    assert built["status"] == "succeeded", built
+    assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
+    again = await world.agent(starts=2)
+    assert (again.spec.session_id, again.spec.image_version) == (agent.spec.session_id, "")
+
+
+async def test_a_new_start_of_choird_changes_no_image(
+    stopped: World, repository: Repository
+) -> None:
+    stopped.settings = patient(stopped, 20)
+    await stopped.start()
+    agent = await stopped.agent()
+    await agent.begin()
+    await configure(stopped, repository)
+    async with agent.beating():
+        built = await ended(stopped, "/v1/agents/main/build")
+    assert built["status"] == "succeeded", built
+    changed = await agent.next_signal()
+    ending = asyncio.create_task(end_when_told(stopped, agent, changed.seq))
+    await stopped.stop()
+    await ending
+    await stopped.start()
+    again = await stopped.agent()
+    assert again.spec.session_id != agent.spec.session_id and again.spec.image_version == ""
+
+
 async def test_a_restart_that_could_not_start_the_agent_stops_nothing(
     world: World, agent: AgentHand
 ) -> None:
     await put_image(world, OTHER_KIND)
     refused = await world.post("/v1/agents/main/restart")
     assert refused.status_code == 409 and "docker runtime" in refused.json()["detail"]
+    assert "docker runtime" in ((await world.say("/restart", "r1")).note or "")
+    assert await state(world) == "running" and len(world.runtime.specs) == 1
+
+
+async def test_an_update_that_could_not_start_the_agent_stops_nothing(
+    world: World, agent: AgentHand, repository: Repository
+) -> None:
+    await configure(world, repository)
+    workspace = world.home / "workspaces/main"
+    workspace.rmdir()
+    workspace.write_text("in the way")
+    async with agent.beating():
+        refused = await ended(world, "/v1/agents/main/update")
+    assert refused["status"] == "failed" and "Cannot make the workspace" in refused["error"]
     assert await state(world) == "running" and len(world.runtime.specs) == 1
 
 
@@ -111,17 +171,20 @@ async def test_a_fault_of_the_installation_puts_a_resume_off_and_is_told_once(
     await world.say("hello", "1")
     await agent.take_up(await agent.next_message())
     await put_image(world, OTHER_KIND)
-    world.runtime.die("main")
-    [text] = await world.delivered(1)
+    with capture_logs() as logged:
+        world.runtime.die("main")
+        [text] = await world.delivered(1)
+        for _ in range(MAX_RESUMES + 2):
+            await world.database.execute("UPDATE choir_control.sessions SET resume_at = now()")
+
+            async def put_off() -> bool:
+                return bool(await column(world, agent, "resume_at > clock_timestamp()"))
+
+            await until(put_off)
     assert text.startswith("main cannot be started: The image of main was built for the docker")
-    for _ in range(MAX_RESUMES + 2):
-        await world.database.execute("UPDATE choir_control.sessions SET resume_at = now()")
-
-        async def put_off() -> bool:
-            return bool(await column(world, agent, "resume_at > clock_timestamp()"))
-
-        await until(put_off)
     assert world.gateway.texts == [text]
+    errors = [entry["event"] for entry in logged if entry["log_level"] == "error"]
+    assert errors == ["agent cannot be started"], "the operator is told once, too"
     assert await column(world, agent, "resumes") == 1
     assert (await world.session(agent.spec.session_id))["status"] == "crashed"
     await put_image(world, {"image": None})

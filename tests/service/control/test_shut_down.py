@@ -15,9 +15,9 @@ def patient(world: World, seconds: float) -> ControlSettings:
     return world.settings.model_copy(update={"agents_stop_s": seconds})
 
 
-async def end_when_told(world: World, agent: AgentHand) -> None:
-    """Do what an agent does at a shutdown signal."""
-    signal = await agent.next_signal()
+async def end_when_told(world: World, agent: AgentHand, after: int | None = None) -> None:
+    """Do what an agent does at a shutdown signal, the first one behind `after`."""
+    signal = await agent.next_signal(after)
     assert signal.body == ShutdownSignal(reason=SHUT_DOWN)
     agent.add(SessionStopped(reason=SHUT_DOWN, summary="all is well"), "session")
     await agent.flush()

@@ -75,9 +75,17 @@ def test_the_next_move_follows_from_the_state_alone(state: JobState, expected: t
     [
         (job(), BEGAN + timedelta(hours=1), "(setting budgets.per_job_wall_time_ms)"),
         (job(time_budget_ms=9_000), NOW, "(time_budget_ms)"),
+        (job(steps=100), NOW, "call the model 100 times"),
+        (job(steps=100), NOW, "(setting budgets.per_job_max_steps)"),
+        (job(proposed=301, calls=(CallState(CALL),)), NOW, "may make 300 tool calls"),
+        (
+            job(proposed=301, calls=(CallState(CALL),)),
+            NOW,
+            "(setting budgets.per_job_max_tool_calls)",
+        ),
     ],
 )
-def test_a_job_whose_time_is_up_ends_and_says_which_limit_it_was(
+def test_a_job_that_reached_a_limit_ends_and_says_in_words_which_it_was(
     state: JobState, now: datetime, names: str
 ) -> None:
     ended = move(state, now=now)
