@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from choir_common.addresses import ADDRESS_RULES
 from choir_common.errors import StartupError
 
 S = TypeVar("S", bound=BaseModel)
@@ -64,7 +66,15 @@ class ServiceSettings(BaseSettings):
 
 def _paragraph(where: str, error: ValidationError) -> str:
     faults = "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'value'}: {fault['msg']}"
-        for fault in error.errors(include_input=False, include_context=False, include_url=False)
+        f"{'.'.join(str(part) for part in fault['loc']) or 'value'}: {_words(fault)}"
+        for fault in error.errors(include_input=False, include_url=False)
     )
     return f"{where}: {faults}."
+
+
+def _words(fault: ErrorDetails) -> str:
+    """Say what is wrong with a setting, without the regular expression that it does not match."""
+    if fault["type"] != "string_pattern_mismatch":
+        return fault["msg"]
+    pattern = str(fault.get("ctx", {}).get("pattern"))
+    return ADDRESS_RULES.get(pattern, "it has a form that cannot be used here")

@@ -11,6 +11,7 @@ import sys
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.wire.faults import faults_of
 from choir_common.wire.runtime import AgentBoot
 
 PR_SET_DUMPABLE = 4
@@ -54,9 +55,6 @@ def read_boot(descriptor: int = 0) -> AgentBoot:
     try:
         return AgentBoot.model_validate_json(line)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'line'}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False)
-        )
+        faults = "; ".join(faults_of(error, "line"))
         # `from None`: pydantic's own text would quote the token
         raise StartupError(f"The boot line does not fit AgentBoot: {faults}.") from None

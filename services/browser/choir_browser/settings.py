@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_common.addresses import HOST_AND_PORT_PATTERN
 from choir_common.settings import ServiceSettings
 
 
@@ -38,7 +39,7 @@ class BrowserSettings(ServiceSettings):
     all others go first."""
     browser_socket: Path | None = None
     """Unix socket of the HTTP routes; the default is `socks/browser.sock` below the home."""
-    browser_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    browser_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
     """host:port for the HTTP routes instead of the socket (containers)."""
 
     @property

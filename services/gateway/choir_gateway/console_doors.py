@@ -16,6 +16,7 @@ from choir_common.errors import BadInput
 from choir_common.http import sse
 from choir_common.http.service_app import LargeBody
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
+from choir_common.wire.faults import fault_in_words
 from choir_common.wire.messages import Accepted, History, Press, Pressed, QuotedMessage
 from choir_common.wire.model import Wire
 from choir_gateway.channels.console.hub import ConsoleHub, Saying
@@ -161,7 +162,7 @@ def _read(shape: type[W], body: bytes, example: str) -> W:
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
-        raise BadInput(f"{place}: {fault['msg']}. Send JSON such as {example}.") from None
+        raise BadInput(f"{place}: {fault_in_words(fault)}. Send JSON such as {example}.") from None
 
 
 def _key_of(request: Request) -> str | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_common.addresses import HOST_AND_PORT_PATTERN
 from choir_common.settings import ServiceSettings
 
 
@@ -12,7 +13,7 @@ class GatewaySettings(ServiceSettings):
 
     gateway_socket: Path | None = None
     """Unix socket of the console and health routes; the default is `socks/gateway.sock` in the home."""
-    gateway_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    gateway_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
     """host:port: beside `gateway_socket` if that is set (webhooks of an embedded stack), else instead of a
     socket (containers). Every request then needs the operator token, but for Telegram's own."""
     console_files: Path | None = None

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from choir_common.addresses import HOST_AND_PORT_PATTERN, WEB_ADDRESS_PATTERN
 from choir_common.settings import ServiceSettings
 from choir_common.wire.config import EmbeddingConfig, ModelConfig, RetentionConfig
 from choir_common.wire.model import AgentName
@@ -46,10 +47,10 @@ class MemorySettings(ServiceSettings):
     """Size of the pool; two cores serve no more searches at once, and the queue keeps one."""
     memory_socket: Path | None = None
     """Unix socket of the health routes; the default is `socks/memory.sock` below the home."""
-    memory_http: str | None = Field(default=None, pattern=r"^\S+:\d{1,5}$")
+    memory_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
     """host:port for the health routes instead of the socket (containers)."""
 
-    embedding_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    embedding_endpoint: str | None = Field(default=None, pattern=WEB_ADDRESS_PATTERN)
     """Base URL of an OpenAI-compatible API; without it the offline model is used."""
     embedding_model: str | None = Field(default=None, min_length=1)
     """The provider's model; the spec's default is text-embedding-3-small."""

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from choir_common.addresses import HOST_AND_PORT_PATTERN
 from choir_common.errors import StartupError
 from choir_common.settings import ServiceSettings
 
@@ -16,12 +17,22 @@ class Needs(BaseModel):
 
 class Ported(ServiceSettings):
     http_port: int = 9400
+    other_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
 
 
 def test_a_value_of_the_wrong_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOIR_HTTP_PORT", "many")
     with pytest.raises(StartupError, match="http_port"):
         Ported.load()
+
+
+def test_a_value_of_a_wrong_form_is_told_in_words_and_never_as_a_pattern(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHOIR_OTHER_HTTP", "everywhere")
+    with pytest.raises(StartupError, match="other_http: a host and a port are needed") as caught:
+        Ported.load()
+    assert "^" not in str(caught.value)
 
 
 def test_a_missing_secrets_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

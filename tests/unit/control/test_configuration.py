@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from choir_common.errors import BadInput, StartupError
 from choir_common.wire.config import Config, ModelConfig
-from choir_common.wire.faults import rule_of
+from choir_common.wire.faults import faults_of, rule_of
+from choir_common.wire.model import Wire
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.skill_file import SkillFile
@@ -140,6 +141,16 @@ def test_every_pattern_of_a_file_that_people_write_has_words() -> None:
         patterns = {json.loads(f'"{found}"') for found in PATTERN.findall(text)}
         keys = {json.loads(f'"{found}"') for found in PATTERN_KEY.findall(text)}
         assert patterns | keys and not [one for one in patterns | keys if rule_of(one) is None]
+
+
+def test_a_pattern_without_words_of_its_own_is_not_shown_either() -> None:
+    class Keyed(Wire):
+        key: str = Field(pattern=r"^[0-9a-f]{8}$")
+
+    with pytest.raises(ValidationError) as caught:
+        Keyed(key="no key")
+    [fault] = faults_of(caught.value, "the file")
+    assert fault.startswith("key: ") and "^" not in fault and "no key" not in fault
 
 
 def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None:

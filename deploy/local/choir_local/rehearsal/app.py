@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.choose import Answer, Fault, choose, load_greeting
 from choir_local.rehearsal.completion import make_reply, render_document, render_stream
@@ -277,7 +278,4 @@ def _error(status: int, message: str) -> Response:
 
 
 def _faults_text(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_context=False, include_input=False)
-    )
+    return "; ".join(faults_of(error, "body"))

@@ -27,6 +27,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from choir_common.errors import StartupError
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.lane import Lane
 
@@ -223,10 +224,7 @@ def parse_score(text: str | bytes, source: str = "the score") -> Score:
     try:
         return Score.model_validate_json(text)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'file'}: {fault['msg']}"
-            for fault in error.errors(include_url=False, include_context=False)
-        )
+        faults = "; ".join(faults_of(error, "file"))
         raise StartupError(f"The rehearsal score {source} does not fit. {faults}.") from error
 
 

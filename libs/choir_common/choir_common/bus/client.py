@@ -32,6 +32,7 @@ from choir_common.errors import (
     from_envelope,
 )
 from choir_common.tracing import answering, calling
+from choir_common.wire.faults import faults_of
 from choir_common.wire.model import Wire
 
 log = structlog.get_logger("choir.bus")
@@ -273,10 +274,7 @@ async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
                 reply = await endpoint.answer(endpoint.takes.model_validate_json(request.data))
         await request.respond(reply.model_dump_json().encode())
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False)
-        )
+        faults = "; ".join(faults_of(error, "body"))
         await _refuse(request, BadInput(f"{endpoint.subject}: {faults}"))
     except ChoirError as error:
         await _refuse(request, error)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.model import RESOURCE_NAME_PATTERN
 from choir_common.wire.skill_file import SKILL_NAME_PATTERN
 from choir_common.wire.tool_manifest import LOCK_PATTERN, TOOL_NAME_PATTERN
 
-WEB_ADDRESS_PATTERN = r"^https?://\S+$"
 _RULES = {
+    **ADDRESS_RULES,
     NAME_PATTERN: AGENT_ID_RULE,
     RESOURCE_NAME_PATTERN: (
         "a name begins with a letter or digit and holds letters, digits, `_`, `.` and `-`, 64 at most"
     ),
-    WEB_ADDRESS_PATTERN: "an address begins with http:// or https:// and holds no blank",
     SKILL_NAME_PATTERN: (
         "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
         "`_` and `-`, 64 characters at most"

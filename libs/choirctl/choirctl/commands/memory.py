@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from choir_common.errors import BadInput
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_operator import AuditEntry, DocumentView, PutDocument
 from choirctl.app import add_group
@@ -324,10 +325,7 @@ def _document(
             text=text, key=key, document_id=document, metadata=about, expected_version=expected
         )
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        told = "; ".join(
-            f"{'.'.join(map(str, f['loc'])) or 'metadata'}: {f['msg']}" for f in faults
-        )
+        told = "; ".join(faults_of(error, "metadata"))
         raise BadInput(f"That cannot be written: {told}.") from None
 
 

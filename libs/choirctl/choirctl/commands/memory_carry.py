@@ -20,6 +20,7 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from choir_common.errors import BadInput, ChoirError, Conflict, NotFound, OutcomeUnknown
+from choir_common.wire.faults import fault_in_words
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportEnd, ExportHead, Record
 from choirctl.arguments import AgentId
@@ -186,7 +187,7 @@ def _read(file: Path, number: int, line: bytes) -> Record:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise BadInput(
-            f"{file}, line {number}: {where}: {fault['msg']}. Nothing was imported."
+            f"{file}, line {number}: {where}: {fault_in_words(fault)}. Nothing was imported."
         ) from None
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from choir_common.errors import ChoirError
 from choir_common.wire.events import Fact, ReferenceSummary
+from choir_common.wire.faults import fault_in_words
 from choir_common.wire.json import JsonObject
 
 SHORT_HASH = 12
@@ -94,7 +95,7 @@ def read_delta(text: str) -> MemoryDelta:
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "memory_delta"
-        raise BadDelta(f"{where}: {fault['msg']}.") from error
+        raise BadDelta(f"{where}: {fault_in_words(fault)}.") from error
 
 
 def json_in(text: str) -> str:

@@ -15,6 +15,7 @@ from choir_agent.models.model import ModelFailed, ProposedCall, Thought
 from choir_agent.models.provider_fields import call_fields, message_fields
 from choir_agent.prompt.assemble import Prompt
 from choir_common.wire.config import ModelConfig
+from choir_common.wire.faults import fault_in_words
 
 MAX_TEXT = 200_000
 # longer arguments are cut, so that the arbiter finds them malformed and says so
@@ -112,7 +113,7 @@ def _parse(body: bytes) -> _Completion:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
         raise ModelFailed(
-            f"the provider's answer is not a chat completion ({where}: {fault['msg']})",
+            f"the provider's answer is not a chat completion ({where}: {fault_in_words(fault)})",
             cause="format",
         ) from error
 

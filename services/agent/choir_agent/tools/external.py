@@ -20,6 +20,7 @@ from choir_agent.tools.external_tool import SPARE_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name_of
 from choir_common.errors import StartupError
+from choir_common.wire.faults import faults_of
 from choir_common.wire.tool_manifest import ToolManifestFile
 
 PLACES = ("global", "agent")
@@ -97,8 +98,7 @@ def _load(path: Path, top: Path, children: Children) -> ExternalTool:
 
 
 def _faults(error: ValidationError) -> str:
-    faults = error.errors(include_input=False, include_url=False)
-    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults[:5])
+    return "; ".join(faults_of(error, "file")[:5])
 
 
 def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:

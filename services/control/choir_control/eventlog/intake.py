@@ -29,6 +29,7 @@ from choir_common.wire.events import (
     UserMsg,
     payload_of,
 )
+from choir_common.wire.faults import fault_in_words
 from choir_common.wire.rpc import HeartbeatRequest
 from choir_control.workspaces.spooled import SpooledFile
 
@@ -210,7 +211,7 @@ def _payload(event: Event) -> EventPayload:
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"]))
-        raise BadInput(f"Event {event.rev}: {place}: {fault['msg']}.") from None
+        raise BadInput(f"Event {event.rev}: {place}: {fault_in_words(fault)}.") from None
 
 
 def _words(event: Event, reply: Reply, dm: str) -> Words:

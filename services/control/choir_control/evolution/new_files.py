@@ -11,6 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from choir_common.errors import BadInput, Conflict
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.tool_manifest import ToolManifestFile
 from choir_control.approvals.store import Approval
@@ -99,7 +100,7 @@ def files_of_tool(payload: JsonObject) -> Mapping[str, str]:
     try:
         read = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
-        raise BadInput(f"manifest: {error.errors(include_input=False)[0]['msg']}.") from None
+        raise BadInput(f"manifest: {faults_of(error, 'the file')[0]}.") from None
     name = read.llm.name
     if name.startswith("choir.") or read.runtime.exec_path is not None:
         raise BadInput("manifest: a name in `choir.` or a path of a program cannot be proposed.")

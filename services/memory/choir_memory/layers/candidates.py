@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from choir_common.errors import BadInput
 from choir_common.redactor import MASK
+from choir_common.wire.faults import faults_of
 from choir_memory.layers.safety import weakens_safety
 from choir_memory.words.tokens import query_terms
 
@@ -75,8 +76,7 @@ def read_candidates(answer: str) -> list[Candidate]:
     try:
         return _Answer.model_validate_json(_FENCE.sub("", answer.strip())).candidates
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)[:5]
-        said = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'answer'}: {f['msg']}" for f in faults)
+        said = "; ".join(faults_of(error, "answer")[:5])
         raise BadInput(f"The answer does not fit: {said}.") from None
 
 

@@ -12,6 +12,7 @@ from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools.model_view import model_name_of
 from choir_agent.tools.proposals.plain_words import refuse_programs
 from choir_agent.tools.tool import ToolFailed
+from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.tool_manifest import ToolManifestFile
 
@@ -46,8 +47,7 @@ def _check_form(manifest: JsonObject) -> None:
     try:
         ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        words = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in faults[:5])
+        words = "; ".join(faults_of(error, "manifest")[:5])
         raise ToolFailed("bad_input", f"manifest.{words}") from error
 
 

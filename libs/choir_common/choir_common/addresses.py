@@ -1,0 +1,8 @@
+"""Forms of addresses in settings, and the words that tell them. Used by `settings` and `wire.faults`."""
+
+HOST_AND_PORT_PATTERN = r"^\S+:\d{1,5}$"
+WEB_ADDRESS_PATTERN = r"^https?://\S+$"
+ADDRESS_RULES = {
+    HOST_AND_PORT_PATTERN: "a host and a port are needed, such as 127.0.0.1:9512",
+    WEB_ADDRESS_PATTERN: "an address begins with http:// or https:// and holds no blank",
+}
