@@ -32,6 +32,7 @@ from choir_common.wire.signals import CompactSignal, ShutdownSignal
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import DM, ControlStandIn, run_control
+from tests.service.agent.gated_model import Gate, run_gated
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, calls, document, run_scripted, says
 
@@ -77,12 +78,14 @@ async def test_old_turns_are_folded_and_the_next_prompt_holds_the_summary_instea
 
 
 async def test_the_lane_goes_on_while_its_compaction_is_under_way() -> None:
-    slow: JsonObject = {"when": {"lane": "compaction"}, "then": [{"delay_ms": 1500, "say": DELTA}]}
-    async with run_rehearsal(score(slow)) as model, run_control(model) as control:
+    gate = Gate("compaction")
+    async with run_gated(score(FOLDS), gate) as model, run_control(model) as control:
         control.bound = {"event_window": 8}
         async with running_agent(control):
             await talk(control, 1, 10)
+            await gate.reached()
             assert not compacted(control)
+            gate.open()
             await control.until(lambda: bool(compacted(control)))
             await talk(control, 11, 11)
     # what came meanwhile is not covered by it
@@ -337,7 +340,7 @@ async def test_a_core_job_is_folded_by_its_own_model_and_keeps_its_briefing() ->
 
 
 async def test_a_job_that_ends_while_it_is_folded_leaves_no_summary_behind() -> None:
-    slow: JsonObject = {"when": {"lane": "compaction"}, "then": [{"delay_ms": 700, "say": DELTA}]}
+    gate = Gate("compaction")
     query: JsonObject = {
         "name": "choir.memory.query",
         "arguments": {"store": "working", "query": "x"},
@@ -349,10 +352,14 @@ async def test_a_job_that_ends_while_it_is_folded_leaves_no_summary_behind() -> 
         "when": {"contains": "go", "lane": "edge"},
         "then": [{"call": {"name": "choir.core.spawn", "arguments": spawn}}, {"say": "begun"}],
     }
-    async with run_rehearsal(score(slow, works, begins)) as model, run_control(model) as control:
+    rules = score(FOLDS, works, begins)
+    async with run_gated(rules, gate) as model, run_control(model) as control:
         control.bound = {"event_window": 4}
         async with running_agent(control):
             await control.say("go", "inb_1")
+            await control.until(lambda: "core_stopped" in control.types())
+            await gate.reached()
+            gate.open()
             await control.until(lambda: bool(compacted(control)))
     (only,) = compacted(control)
     stopped = control.types().index("core_stopped")
@@ -364,11 +371,12 @@ async def test_a_job_that_ends_while_it_is_folded_leaves_no_summary_behind() -> 
 
 
 async def test_nothing_follows_the_end_of_a_session_not_even_a_compaction() -> None:
-    slow: JsonObject = {"when": {"lane": "compaction"}, "then": [{"delay_ms": 400, "say": DELTA}]}
-    async with run_rehearsal(score(slow)) as model, run_control(model) as control:
+    gate = Gate("compaction")
+    async with run_gated(score(FOLDS), gate) as model, run_control(model) as control:
         control.bound = {"event_window": 4, "summary_timeout_ms": 0}
         async with running_agent(control) as agent:
             await talk(control, 1, 4)
+            await gate.reached()
             await control.tell(ShutdownSignal(reason="enough"))
             assert await agent == 0
     assert control.types()[-1] == "session_stopped"

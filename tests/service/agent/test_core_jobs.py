@@ -17,6 +17,7 @@ from choir_common.wire.signals import CancelSignal, ShutdownSignal
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.gated_model import Gate, run_gated
 from tests.service.agent.running_agent import running_agent
 
 WRITE = {"name": "choir.fs.write", "arguments": {"path": "out.txt", "content": "written\n"}}
@@ -72,8 +73,9 @@ async def test_a_job_works_in_the_background_and_its_result_is_reported() -> Non
 
 
 async def test_the_edge_lane_answers_while_two_jobs_work_and_one_hangs() -> None:
-    slow = core("slowly", {"delay_ms": 300, "say": "slow one done"})
-    async with run_rehearsal(score(slow)) as model, run_control(model) as control:
+    slow = core("slowly", {"say": "slow one done"})
+    gate = Gate("core", "slowly")
+    async with run_gated(score(slow), gate) as model, run_control(model) as control:
         async with running_agent(control):
             await control.say(
                 "#spawn one: slowly\n#spawn two: slowly\n#spawn stuck: this #hang", "inb_1"
@@ -81,7 +83,9 @@ async def test_the_edge_lane_answers_while_two_jobs_work_and_one_hangs() -> None
             await control.replied()
             await control.say("how are you?", "inb_2")
             answered = await control.replied(2)
+            await gate.reached(2)
             assert not stopped(control)
+            gate.open()
             await reported(control, 2)
             await control.tell(CancelSignal(job="stuck"))
             await reported(control, 3)
@@ -166,19 +170,15 @@ async def test_an_instruction_reaches_a_job_at_its_next_step() -> None:
 
 
 async def test_an_instruction_given_while_the_model_thinks_is_read_before_the_job_ends() -> None:
-    rules = (
-        core("go blue", {"say": "blue it is"}, {"say": "blue it is"}),
-        core("think", {"delay_ms": 400, "say": "red it is"}),
-    )
-    rules = (
-        {"when": {"lane": "core", "contains": "go blue"}, "then": [{"say": "blue it is"}]},
-        core("think", {"delay_ms": 400, "say": "red it is"}),
-    )
-    async with run_rehearsal(score(*rules)) as model, run_control(model) as control:
+    rules = (core("go blue", {"say": "blue it is"}), core("think", {"say": "red it is"}))
+    gate = Gate("core")
+    async with run_gated(score(*rules), gate) as model, run_control(model) as control:
         async with running_agent(control):
             await control.say("#spawn painter: think", "inb_1")
-            await control.replied()
+            await gate.reached()
             await control.say("#inject painter: go blue", "inb_2")
+            await control.until(lambda: "injected_instruction" in control.types())
+            gate.open()
             told = (await reported(control))[0]
     assert "blue it is" in told.text
     assert stopped(control)[0].steps == 2

@@ -23,6 +23,7 @@ from choir_common.wire.signals import (
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.gated_model import Gate, run_gated
 from tests.service.agent.running_agent import running_agent
 
 P = TypeVar("P")
@@ -45,13 +46,16 @@ async def test_an_injection_that_comes_while_the_model_thinks_is_read_before_the
 ):
     rules = (
         {"when": {"contains": "in blue"}, "then": [{"say": "painted blue"}]},
-        {"when": {"contains": "paint"}, "then": [{"delay_ms": 400, "say": "painted red"}]},
+        {"when": {"contains": "paint"}, "then": [{"say": "painted red"}]},
     )
-    async with run_rehearsal(score(*rules)) as model, run_control(model) as control:
+    gate = Gate("edge")
+    async with run_gated(score(*rules), gate) as model, run_control(model) as control:
         async with running_agent(control):
             await control.say("paint the house")
-            await control.until(lambda: control.types()[-1:] == ["user_msg"])
+            await gate.reached()
             await control.tell(InjectSignal(text="in blue, please"))
+            await control.until(lambda: bool(of(control, InjectedInstruction)))
+            gate.open()
             reply = (await control.replied())[0]
     assert reply.text == "painted blue"
     assert len(of(control, ModelOutput)) == 2
