@@ -63,7 +63,7 @@ async def asking(stack: Stack, service: str) -> AsyncIterator[httpx2.AsyncClient
 async def reasons(stack: Stack, service: str) -> dict[str, str]:
     """Return the parts a service misses, each with its reason; its status says the same."""
     async with asking(stack, service) as client:
-        answer = await client.get("/readyz", timeout=10)
+        answer = await client.get("/readyz", timeout=60)
     missing = {part["name"]: part["detail"] for part in answer.json()["parts"] if not part["ok"]}
     assert answer.status_code == (503 if missing else 200)
     return missing

@@ -113,11 +113,14 @@ async def stay(rooms: Rooms, url: str) -> None:
 async def test_pages_fetch_what_an_agent_may_and_no_more(make_rooms: MakeRooms, site: Site) -> None:
     paths = put_on(site)
     async with make_rooms(f"127.0.0.1:{site.port}", agent_traffic_mb=5) as rooms:
-        with pytest.raises(ChoirError, match="5 MB within a minute"):
-            async with asyncio.timeout(120):
-                while True:
-                    await suffer(rooms, site.url + paths["a gigabyte of text"])
+        told = ""
+        async with asyncio.timeout(120):
+            while "5 MB within a minute" not in told:
+                await suffer(rooms, site.url + paths["a gigabyte of text"])
+                try:
                     await browse(rooms, f"{site.url}/fine", "victim")
+                except ChoirError as error:  # it may also be about the page that was cut off
+                    told = error.message
         assert "all is well" in (await browse(rooms, f"{site.url}/fine", "honest")).text
     # some more a minute, and what was on its way in buffers
     assert site.sent < 40 * MILLION

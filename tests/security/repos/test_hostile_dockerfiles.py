@@ -81,7 +81,7 @@ async def test_a_build_that_never_ends_is_ended(forge: Forge, client: Any, silen
         listed = await asyncio.to_thread(client.containers.list, ignore_removed=True)
         return not [one for one in listed if str(forge.home) in json.dumps(one.attrs["Config"])]
 
-    await until(ended, 30)
+    await until(ended, 90)
     assert forge.shelf.current("main") is None
 
 

@@ -16,7 +16,7 @@ from choir_control.runtimes.port import AgentExit, LaunchSpec
 from choir_control.runtimes.process.runtime import ProcessRuntime
 
 TOKEN = "lease-token-that-nobody-may-see"
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 # Gives every probe `boot` (its boot line) and `report(value)`.
 PRELUDE = """
 import json, os, sys, signal, subprocess, time, socket, ctypes, resource

@@ -274,7 +274,7 @@ def is_twin(pid):
 twins = [pid for pid in others if is_twin(pid)]
 report({'twins': len(twins), 'signals': [attempt(lambda: os.kill(pid, 0)) for pid in twins],
         'memory': [attempt(lambda: open(f'/proc/{pid}/mem', 'rb').read(1)) for pid in twins]})
-time.sleep(30)  # two_agents_marker
+time.sleep(600)  # two_agents_marker
 """
     async with confining(code) as place:
         await place.runtime.start(place.spec("first"))

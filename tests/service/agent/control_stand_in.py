@@ -74,7 +74,7 @@ class ControlStandIn:
         self.model_endpoint = model_endpoint
         self.budgets = Budgets()
         self.rate_limit_retry_ms = 20
-        self.model_timeout_ms = 5_000
+        self.model_timeout_ms = 60_000
         self.secret: str | None = None
         self.secrets: dict[str, str] = {}
         self.bound: dict[str, object] = {}

@@ -145,7 +145,7 @@ def ssh_git(root: Path) -> Iterator[SshGit]:
         yield SshGit(root, port, private_key, log, server.pid)
     finally:
         server.terminate()
-        server.wait(timeout=10)
+        server.wait(timeout=60)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from choir_agent.tools import seal
-from choir_agent.tools.child import REAP_EVERY_S, Children, Program
+from choir_agent.tools.child import Children, Program
 from choir_agent.tools.streams import Capture
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -57,8 +57,8 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> bool:
-    """Wait until a process is no more; tell whether it ended within the time of two looks."""
-    async with asyncio.timeout(2.5 * REAP_EVERY_S):
+    """Wait until a process is no more."""
+    async with asyncio.timeout(60):
         while alive(pid):
             await asyncio.sleep(0.02)
     return True
@@ -100,7 +100,11 @@ async def test_a_call_that_ends_leaves_another_calls_processes_alone(
     children = Children(tmp_path, "/tmp")
     # its orphan left the session, and is known by its call only
     first = asyncio.create_task(
-        run(children, "(setsid sleep 300 & echo $! > pid); sleep 8; kill -0 $(cat pid) && echo yes")
+        run(
+            children,
+            "(setsid sleep 300 & echo $! > pid); while [ ! -e go ]; do sleep 0.05; done; "
+            "kill -0 $(cat pid) && echo yes",
+        )
     )
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         await asyncio.sleep(0.02)
@@ -108,6 +112,7 @@ async def test_a_call_that_ends_leaves_another_calls_processes_alone(
         _, out, _ = await run(children, "(setsid sleep 300 & echo $!)", f"call_other_{number}")
         assert await gone(int(out))
     assert not first.done()
+    (tmp_path / "go").touch()
     assert (await first)[1] == "yes\n"
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -115,12 +120,20 @@ async def test_a_call_that_ends_leaves_another_calls_processes_alone(
 async def test_orphans_that_end_while_a_command_runs_are_reaped(
     tmp_path: Path, subreaper: None
 ) -> None:
-    script = "for i in 1 2 3 4 5; do (sleep 0.1 & echo $! >> pids); done; sleep 2.5"
+    script = (
+        "for i in 1 2 3 4 5; do (sleep 0.1 & echo $! >> pids); done; mv pids begun; "
+        "while [ ! -e go ]; do sleep 0.05; done"
+    )
     task = asyncio.create_task(run(Children(tmp_path, "/tmp"), script))
-    await asyncio.sleep(2.2)
-    orphans = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    async with asyncio.timeout(60):
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.02)
+    orphans = [int(pid) for pid in (tmp_path / "begun").read_text().split()]
     assert len(orphans) == 5
-    assert not any(alive(pid) for pid in orphans)
+    for pid in orphans:
+        assert await gone(pid)
+    assert not task.done()
+    (tmp_path / "go").touch()
     await task
 
 

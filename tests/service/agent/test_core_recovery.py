@@ -3,13 +3,14 @@
 """
 
 import asyncio
+from datetime import datetime, timedelta
 
 import pytest
 
 from choir_agent.log.committed import Committed
 from choir_agent.log.fold import step
 from choir_agent.log.state import SessionState, digest_of, dump, load
-from choir_common.eventlog.chain import first_break
+from choir_common.eventlog.chain import Head, first_break, head_of, link
 from choir_common.wire.events import (
     CoreStarted,
     CoreStopped,
@@ -149,13 +150,23 @@ async def test_a_job_that_crashes_the_agent_again_and_again_ends_as_crashed() ->
     assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == ["crashed"]
 
 
+def earlier(events: list[Event], by: timedelta) -> list[Event]:
+    """Return the same log as if all of it had happened earlier."""
+    moved: list[Event] = []
+    for event in events:
+        head = head_of(moved[-1]) if moved else Head()
+        at = datetime.fromisoformat(event.at) - by
+        moved.append(link(head, event.session_id, event.lane, payload_of(event), at))
+    return moved
+
+
 async def test_wall_time_goes_on_through_a_crash() -> None:
     spawn = {
         "name": "choir.core.spawn",
         "arguments": {
             "job_name": "slow",
             "task_spec": "x #hang",
-            "tool_constraints": {"time_budget_ms": 1500},
+            "tool_constraints": {"time_budget_ms": 600_000},
         },
     }
     rule = {"when": {"contains": "go"}, "then": [{"call": spawn}, {"say": "on it"}]}
@@ -164,16 +175,13 @@ async def test_wall_time_goes_on_through_a_crash() -> None:
             async with running_agent(control):
                 await control.say("go")
                 await control.replied()
-                await asyncio.sleep(1.0)
             control.crash_and_cut(len(control.events))
-            began = asyncio.get_running_loop().time()
+            control.events = earlier(control.events, timedelta(hours=1))
             async with running_agent(control):
                 await control.until(lambda: bool(reports(control)))
-            took = asyncio.get_running_loop().time() - began
     assert [p.outcome for p in control.payloads() if isinstance(p, CoreStopped)] == [
         "budget_exceeded"
     ]
-    assert took < 1.4
 
 
 async def test_every_prefix_folds_alike_with_and_without_a_snapshot_in_between() -> None:

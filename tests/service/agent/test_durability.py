@@ -1,10 +1,13 @@
 """What could be noticed is durable first, and a fenced agent stops: GUARANTEES 2, 3 and 4."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from choir_common.eventlog.chain import first_break
+from choir_common.wire.config import Budgets
+from choir_common.wire.rpc import StatusReport
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import run_control
@@ -12,6 +15,12 @@ from tests.service.agent.running_agent import agent_process, running_agent
 
 TOUCH = {"name": "choir.exec", "arguments": {"command": "touch effect"}}
 WRITE = {"name": "choir.fs.write", "arguments": {"path": "effect", "content": "x"}}
+
+
+def turn_is_over(status: StatusReport) -> bool:
+    """Tell whether the edge lane is idle after a call of its model."""
+    tokens = status.budget_remaining["total_session_tokens"]
+    return status.state == "EDGE_IDLE" and tokens < Budgets().total_session_tokens
 
 
 def score(*steps: dict[str, object]) -> Score:
@@ -40,7 +49,7 @@ async def test_what_gathers_while_a_heartbeat_is_out_goes_with_the_next_one() ->
             control.acknowledging.clear()
             await control.say("hello")
             await control.until(lambda: len(control.heartbeats[-1].patches) > 0)
-            await asyncio.sleep(0.3)
+            await control.until(lambda: any(turn_is_over(status) for status in control.statuses))
             control.acknowledging.set()
             await control.replied()
     carried = [len(beat.patches) for beat in control.heartbeats if beat.patches]
@@ -71,7 +80,8 @@ async def test_heartbeats_go_on_when_nothing_happens() -> None:
 
 
 async def test_a_fenced_agent_stops_at_once_and_its_command_dies() -> None:
-    sleep = {"name": "choir.exec", "arguments": {"command": "touch begun; sleep 1; touch late"}}
+    command = "echo $$ > pid; mv pid begun; sleep 300"
+    sleep = {"name": "choir.exec", "arguments": {"command": command}}
     async with run_rehearsal(score({"call": sleep}, {"say": "x"})) as model:
         async with run_control(model) as control, running_agent(control) as agent:
             await control.say("go")
@@ -81,8 +91,9 @@ async def test_a_fenced_agent_stops_at_once_and_its_command_dies() -> None:
             await control.fence()
             async with asyncio.timeout(60):
                 assert await agent == 3
-            await asyncio.sleep(1.1)
-            assert not (control.workspace / "late").exists()
+                pid = (control.workspace / "begun").read_text().strip()
+                while Path(f"/proc/{pid}").exists():
+                    await asyncio.sleep(0.02)
             assert len(control.events) == written
 
 

@@ -265,12 +265,13 @@ async def test_a_mailbox_on_this_machine_may_be_read_over_an_open_connection(
 
 
 async def test_a_cancelled_visit_leaves_no_connection_behind(workspace: Workspace) -> None:
-    closed = asyncio.Event()
+    greeted, closed = asyncio.Event(), asyncio.Event()
 
     async def greet_and_be_silent(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         writer.write(b"* OK ready\r\n")
+        greeted.set()
         while await reader.read(1000):
             pass
         writer.close()
@@ -279,7 +280,7 @@ async def test_a_cancelled_visit_leaves_no_connection_behind(workspace: Workspac
     server = await asyncio.start_server(greet_and_be_silent, "127.0.0.1", 0)
     context = make_context(server.sockets[0].getsockname()[1], "none")
     visit = asyncio.create_task(receive(workspace, context))
-    await asyncio.sleep(0.5)
+    await asyncio.wait_for(greeted.wait(), 60)
     visit.cancel()
     with pytest.raises(asyncio.CancelledError):
         await visit

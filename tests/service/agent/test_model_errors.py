@@ -291,7 +291,7 @@ async def test_a_wait_for_a_rate_limit_can_be_cancelled_and_the_notice_comes_at_
             assert "60 s" in control.replies()[0].text
             await control.tell(CancelSignal())
             assert (await control.replied())[-1].text == "Cancelled."
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < 55
             await control.say("hello", "inb_2")
             assert (await control.replied(2))[-1].text == FINE
     assert provider.asked["wait"] == 1

@@ -178,11 +178,13 @@ async def test_a_killed_chromium_is_replaced_at_the_next_call(
     browser: BusBrowser, worker: ServiceProcess, site: Site
 ) -> None:
     site.paths["/"] = html("still here")
-    site.paths["/slow"] = Answer(b"slow", delay_s=5)
+    site.paths["/slow"] = Answer(b"slow", delay_s=300)
     await read(browser, site.url)
     async with asyncio.TaskGroup() as group:
         under_way = group.create_task(expect_crash(browser, f"{site.url}/slow"))
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(60):
+            while not any(request.startswith("GET /slow") for request in site.requests):
+                await asyncio.sleep(0.02)
         for process in chromium_of(worker):
             process.kill()
         await under_way
@@ -214,7 +216,7 @@ async def test_no_chromium_outlives_the_worker(
     left = chromium_of(worker)
     assert left
     await (worker.stop() if way == "stop" else worker.kill())
-    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 10)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 60)
     assert alive == []
 
 

@@ -246,11 +246,11 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
             text=True,
         )
         session = newest_session(stack)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "user_msg" not in stack.run("session", "events", session):
             assert time.monotonic() < deadline
         stack.run("down")
-        _, words = waiting.communicate(timeout=30)
+        _, words = waiting.communicate(timeout=120)
         told = " ".join(words.split())
         assert waiting.returncode == 1
         assert "stopped before main answered" in told and "started again (`choirctl up`)" in told

@@ -22,7 +22,7 @@ from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
 from tests.support.stack import CHOIRCTL
 
-WITHIN_S = 30
+WITHIN_S = 60
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 WHERE_IS_THE_CURSOR = "\x1b[6n"
 

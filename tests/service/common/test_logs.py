@@ -170,7 +170,7 @@ async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Pa
     )
     os.close(write_end)
     await child.wait()
-    await pump.settled(5)
+    await pump.settled(60)
     file.close()
     assert sorted(everything(tmp_path, "main")) == [f"key {MASK}", "{'a': 1}"]
 

@@ -39,11 +39,19 @@ async def test_a_wrong_password_is_one_clear_sentence_without_the_password() -> 
         assert "wrong-pw" not in str(caught.value)
 
 
+RUNS_SLEEP = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE state = 'active' AND query = 'SELECT pg_sleep(300)'"
+)
+
+
 async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_comes_back() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await database.execute("CREATE TABLE t (id int)")
-        sleeping = asyncio.create_task(database.execute("SELECT pg_sleep(30)"))
-        await asyncio.sleep(0.3)
+        sleeping = asyncio.create_task(database.execute("SELECT pg_sleep(300)"))
+        async with asyncio.timeout(60), open_database(server.dsn) as watching:
+            while not await watching.fetchval(RUNS_SLEEP):
+                await asyncio.sleep(0.02)
         assert server.pid is not None
         os.killpg(os.getpgid(server.pid), signal.SIGKILL)
         with pytest.raises(OutcomeUnknown):

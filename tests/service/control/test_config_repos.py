@@ -51,7 +51,7 @@ async def build(world: World, agent_id: str) -> None:
         assert state in ("running", "succeeded"), state
         return state == "succeeded"
 
-    await until(done, 30)
+    await until(done, 60)
 
 
 async def in_force(world: World, shared: Repository, own: Repository) -> None:

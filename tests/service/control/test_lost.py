@@ -18,9 +18,7 @@ from tests.service.control.test_real_agent import pid_of
 from tests.service.control.test_sessions import HELD_BY_MAIN, leases
 from tests.service.control.world import World, until
 
-LOST_S = 3.0  # of the world's configuration
-USUALLY_LOST_S = 10.0  # of a configuration that says nothing of it
-LOST_WITHIN_S = 15.0
+LOST_S = 3.0  # of this module's worlds
 
 
 async def is_suspect(world: World) -> bool:
@@ -33,6 +31,14 @@ async def keep_alive(world: World, agent: AgentHand, seconds: float) -> None:
     while time.monotonic() < deadline:
         await agent.flush()
         await asyncio.sleep(0.3)
+
+
+@pytest.fixture
+async def world(stopped: World) -> World:
+    """A ready choird that soon takes a silent agent for lost."""
+    stopped.lose_after(LOST_S)
+    await stopped.start()
+    return stopped
 
 
 @pytest.fixture
@@ -55,7 +61,6 @@ async def test_a_paused_process_is_suspect_then_lost_and_another_goes_on(real: W
     await real.say("hello", "1")
     await real.delivered(1)
     os.kill(first, signal.SIGSTOP)
-    paused = time.monotonic()
     await until(lambda: is_suspect(real))
 
     async def another() -> bool:
@@ -66,10 +71,7 @@ async def test_a_paused_process_is_suspect_then_lost_and_another_goes_on(real: W
         return not Path(f"/proc/{first}").exists()
 
     await until(gone)
-    took = time.monotonic() - paused
-    print(f"lost after {took:.1f} s")
-    assert USUALLY_LOST_S - 2 < took < LOST_WITHIN_S
-    await until(another, 60)
+    await until(another)
     assert not await is_suspect(real)
     await real.say("are you there?", "2")
     await real.delivered(2)
@@ -137,10 +139,10 @@ async def test_a_jump_of_the_databases_clock_ends_nobody_and_saves_nobody(
     accepted = await world.say("said before the clock was set", "1")
     held = await leases(world)
     stop_at = time.monotonic() + LOST_S + 2
-    while time.monotonic() < stop_at:
-        await set_clock(world, jump)
-        await agent.flush()
-        await asyncio.sleep(0.3)
+    async with agent.beating():
+        while time.monotonic() < stop_at:
+            await set_clock(world, jump)
+            await asyncio.sleep(0.3)
     assert (await world.session(agent.spec.session_id))["epoch"] == 1
     assert await leases(world) == held
     waiting = await agent.next_message()

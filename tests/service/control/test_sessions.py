@@ -192,8 +192,18 @@ async def test_a_completed_turn_gives_all_resumes_back(world: World, agent: Agen
     assert (await view(world)).state == "running"
 
 
-async def test_a_silent_agent_is_ended_and_resumed(world: World, agent: AgentHand) -> None:
-    resumed = await world.agent(starts=2)
+async def begun_and_soon_lost(stopped: World) -> AgentHand:
+    """Start a choird that takes a silent agent for lost after 3 s; return `main`, introduced."""
+    stopped.lose_after(3)
+    await stopped.start()
+    agent = await stopped.agent()
+    await agent.begin()
+    return agent
+
+
+async def test_a_silent_agent_is_ended_and_resumed(stopped: World) -> None:
+    agent = await begun_and_soon_lost(stopped)
+    resumed = await stopped.agent(starts=2)
     assert resumed.spec.epoch == 2
     with pytest.raises(Fenced):
         await agent.flush()
@@ -257,9 +267,8 @@ async def _status(world: World, agent: AgentHand, status: str) -> bool:
     return bool((await world.session(agent.spec.session_id))["status"] == status)
 
 
-async def test_a_stop_that_was_cut_off_is_finished_by_the_sweep(
-    world: World, agent: AgentHand
-) -> None:
-    await world.database.execute("UPDATE choir_control.sessions SET status = 'stopping'")
-    await world.until_status(agent.spec.session_id, "suspended")
-    assert await leases(world) == {} and world.runtime.alive == {}
+async def test_a_stop_that_was_cut_off_is_finished_by_the_sweep(stopped: World) -> None:
+    agent = await begun_and_soon_lost(stopped)
+    await stopped.database.execute("UPDATE choir_control.sessions SET status = 'stopping'")
+    await stopped.until_status(agent.spec.session_id, "suspended")
+    assert await leases(stopped) == {} and stopped.runtime.alive == {}

@@ -21,6 +21,7 @@ async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> No
             Database(postgres.dsn, PASSWORD, size=2, application="test") as database,
             make_world(postgres.dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
         ):
+            world.lose_after(3)
             await world.start()
             agent = await world.agent()
             await agent.begin()

@@ -62,7 +62,8 @@ def a_config(home: Path) -> dict[str, Any]:
             "second": {"gateway": "bot", "user_id": "7"},
         },
         "heartbeat_interval_ms": 500,
-        "crash_detection_threshold_ms": 3_000,
+        # a test that is slow on a busy machine loses no agent; see `lose_after`
+        "crash_detection_threshold_ms": 120_000,
     }
 
 
@@ -117,6 +118,12 @@ class World:
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
+
+    def lose_after(self, seconds: float) -> None:
+        """Let choird take an agent for lost after this silence, from its next start on."""
+        config = json.loads(self.settings.config_file.read_text())
+        config["crash_detection_threshold_ms"] = int(seconds * 1000)
+        self.settings.config_file.write_text(json.dumps(config))
 
     async def start(self, runtime: AgentRuntime | None = None) -> None:
         """Start choird and wait until it is ready."""

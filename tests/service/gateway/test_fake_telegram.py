@@ -52,11 +52,18 @@ async def test_an_update_stays_until_a_higher_offset_confirms_it(
     assert await bot.get_updates(offset=first + 1) == ()
 
 
+async def until_polled(fake: FakeTelegram) -> None:
+    """Wait until a poll of the bot has come."""
+    async with asyncio.timeout(60):
+        while not fake.bot(TOKEN).mailbox.polls:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_long_poll_wakes_when_somebody_speaks(fake: FakeTelegram, bot: Bot) -> None:
     user = fake.user(7, TOKEN)
     async with asyncio.TaskGroup() as group:
         poll = group.create_task(bot.get_updates(timeout=20))
-        await asyncio.sleep(0.1)
+        await until_polled(fake)
         await user.says("wake")
         assert len(await asyncio.wait_for(poll, 60)) == 1
 
@@ -71,7 +78,7 @@ async def test_a_second_poll_ends_the_first(fake: FakeTelegram, bot: Bot) -> Non
     async with Bot(TOKEN, base_url=fake.base_url) as other:
         async with asyncio.TaskGroup() as group:
             first = group.create_task(poll())
-            await asyncio.sleep(0.1)
+            await until_polled(fake)
             group.create_task(other.get_updates(timeout=1))
             assert isinstance(await asyncio.wait_for(first, 60), Conflict)
 

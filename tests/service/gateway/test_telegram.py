@@ -13,10 +13,13 @@ from choir_common.testing.telegram import (
     Pass,
     Refuse,
 )
-from choir_common.wire.messages import DmBinding, OutboundMessage, Receipt
+from choir_common.wire.messages import ChannelTable, DmBinding, OutboundMessage, Receipt
 from tests.service.gateway.conftest import MAIN_TOKEN, WORK_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
 from tests.support.service_process import ServiceProcess
+
+APPLIED = '"channels"'
+"""Written by the gateway whenever it has taken over a configuration."""
 
 
 async def deliver_until_done(control: ControlStandIn, message: OutboundMessage) -> Receipt:
@@ -266,18 +269,25 @@ async def test_a_report_is_delivered_as_an_answer_is(
     assert (await alice.hears()).text == "the notes are read"
 
 
+async def change(gateway: ServiceProcess, control: ControlStandIn, table: ChannelTable) -> None:
+    """Change the configuration and wait until the gateway says that it uses it."""
+    applied = gateway.log.count(APPLIED)
+    await control.change(table)
+    async with asyncio.timeout(60):
+        while gateway.log.count(APPLIED) == applied:
+            await asyncio.sleep(0.02)
+
+
 async def test_a_dm_that_is_added_or_removed_counts_at_once(
     gateway: ServiceProcess, control: ControlStandIn, telegram: FakeTelegram
 ) -> None:
     carol = telegram.user(9, MAIN_TOKEN)
     old = control.table
     dm = DmBinding(name="carol", gateway="bot-main", user_id="9", admin=False)
-    await control.change(old.model_copy(update={"dms": (*old.dms, dm)}))
-    await asyncio.sleep(0.5)
+    await change(gateway, control, old.model_copy(update={"dms": (*old.dms, dm)}))
     await carol.says("I am new")
     await until_arrived(control, 1)
-    await control.change(old)
-    await asyncio.sleep(0.5)
+    await change(gateway, control, old)
     await carol.until_confirmed(await carol.says("I am gone"))
     assert len(control.inbox) == 1
 
@@ -288,8 +298,7 @@ async def test_a_bot_that_is_removed_stops_and_one_that_returns_goes_on(
     alice, full = telegram.user(7, MAIN_TOKEN), control.table
     await alice.says("one")
     await until_arrived(control, 1)
-    await control.change(channel_table())
-    await asyncio.sleep(0.5)
+    await change(gateway, control, channel_table())
     await alice.says("two")
     await asyncio.sleep(0.5)
     assert len(control.inbox) == 1

@@ -120,8 +120,9 @@ def test_every_service_of_compose_runs_below_an_init_that_its_health_check_knows
 
 @pytest.mark.parametrize(("answer", "code"), [(READY, 0), (UNREADY, 1)])
 async def test_a_service_that_answers_is_left_alone_ready_or_not(
-    health: ModuleType, answer: str, code: int
+    health: ModuleType, answer: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(health, "DEADLINE_S", 60.0)
     port = free_port()
     shell = await start(port, answer)
     for _ in range(health.HUNG_AFTER + 1):

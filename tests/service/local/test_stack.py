@@ -198,8 +198,11 @@ time.sleep(60)
 
 
 async def test_orphans_that_end_do_not_stay_zombies(home: Path) -> None:
+    ends = home / "ends"
+    waits = f"while [ ! -e {ends} ]; do sleep 0.05; done"
     fork = (
-        "import subprocess, time; subprocess.run(['setsid', '-f', 'sleep', '0.2']); time.sleep(600)"
+        "import subprocess, time; "
+        f"subprocess.run(['setsid', '-f', 'sh', '-c', {waits!r}]); time.sleep(600)"
     )
     table, supervisor, running = await run_table(
         home, child("forking", (sys.executable, "-S", "-c", fork))
@@ -215,6 +218,7 @@ async def test_orphans_that_end_do_not_stay_zombies(home: Path) -> None:
         while not before:
             before = set(adopted())
             await asyncio.sleep(0.01)
+        ends.touch()
         while before & set(adopted()):
             await asyncio.sleep(0.1)
     supervisor.stop()

@@ -51,15 +51,17 @@ class Room:
 
     async def ask(self, query: str, **more: object) -> MemoryHits:
         """Search the knowledge of agent `main`, or what `more` says instead."""
-        fields = {"agent_id": "main", "store": "knowledge", "query": query}
+        fields = {"agent_id": "main", "store": "knowledge", "query": query, "deadline_ms": 9_000}
         return await self.recall.query(MemoryQuery(**(fields | more)))
 
 
-async def make_room(database: Database, embedder: Embedder, dsn: str = "") -> Room:
+async def make_room(
+    database: Database, embedder: Embedder, dsn: str = "", query_deadline_s: float = 30.0
+) -> Room:
     """Build the parts around `embedder` over an empty database."""
     spaces = Spaces(SpaceStore(database))
     await spaces.open()
-    embedders = Embedders(database, only(embedder), SystemClock(), 1.0)
+    embedders = Embedders(database, only(embedder), SystemClock(), query_deadline_s)
     await embedders.open()
     queue = EmbeddingQueue(database, spaces, embedders, QUICK)
     return Room(

@@ -67,7 +67,7 @@ class ScriptedProvider:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def embedder(
-        self, dimensions: int = DIMENSIONS, name: str = "scripted", timeout_s: float = 2.0
+        self, dimensions: int = DIMENSIONS, name: str = "scripted", timeout_s: float = 30.0
     ) -> ProviderEmbedder:
         """Return the service's own adapter, pointed at this server; it is closed with it."""
         made = ProviderEmbedder(self.url, "embedding-key", name, dimensions, timeout_s)

@@ -95,7 +95,7 @@ async def test_a_killed_service_loses_no_write_and_makes_no_write_twice(
     await memory.start()
     again = [await memory.client.upsert(write(number)) for number in range(5)]
     assert again == written
-    await until(lambda: idle(memory), 30)
+    await until(lambda: idle(memory), 60)
     found = await search(memory, "note number")
     assert {hit.document_id for hit in found.hits} == {one.document_id for one in written}
     assert all({arm.arm for arm in hit.arms} == {"text", "vector"} for hit in found.hits)
@@ -114,7 +114,7 @@ async def test_it_works_on_after_postgres_was_killed(
     memory = make_memory(dsn=own_postgres.dsn)
     await memory.start()
     await memory.client.upsert(write(1))
-    await until(lambda: idle(memory), 30)
+    await until(lambda: idle(memory), 60)
     for round_number in range(2, 5):
         own_postgres._process.kill()  # type: ignore[union-attr]
         await own_postgres.wait()
@@ -126,7 +126,7 @@ async def test_it_works_on_after_postgres_was_killed(
         await own_postgres.start()
         assert (await pending).operation == "inserted"
     assert len((await search(memory, "note")).hits) == 4
-    await until(lambda: idle(memory), 30)
+    await until(lambda: idle(memory), 60)
     assert (await memory.health("/readyz"))[0] == 200
 
 
@@ -206,7 +206,7 @@ async def test_two_replicas_share_the_work(make_memory: MakeMemory) -> None:
     await asyncio.gather(first.start(), second.start())
     await asyncio.gather(*(first.client.upsert(write(number)) for number in range(20)))
     await first.kill()
-    await until(lambda: idle(second), 30)
+    await until(lambda: idle(second), 60)
     assert len((await search(second, "note number")).hits) == 20
 
 
@@ -235,7 +235,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
     memory = make_memory()
     await memory.start()
     await memory.client.upsert(write(1))
-    await until(lambda: idle(memory), 30)
+    await until(lambda: idle(memory), 60)
     await memory.stop()
     other = make_memory(
         CHOIR_EMBEDDING_ENDPOINT="http://127.0.0.1:9/v1",
@@ -248,7 +248,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
         building = (await other.client.status()).building
         return building is not None and building.documents == 1
 
-    await until(counted, 30)
+    await until(counted, 60)
     status = await other.client.status()
     assert (status.embedder, status.dimensions) == ("all-MiniLM-L6-v2-int8", 384)
     assert status.building is not None
@@ -258,7 +258,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
         # once the old model is loaded
         return "vector" in (await search(other, "number")).arms_used
 
-    await until(searches_vectors, 30)
+    await until(searches_vectors, 60)
 
 
 async def test_the_model_may_be_changed_while_nothing_is_stored(make_memory: MakeMemory) -> None:

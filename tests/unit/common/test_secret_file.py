@@ -109,7 +109,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert held.wait(10)
+        assert held.wait(60)
         with pytest.raises(Conflict):
             put(path, "key", "v")
     finally:

@@ -39,6 +39,11 @@ class Mailbox:
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _poll: int = 0
 
+    @property
+    def polls(self) -> int:
+        """How many polls have been begun."""
+        return self._poll
+
     def put(self, kind: str, body: JsonObject) -> int:
         """Queue a new update and give its id."""
         update = QueuedUpdate(next(self._ids), kind, body)

@@ -62,12 +62,12 @@ class FakeUser:
         }
         return self._post("callback_query", body)
 
-    async def hears(self, timeout: float = 10.0) -> SentMessage:
+    async def hears(self, timeout: float = 60.0) -> SentMessage:
         """Wait for the next thing the bot says, edits included. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             return await self.chat.news.get()
 
-    async def hears_all(self, count: int, timeout: float = 10.0) -> list[SentMessage]:
+    async def hears_all(self, count: int, timeout: float = 60.0) -> list[SentMessage]:
         """Wait for the next `count` messages. Raises TimeoutError with fewer."""
         return [await self.hears(timeout) for _ in range(count)]
 
@@ -79,12 +79,12 @@ class FakeUser:
             return True
         return False
 
-    async def until_confirmed(self, update_id: int, timeout: float = 10.0) -> None:
+    async def until_confirmed(self, update_id: int, timeout: float = 60.0) -> None:
         """Wait until the bot has confirmed an update to Telegram. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self.bot.mailbox.confirmed(update_id)
 
-    async def until(self, is_so: Callable[[Chat], bool], timeout: float = 30.0) -> None:
+    async def until(self, is_so: Callable[[Chat], bool], timeout: float = 60.0) -> None:
         """Wait until something is so in the chat: a text, an edit, typing. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self.chat.until(is_so)
