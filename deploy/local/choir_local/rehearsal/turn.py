@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_reminders import REMINDERS
-from choir_common.wire.prompt_marks import FOLDED
+from choir_common.wire.prompt_marks import FOLDED, HANDED
 from choir_common.wire.time_zones import SENT
 from choir_local.rehearsal.lane import Lane, lane_of
 
@@ -121,7 +121,8 @@ class Turn:
     results: tuple[ToolResult, ...]
     last_role: str
     system_text: str
-    """What the agent's runtime says; also the record of what came earlier, and what memory laid beside."""
+    """What the agent's runtime says; also the record of what came earlier, what the step of a skill was
+    handed, and what memory laid beside."""
     tools: tuple[OfferedFunction, ...]
 
     @property
@@ -144,7 +145,7 @@ def read_turn(request: ChatRequest) -> Turn:
     lane = lane_of(messages[0].text) if messages else None
     whole = lane in ("core", "compaction", "summary")
     start = _first_after_head(messages) if whole else _newest_start(messages)
-    since = messages[start:]
+    since = [message for message in messages[start:] if not _is_handed(message)]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
     text = "\n".join(told) if whole else SENT.sub("", "".join(told[:1]).partition(BESIDE)[0])
     report = not whole and _is_report(text)
@@ -167,7 +168,8 @@ def _first_after_head(messages: Sequence[ChatMessage]) -> int:
 
 
 def _newest_start(messages: Sequence[ChatMessage]) -> int:
-    return max((i for i, m in enumerate(messages) if m.role == "user"), default=len(messages))
+    users = (i for i, m in enumerate(messages) if m.role == "user" and not _is_handed(m))
+    return max(users, default=len(messages))
 
 
 def _of_the_runtime(messages: Sequence[ChatMessage]) -> Iterator[str]:
@@ -183,7 +185,11 @@ def _is_asked(message: ChatMessage) -> bool:
 
 
 def _is_record(message: ChatMessage) -> bool:
-    return message.role == "user" and message.text.startswith(FOLDED)
+    return message.role == "user" and message.text.startswith((FOLDED, HANDED))
+
+
+def _is_handed(message: ChatMessage) -> bool:
+    return message.role == "user" and message.text.startswith(HANDED)
 
 
 def _is_report(text: str) -> bool:

@@ -5,3 +5,5 @@ Written by the agent's prompts; known to the rehearsal model, which must not tak
 
 FOLDED = "[Choir] What came earlier was folded into this record"
 """The reference summary of a lane."""
+HANDED = "[Choir] What the present step of the skill was handed"
+"""The input of a skill and the context that one of its steps gave the next."""

@@ -11,7 +11,7 @@ from choir_agent.prompt.assemble import Assembler, Prompt
 from choir_agent.prompt.history import HistoryFormat
 from choir_agent.settings import CurrentSettings
 from choir_agent.skills.allow import allowed_tools
-from choir_agent.skills.note import step_note
+from choir_agent.skills.note import handed_on, step_note
 from choir_agent.skills.registry import Skills
 from choir_agent.tools.availability import not_offered
 from choir_agent.tools.model_view import model_name_of
@@ -39,14 +39,15 @@ class LanePrompts:
         """Return the edge lane's prompt."""
         state = self._state()
         tools = self._tools(EDGE, self._allowed(state, EDGE, None))
-        return self._assembler.edge(state, tools, self._note(state, EDGE), history)
+        note, handed = self._note(state, EDGE)
+        return self._assembler.edge(state, tools, note, history, handed)
 
     def core(self, job: JobState, history: HistoryFormat) -> Prompt:
         """Return the prompt of an open core job."""
         state = self._state()
         tools = self._tools(job.lane, self._allowed(state, job.lane, job))
-        note = self._note(state, job.lane)
-        return self._assembler.core(state, job.name, tools, note, history)
+        note, handed = self._note(state, job.lane)
+        return self._assembler.core(state, job.name, tools, note, history, handed)
 
     def _tools(self, lane: str, allowed: frozenset[str] | None) -> bytes:
         hidden = not_offered(self._registry.manifests(), self._current().settings)
@@ -63,7 +64,10 @@ class LanePrompts:
         of_step = allowed_tools(spec, skill)
         return of_step & frozenset(briefed) if briefed else of_step
 
-    def _note(self, state: SessionState, lane: str) -> str:
+    def _note(self, state: SessionState, lane: str) -> tuple[str, str]:
+        """Return the present step of the lane's skill in words, and what it was handed on."""
         skill = state.skill(lane)
         spec = None if skill is None else self._skills.of(skill)
-        return "" if skill is None or spec is None else step_note(spec, skill, model_name_of)
+        if skill is None or spec is None:
+            return "", ""
+        return step_note(spec, skill, model_name_of), handed_on(skill)

@@ -53,9 +53,10 @@ class Assembler:
         tools: bytes,
         skill_note: str = "",
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+        handed_on: str = "",
     ) -> Prompt:
         """Return the edge lane's prompt; its open turn is the last one of the window."""
-        notes = end_notes(state, jobs=True, skill=skill_note)
+        notes = end_notes(state, jobs=True, skill=skill_note, handed_on=handed_on)
         return self._assemble(EDGE, self._edge, state, tools, notes, history)
 
     def core(
@@ -65,9 +66,10 @@ class Assembler:
         tools: bytes,
         skill_note: str = "",
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+        handed_on: str = "",
     ) -> Prompt:
         """Return the prompt of an open core job: its briefing stands before its steps."""
-        notes = end_notes(state, jobs=False, skill=skill_note)
+        notes = end_notes(state, jobs=False, skill=skill_note, handed_on=handed_on)
         return self._assemble(core_lane(job_name), self._core, state, tools, notes, history)
 
     def fixed_size(self, state: SessionState, lane: str) -> int:

@@ -21,8 +21,6 @@ def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
     lines = [
         f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
         f"Objective: {state.objective}",
-        f"Input of the skill: {_json(skill.input)}",
-        f"Handed on by the step before: {_json(skill.context)}",
         f"Tools for this step: {tools}. No other tool will run.",
         f"When it is done, leave it with {shown(TRANSITION_TOOL)}, alone in your answer, and hand on as "
         "`context` what the next step needs to know. These are its ways on:",
@@ -34,6 +32,15 @@ def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
         f"Answers left in this skill: {left}.",
     ]
     return "\n".join(lines)
+
+
+def handed_on(skill: SkillState) -> str:
+    """Return the skill's input and what the step before handed on, as JSON; nothing if both are empty.
+
+    The model wrote both, after whatever it had read: they are material, and no words of Choir's own.
+    """
+    handed: JsonObject = {"input": skill.input, "context": skill.context}
+    return _json(handed) if any(handed.values()) else ""
 
 
 def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:
