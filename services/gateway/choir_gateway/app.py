@@ -13,6 +13,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
 from choir_gateway.channels.console.hub import ConsoleHub
@@ -35,7 +36,7 @@ async def run(
     """
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
-    control = BusControlInbox(bus)
+    control = BusControlInbox(bus, new_id("gw"))
     files = ControlFiles(settings.control, secrets.operator_token)
     hub = ConsoleHub(control, _spool(settings), files)
     roster = Roster(control, files, hub, secrets.secrets)

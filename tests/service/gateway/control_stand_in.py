@@ -44,6 +44,10 @@ class ControlStandIn:
     presses: list[Press] = field(default_factory=list)
     cards: list[KeptCard] = field(default_factory=list)
     progress: list[PartlySent] = field(default_factory=list)
+    gateway: BusGateway = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gateway = BusGateway(self.bus)
 
     async def accept(self, message: InboundMessage) -> Accepted:
         if self.refusals:
@@ -68,6 +72,7 @@ class ControlStandIn:
 
     async def channels(self, request: ChannelsRequest) -> ChannelTable:
         self.tokens_version = request.tokens_version
+        self.gateway.note_instance(request.instance)
         return self.table
 
     async def press(self, press: Press) -> Pressed:
@@ -122,7 +127,7 @@ class ControlStandIn:
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         """Deliver a row, as often as asked."""
-        return await BusGateway(self.bus).deliver(message)
+        return await self.gateway.deliver(message)
 
 
 @contextlib.asynccontextmanager

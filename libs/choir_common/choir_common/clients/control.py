@@ -40,8 +40,10 @@ class ControlInbox(Protocol):
 class BusControlInbox:
     """Control over NATS."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, instance: str = "") -> None:
+        """`instance` identifies this process of the gateway; empty: control does not watch for restarts."""
         self._bus = bus
+        self._instance = instance
 
     async def accept(self, message: InboundMessage) -> Accepted:
         """Store a message; returns once it is durable. Safe to repeat.
@@ -56,7 +58,7 @@ class BusControlInbox:
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable:
         """Return the configured gateways and DMs; control learns which tokens the gateway has."""
-        request = ChannelsRequest(tokens_version=tokens_version)
+        request = ChannelsRequest(tokens_version=tokens_version, instance=self._instance)
         return await self._bus.ask(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
 
     async def press(self, press: Press) -> Pressed:

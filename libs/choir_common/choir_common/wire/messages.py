@@ -197,6 +197,8 @@ class ChannelsRequest(Wire):
 
     tokens_version: int = 0
     """The version of the tokens the gateway has; 0: those it was started with."""
+    instance: str = ""
+    """Identifies the process that asks; another one than before means that the gateway was restarted."""
 
 
 class ChannelTable(Wire):

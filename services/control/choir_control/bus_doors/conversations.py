@@ -68,8 +68,9 @@ class Conversations:
             self._limits,
         )
         self.outbox_store = OutboxStore(database)
+        self.gateway = BusGateway(ways.bus)
         self.outbox = Outbox(
-            self.outbox_store, BusGateway(ways.bus), self._is_idempotent, self.outgoing.sent
+            self.outbox_store, self.gateway, self._is_idempotent, self.outgoing.sent
         )
         self.inbox_store = InboxStore(database)
         self.fetching = Fetching(

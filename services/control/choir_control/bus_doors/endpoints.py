@@ -46,6 +46,7 @@ def bus_endpoints(
 
     async def channels(request: ChannelsRequest) -> ChannelTable:
         heard(request.tokens_version)
+        talks.gateway.note_instance(request.instance)
         return configuration.current.channels().model_copy(update={"commands": commands})
 
     async def keep_card(card: KeptCard) -> Nothing:
