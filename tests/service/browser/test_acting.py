@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psutil
 import pytest
 
 from choir_browser.settings import BrowserSettings
@@ -16,7 +17,7 @@ from choir_common.wire.browsing import (
     TypeText,
 )
 from tests.security.browser.web import Answer, html
-from tests.service.browser.acting import Surfer, kill_renderers, surfing
+from tests.service.browser.acting import Surfer, kill_renderers, named_below, surfing
 from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
@@ -70,6 +71,18 @@ async def test_a_page_is_markdown_with_a_number_on_all_that_can_be_used() -> Non
     ):
         assert line in page.text, page.text
     assert "hidden words" not in page.text and "geheim" not in page.text
+
+
+async def test_chromium_shows_pages_alone_and_keeps_off_what_its_driver_switches_off() -> None:
+    async with surfing() as surfer:
+        dress(surfer)
+        await surfer.open("/")
+        commands = [process.cmdline() for process in named_below(psutil.Process(), "chrom")]
+    assert [words for words in commands if "--top-chrome-webui" in words] == []
+    main = next(words for words in commands if not any(w.startswith("--type=") for w in words))
+    sign = "--disable-features="
+    drivers, ours = (set(w.removeprefix(sign).split(",")) for w in main if w.startswith(sign))
+    assert drivers < ours  # Chromium obeys the last list alone
 
 
 async def test_a_form_is_filled_in_sent_and_gone_back_from() -> None:

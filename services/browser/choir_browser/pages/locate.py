@@ -12,12 +12,41 @@ from choir_common.errors import Unavailable
 
 _ON_PATH = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
+# Of several lists Chromium obeys the last alone. That is ours, so it repeats what Playwright's names.
+FEATURES_OF_PLAYWRIGHT: Sequence[str] = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "LensOverlay",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "TcpPortRandomizationWin",
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+    "msForceBrowserSignIn",
+    "msEdgeUpdateLaunchServicesPreferredVersion",
+)
+# The address bar's list of suggestions is a page with a process of its own in each window, half a second
+# of processor time and 150 MB; nobody types an address here.
+FEATURES_NOT_WANTED: Sequence[str] = (
+    *FEATURES_OF_PLAYWRIGHT,
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+)
+
 # Nothing but pages may use the network, and pages only through the proxy.
 FLAGS: Sequence[str] = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-domain-reliability",
+    "--disable-features=" + ",".join(FEATURES_NOT_WANTED),
     "--disable-gpu",
     "--disable-quic",  # QUIC and WebTransport are UDP, which no HTTP proxy sees
     "--disable-sync",
