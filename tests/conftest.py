@@ -1,6 +1,7 @@
 """What all tests share: the profile for long random walks, and who runs what when several run at a time."""
 
 import signal
+import sys
 
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
@@ -10,6 +11,8 @@ from tests.support.sharing import ByFile, turn
 from tests.support.steps import register_profiles
 
 register_profiles()
+# pytest rewrites all modules of tests for their asserts, eleven seconds' work for each worker unless kept
+sys.dont_write_bytecode = False
 # Job runners and nohup start programs with SIGINT ignored, and all that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,6 +25,11 @@ from tests.security.browser.web import Answer, Site, Trap, html, open_trap, redi
 
 WORDS = "<p>harmless words, and enough of them to be taken for a page</p>"
 VISITORS = 4
+NAMES = (*PAGES, *HEADS)
+# That the pages would reach a trap does not change with our code: one in three shows it by day, all by night.
+UNGUARDED = NAMES if os.environ.get("CHOIR_TEST_EVERY_VECTOR") else NAMES[::3]
+# Some need what no test has, a second gesture or another protocol.
+MOSTLY = 0.6
 
 
 def lay_out(site: Site, trap: Trap) -> None:
@@ -45,9 +52,11 @@ def page_of(name: str, trap: Trap) -> Answer:
     return Answer(page.body, headers=fields)
 
 
-async def try_all(rooms: Rooms, site: Site, traps: list[Trap]) -> set[str]:
-    """Visit every page, a few at a time; return the names of those that reached their trap."""
-    names, reached = [*PAGES, *HEADS], set()
+async def try_all(
+    rooms: Rooms, site: Site, traps: list[Trap], names: Sequence[str] = NAMES
+) -> set[str]:
+    """Visit pages, a few at a time; return the names of those that reached their trap."""
+    reached = set()
 
     async def visit(visitor: int, trap: Trap) -> None:
         for name in names[visitor::VISITORS]:
@@ -153,10 +162,10 @@ async def test_without_the_guard_the_same_pages_reach_the_trap(
     async with contextlib.AsyncExitStack() as opened:
         traps = [await opened.enter_async_context(open_trap()) for _ in range(VISITORS)]
         rooms = await opened.enter_async_context(make_rooms("127.0.0.0/8,::1/128,0.0.0.0/32"))
-        reached = await try_all(rooms, site, traps)
-    idle = sorted({*PAGES, *HEADS} - reached)
-    print(f"{len(reached)} of {len(PAGES) + len(HEADS)} pages reach it; not: {', '.join(idle)}")
-    assert len(reached) >= 80
+        reached = await try_all(rooms, site, traps, UNGUARDED)
+    idle = sorted({*UNGUARDED} - reached)
+    print(f"{len(reached)} of {len(UNGUARDED)} pages reach it; not: {', '.join(idle)}")
+    assert len(reached) >= MOSTLY * len(UNGUARDED)
     assert trap.hits, "the redirects led nowhere"
 
 
