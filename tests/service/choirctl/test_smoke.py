@@ -107,9 +107,10 @@ def test_a_log_is_printed_for_people_and_as_data(stack: Stack) -> None:
     assert json.loads(stack.run("session", "cores", session, "--json")) == []
 
 
-def test_status_shows_what_is_at_work(stack: Stack) -> None:
-    text = stack.run("status")
-    assert "main" in text and "ready" in text and "\x1b" not in text
+def test_status_shows_what_is_at_work_and_each_part_with_v(stack: Stack) -> None:
+    text, more = stack.run("status"), stack.run("status", "-v")
+    assert "main" in text and "Choir is ready. It thinks with" in text and "\x1b" not in text
+    assert "PART" not in text and "PART" in more and "postgres" in more
 
 
 def test_a_shell_completes_the_names_there_are(stack: Stack) -> None:

@@ -1,13 +1,17 @@
 """Sessions with the scripted rehearsal model stand apart: no session with a real model continues one."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
+from choir_common.wire.memory_sessions import EraseSession, SessionErased
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.images.port import SessionImage
 from choir_control.leases.token import mint
@@ -89,13 +93,30 @@ async def test_a_rehearsal_that_was_left_open_is_not_gone_on_with_by_a_real_mode
     await stopped.stop()
 
     think_with(stopped, "openai")
-    await stopped.start()
-    real = await stopped.agent()
+    async with memory_of(stopped) as erased:
+        await stopped.start()
+        real = await stopped.agent()
+        # before the real model's agent runs, which could be reminded of it
+        assert erased == [rehearsal.spec.session_id]
     assert real.spec.session_id != rehearsal.spec.session_id
     store = SessionStore(stopped.database)
     before, now = [await store.get(it.spec.session_id) for it in (rehearsal, real)]
     assert before is not None and before.rehearsal and before.status == "stopped"
     assert now is not None and not now.rehearsal and now.continues is None
+
+
+@contextlib.asynccontextmanager
+async def memory_of(world: World) -> AsyncIterator[list[str]]:
+    """Play the memory service, as far as sessions are erased; yield those that were."""
+    erased: list[str] = []
+
+    async def erase(asked: EraseSession) -> SessionErased:
+        erased.append(asked.session_id)
+        return SessionErased(documents=0)
+
+    door = Endpoint(subjects.erase_session(), EraseSession, erase)
+    async with world.bus.serve("memory", "1.0.0", door):
+        yield erased
 
 
 def think_with(world: World, provider: str) -> None:
