@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from choir_common.wire.events import SkillStopped, ToolResultCommitted, UserMsg
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
@@ -105,18 +107,21 @@ async def test_other_messages_are_answered_while_a_call_waits_for_a_human() -> N
     ]
 
 
-async def test_two_waiting_turns_go_on_in_the_order_in_which_they_are_decided() -> None:
+@pytest.mark.parametrize("order", [("inb_1", "inb_2"), ("inb_2", "inb_1")])
+async def test_two_waiting_turns_go_on_in_the_order_in_which_they_are_decided(
+    order: tuple[str, str],
+) -> None:
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         guard(control)
         async with running_agent(control):
             await control.say("guarded one", "inb_1")
             await asked(control, 1)
             await control.say("guarded two", "inb_2")
-            first, second = await asked(control, 2)
-            await decide(control, second, "rejected")
-            assert [reply.answers for reply in await control.replied(1)] == ["inb_2"]
-            await decide(control, first, "approved")
-            assert [reply.answers for reply in await control.replied(2)] == ["inb_2", "inb_1"]
+            calls = dict(zip(("inb_1", "inb_2"), await asked(control, 2), strict=True))
+            await decide(control, calls[order[0]], "rejected")
+            assert [reply.answers for reply in await control.replied(1)] == [order[0]]
+            await decide(control, calls[order[1]], "approved")
+            assert [reply.answers for reply in await control.replied(2)] == list(order)
 
 
 async def test_a_turn_that_may_not_even_ask_yet_keeps_no_message_waiting() -> None:

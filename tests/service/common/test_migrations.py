@@ -153,6 +153,27 @@ asyncio.run(main())
         assert await migrate(database, "s", CONTROL) == [each.name for each in CONTROL[1:]]
 
 
+async def test_requests_that_an_older_version_rejected_when_time_was_up_are_expired() -> None:
+    before = [each for each in CONTROL if each.name < "0013"]
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        await leave_as_a_release_did(database, "s", before)
+        await database.execute(
+            "INSERT INTO s.sessions (session_id, agent_id, status, epoch, head_hash, workspace, llm, "
+            "dm, gateway) VALUES ('ses', 'main', 'stopped', 1, 'h', 'w', 'l', 'd', 'g')"
+        )
+        for by in ("timeout", "operator"):
+            await database.execute(
+                "INSERT INTO s.pending_approvals (approval_id, session_id, agent_id, call_id, "
+                "request_type, payload, status, resolved_at, decided_by) "
+                "VALUES ($1, 'ses', 'main', $1, 'call', '{}', 'rejected', now(), $1)",
+                by,
+            )
+        await migrate(database, "s", CONTROL)
+        rows = await database.fetch("SELECT decided_by, status FROM s.pending_approvals")
+    found = {row["decided_by"]: row["status"] for row in rows}
+    assert found == {"timeout": "expired", "operator": "rejected"}
+
+
 async def test_replicas_that_upgrade_together_do_it_once() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await leave_as_a_release_did(database, "s", CONTROL[:1])

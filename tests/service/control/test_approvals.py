@@ -296,5 +296,13 @@ async def test_an_operator_lists_reads_and_decides_on_the_command_line(
         code, rejected, _ = await choirctl(world, "reject", second, "--json")
         assert code == 0 and json.loads(rejected)["status"] == "rejected"
         assert (await choirctl(world, "show", "appr_none"))[0] == 3
+        late = await ask(agent, "c3")
+        await world.database.execute(
+            "UPDATE choir_control.pending_approvals SET status = 'expired', resolved_at = now(), "
+            "decided_by = 'timeout' WHERE approval_id = $1",
+            late,
+        )
+        code, _, said = await choirctl(world, "approve", late)
+        assert code == 5 and "expired without a decision" in " ".join(said.split())
         assert second not in (await choirctl(world, "list"))[1]
         assert second in (await choirctl(world, "list", "--all"))[1]
