@@ -5,7 +5,7 @@ import asyncio
 from choir_common.wire.events import SessionStopped
 from choir_common.wire.rpc import TerminateRequest
 from choir_common.wire.signals import ShutdownSignal
-from choir_control.sessions.record import SHUT_DOWN
+from choir_control.sessions.record import RESTARTED, SHUT_DOWN
 from choir_control.settings import ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
@@ -81,6 +81,43 @@ async def test_a_second_signal_does_not_wait_for_agents(stopped: World) -> None:
     assert (await main.next_signal()).body == ShutdownSignal(reason=SHUT_DOWN)
     stopped.hurry.set()
     await stopping
+
+
+async def test_a_restart_that_choirds_end_cuts_off_in_its_stop_is_finished_by_the_next_choird(
+    stopped: World,
+) -> None:
+    """Also of an agent that does not start by itself."""
+    _, never = await two_agents(stopped)
+    restarting = asyncio.create_task(stopped.post("/v1/agents/never/restart"))
+    assert (await never.next_signal()).body == ShutdownSignal(reason=RESTARTED)
+    await stopped.stop()
+    await asyncio.gather(restarting, return_exceptions=True)
+    await stopped.start()
+    await until_started(stopped, "never")
+
+
+async def test_a_restart_that_choirds_end_cuts_off_before_its_start_is_finished_by_the_next_choird(
+    stopped: World,
+) -> None:
+    _, never = await two_agents(stopped)
+    assert stopped.control is not None
+    stopper = stopped.control._household.stopper
+    stopping = asyncio.create_task(stopper.stop("never", RESTARTED))
+    await never.next_signal()
+    await never.call("TERMINATE_SELF", TerminateRequest(reason=RESTARTED))
+    stopped.runtime.die("never", 0)
+    ended = await stopping
+    assert ended is not None and ended.status == "stopped"
+    await stopped.stop()
+    await stopped.start()
+    await until_started(stopped, "never")
+
+
+async def until_started(world: World, agent_id: str) -> None:
+    async def started() -> bool:
+        return agent_id in {spec.agent_id for spec in world.runtime.specs}
+
+    await until(started)
 
 
 async def test_an_agent_that_was_stopped_by_hand_stays_stopped(stopped: World) -> None:

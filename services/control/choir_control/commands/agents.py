@@ -12,6 +12,7 @@ from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
 from choir_control.commands.target import asker_of, session_of, target_of
 from choir_control.inbox.words import CORE, lanes_text
+from choir_control.sessions.record import RESTARTED
 
 STOPPED_BY = "a user asked for it in the conversation {dm}"
 LEFT_OPEN = (
@@ -19,7 +20,6 @@ LEFT_OPEN = (
     "gives the work up."
 )
 GIVEN_UP = "{agent} gives up the work it was stopped in."
-RESTARTED_BY = "a user restarts it in the conversation {dm}"
 
 
 async def show_status(hands: Hands, call: Call) -> str:
@@ -104,7 +104,7 @@ async def restart_agent(hands: Hands, call: Call) -> str:
     await hands.starter.check_restart(agent_id)
 
     async def restart() -> str:
-        ended = await hands.stopper.stop(agent_id, RESTARTED_BY.format(dm=call.dm))
+        ended = await hands.stopper.stop(agent_id, RESTARTED)
         if ended is None:
             return f"{agent_id} is not running."
         row = await hands.starter.start_as(agent_id, ended.started_with, ended.image)

@@ -20,13 +20,13 @@ from choir_control.eventlog.store import EventStore
 from choir_control.inbox.words import CORE, EDGE, no_job_text, what_happens
 from choir_control.operator.body_schema import body_of
 from choir_control.rpc.body import read_body
+from choir_control.sessions.record import RESTARTED
 from choir_control.sessions.roster import Roster
 from choir_control.sessions.start import Starter
 from choir_control.sessions.stop import Stopper
 from choir_control.sessions.tell import Messenger
 
 STOPPED_BY_OPERATOR = "an operator asked for it"
-RESTARTED_BY_OPERATOR = "an operator restarts it"
 
 
 def agent_routes(
@@ -70,7 +70,7 @@ def agent_routes(
         """Stop an agent and start it with the same resources; it goes on with what it was at."""
         configuration.current.agent(agent_id)
         await starter.check_restart(agent_id)
-        ended = await stopper.stop(agent_id, RESTARTED_BY_OPERATOR)
+        ended = await stopper.stop(agent_id, RESTARTED)
         if ended is None:
             raise Conflict(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."

@@ -14,7 +14,7 @@ from choir_control.sessions.choose import is_taken_over
 from choir_control.sessions.closing import Closing
 from choir_control.sessions.crash import LEFT, Crashes
 from choir_control.sessions.outfit import Outfitter
-from choir_control.sessions.record import SHUT_DOWN, STARTED_AGAIN, SessionRow
+from choir_control.sessions.record import SAME_IMAGE, STARTED_AGAIN, SessionRow
 from choir_control.sessions.start import Starter
 from choir_control.sessions.store import SessionStore
 
@@ -77,8 +77,8 @@ class Boot:
         )
         before = None if newest is None or newest.end_reason not in STARTED_AGAIN else newest
         # an update that choird's end cut off is finished: its image is the newest
-        image = before.image if before and before.end_reason == SHUT_DOWN else None
-        if before and before.end_reason != SHUT_DOWN and before.status == "suspended":
+        image = before.image if before and before.end_reason in SAME_IMAGE else None
+        if before and before.end_reason not in SAME_IMAGE and before.status == "suspended":
             image = await self._outfitter.newest(agent_id)
         if before and (before.status == "suspended" or not autostart):
             if autostart and await self._gave_way(before):

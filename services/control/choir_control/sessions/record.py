@@ -18,7 +18,10 @@ SHUT_DOWN = "Choir was shut down"
 """Why a session ended whose agent is to run again when choird does."""
 UPDATED = "it is updated to a new image"
 TAKEN_BACK = "its new image did not come up"
-STARTED_AGAIN = (SHUT_DOWN, UPDATED, TAKEN_BACK)
+RESTARTED = "it is restarted"
+SAME_IMAGE = (SHUT_DOWN, RESTARTED)
+"""Why sessions end whose agent is started again with the image it had."""
+STARTED_AGAIN = (*SAME_IMAGE, UPDATED, TAKEN_BACK)
 """Why sessions end whose agent is started right after; choird does it if it died in between."""
 
 
