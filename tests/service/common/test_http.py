@@ -3,12 +3,13 @@
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
+from structlog.testing import capture_logs
 
 from choir_common.ending import EXIT_CODE
 from choir_common.errors import Conflict, StartupError
@@ -17,6 +18,7 @@ from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.http.transport import make_client
 from choir_common.wire.operator import PartStatus
+from tests.support.ports import free_port
 
 
 def make_app() -> FastAPI:
@@ -81,6 +83,67 @@ async def test_errors_are_problem_documents(endpoint: str) -> None:
     assert (conflict.status_code, conflict.json()["code"]) == (409, "conflict")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     assert wrong.status_code == 405
+
+
+async def closed_client() -> None:
+    client = make_client("http://127.0.0.1:1")
+    await client.aclose()
+    await client.get("/")
+
+
+async def closed_transport() -> None:
+    """What uvloop raises when a transport that was just aborted is written to."""
+    raise RuntimeError(
+        "unable to perform operation on <TCPTransport closed=True>; the handler is closed"
+    )
+
+
+async def in_a_group() -> None:
+    raise ExceptionGroup("unhandled errors in a TaskGroup", [ConnectionResetError("peer")])
+
+
+async def refused() -> None:
+    await asyncio.open_connection("127.0.0.1", free_port())
+
+
+async def cut_short() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_eof()
+    await reader.readexactly(4)
+
+
+async def too_late() -> None:
+    async with asyncio.timeout(0):
+        await asyncio.sleep(60)
+
+
+async def transport_error() -> None:
+    async with make_client(f"http://127.0.0.1:{free_port()}") as client:
+        await client.get("/")
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [closed_client, closed_transport, in_a_group, refused, cut_short, too_late, transport_error],
+)
+async def test_a_connection_that_breaks_inside_a_request_is_a_503_and_logged(
+    tmp_path: Path, lose: Callable[[], Awaitable[None]]
+) -> None:
+    app, stop = make_app(), asyncio.Event()
+    app.add_api_route("/lose", lose)
+    sock = bind_unix(tmp_path / "x.sock")
+    with capture_logs() as lines:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(serve(app, [sock], stop))
+            async with make_client(f"unix://{tmp_path}/x.sock") as client:
+                answer = await client.get("/lose")
+                bug = await client.get("/bug")
+            stop.set()
+    assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+    assert answer.headers["retry-after"] == "2"
+    assert (bug.status_code, bug.json()["code"]) == (500, "internal")
+    failed = [line["path"] for line in lines if line["event"] == "request failed"]
+    assert failed == ["/lose", "/bug"]
 
 
 async def test_a_request_that_the_end_of_the_process_cuts_off_is_told_so(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from choir_common.errors import BadInput, ChoirError, NotFound, TooLarge, TooSlow
+from choir_common.errors import BadInput, ChoirError, NotFound, OutcomeUnknown, TooLarge, TooSlow
 from choir_common.http.api_document import DescribedApp
+from choir_common.http.lost_connection import is_lost_connection
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.tracing import answering
@@ -225,7 +226,15 @@ async def _render_http(request: Request, error: Exception) -> JSONResponse:
 
 async def _render_unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
-    return problem_response(ChoirError())
+    return problem_response(_connection_lost() if is_lost_connection(error) else ChoirError())
+
+
+def _connection_lost() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "A part of Choir went away while it was asked; it may be restarting. This may have happened; "
+        "repeating it under the same key is safe.",
+        retry_after_s=2.0,
+    )
 
 
 class _WithStatus(BadInput):

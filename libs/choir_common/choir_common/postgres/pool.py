@@ -33,15 +33,17 @@ MAX_QUERIES = 5_000
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 2.0
-# what asyncpg raises when the server or the connection is gone; InternalClientError in more than
-# half of the measured kills
+# what asyncpg raises when the server or the connection is gone or in trouble; InternalClientError in more
+# than half of the measured kills
 _LOST = (
     asyncpg.InternalClientError,
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.InterfaceError,
     asyncpg.PostgresConnectionError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    # ended by an operator, a shutdown or recovery; out of memory or files; failing below the server
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
     ConnectionError,
     TimeoutError,
     OSError,
@@ -282,7 +284,12 @@ def _refused(error: BaseException) -> Unavailable:
 
 def _broken(error: BaseException) -> OutcomeUnknown:
     log.info("database connection broke", error=repr(error))
-    why = "it did not answer in time" if isinstance(error, TimeoutError) else "the connection broke"
+    if isinstance(error, TimeoutError):
+        why = "it did not answer in time"
+    elif isinstance(error, asyncpg.InsufficientResourcesError | asyncpg.PostgresSystemError):
+        why = "it is in trouble itself, and its log says which"
+    else:
+        why = "the connection broke"
     return OutcomeUnknown(
         f"The database may or may not have done this: {why}. Repeating it under the same key is safe.",
         retry_after_s=RETRY_AFTER_S,
