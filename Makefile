@@ -35,6 +35,7 @@ nightly: install ## take a million random steps through locks, skills and heartb
 	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
 	@CHOIR_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
+	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest --timeout=0 tests/security/agent/test_traversal.py
 	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
 
 check: install ## format, lint, types, imports, shape: what CI runs first
