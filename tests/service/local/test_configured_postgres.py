@@ -16,7 +16,7 @@ from choir_control.settings import ControlSecrets, ControlSettings
 from choir_local.database.reach import require_data
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
-from choir_local.stack import Stack, running_stack
+from choir_local.stack import running_stack
 from choirctl.first_home import make_home
 from tests.support.servers import PASSWORD, running_postgres
 
@@ -72,7 +72,8 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
 async def test_a_server_whose_secret_is_not_set_stops_the_start_in_a_sentence(home: Path) -> None:
     name_server(home)
     with pytest.raises(StartupError, match=f"choirctl secret set {SECRET}"):
-        await Stack(settings_for(home), services=()).run()
+        async with running_stack(settings_for(home), services=()):
+            pass
 
 
 def test_choird_takes_the_named_server_before_its_environment(home: Path) -> None:
