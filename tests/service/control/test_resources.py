@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from choir_control.sessions.store import SessionStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import leases
 from tests.service.control.world import World, a_config
@@ -161,6 +162,25 @@ async def test_a_crashed_session_is_not_taken_up_with_other_resources(rich: Worl
     refused = await rich.post("/v1/agents/main/start", json={"workspace": "spare"})
     assert refused.status_code == 409
     assert "bound to workspace main" in refused.json()["detail"]
+
+
+async def test_an_unfinished_session_goes_on_with_the_model_that_its_start_names(
+    rich: World,
+) -> None:
+    session_id = main_of(rich).spec.session_id
+    rich.runtime.refuse_starts = True
+    rich.runtime.die("main")
+    await rich.until_status(session_id, "crashed")
+    rich.runtime.refuse_starts = False
+    store = SessionStore(rich.database)
+    assert await store.suspend(session_id, "asked")
+    unknown = await rich.post("/v1/agents/main/start", json={"llm": "shallow"})
+    assert unknown.status_code == 400 and "'shallow'" in unknown.json()["detail"]
+    started = await rich.post("/v1/agents/main/start", json={"llm": "deep"})
+    assert started.status_code == 200, started.text
+    hello = await rich.hand(rich.runtime.specs[-1]).hello()
+    assert rich.runtime.specs[-1].session_id == session_id
+    assert (hello.resource_bindings.llm, hello.config.model_name) == ("deep", "deep")
 
 
 async def test_an_agent_may_have_the_secrets_of_what_it_is_bound_to(rich: World) -> None:

@@ -12,6 +12,8 @@ from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.current import Snapshot
 
 SHOWN = 80
+CHANGEABLE = ("llm", "voice_profile")
+"""What a session can be given another of while it is open."""
 
 
 def choose(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBindings:
@@ -73,8 +75,11 @@ def require(kind: str, name: str, known: Collection[str]) -> None:
 
 
 def contradictions(request: StartAgent, bindings: ResourceBindings) -> list[str]:
-    """Return what a start asks for that a session with these bindings is not bound to."""
+    """Return what a start asks for that a session with these bindings neither has nor can change to."""
     asked = request.model_dump(exclude_none=True)
+    for field in CHANGEABLE:
+        if asked.get(field):
+            del asked[field]
     had = bindings.model_dump()
     return [
         f"{field} {had[field] or 'none'}" for field in asked if asked[field] != (had[field] or "")

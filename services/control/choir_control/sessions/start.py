@@ -13,7 +13,7 @@ from choir_control.images.port import SessionImage
 from choir_control.leases.guard import LeaseGuard
 from choir_control.leases.token import mint
 from choir_control.sessions.archive_port import Archive
-from choir_control.sessions.choose import can_go_on, check, choose, contradictions
+from choir_control.sessions.choose import CHANGEABLE, can_go_on, check, choose, contradictions
 from choir_control.sessions.crash import Crashes
 from choir_control.sessions.launch import Launcher
 from choir_control.sessions.record import (
@@ -71,6 +71,7 @@ class Starter:
                     f" (session {live.session_id})."
                 )
             _refuse_others(request, live)
+            live = await self._rebind(live, request)
             return await self._go_on(live, live.image)
 
     async def start_as(
@@ -155,6 +156,15 @@ class Starter:
         config = self._configuration.current.config
         known = session.started_with.llm in config.models
         return session.rehearsal and known and not is_rehearsal(config, session.started_with)
+
+    async def _rebind(self, left_open: SessionRow, request: StartAgent) -> SessionRow:
+        """Have a session go on with the model and the voice that its start names."""
+        for field in CHANGEABLE:
+            name = getattr(request, field)
+            if name and name != getattr(left_open.bindings, field):
+                changed = await self._store.change(left_open.session_id, field, name)
+                left_open = changed or left_open
+        return left_open
 
     async def _go_on(self, left_open: SessionRow, image: SessionImage | None) -> SessionRow:
         image = image or await self._launcher.newest(left_open.agent_id)
