@@ -15,7 +15,7 @@ from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, Conflict, RateLimited
 from choir_common.wire.events import ApprovalDecided
 from choir_common.wire.json import JsonObject
-from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse
+from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse, TerminateRequest
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.expire import Expiry
@@ -306,3 +306,39 @@ async def test_an_operator_lists_reads_and_decides_on_the_command_line(
         assert code == 5 and "expired without a decision" in " ".join(said.split())
         assert second not in (await choirctl(world, "list"))[1]
         assert second in (await choirctl(world, "list", "--all"))[1]
+
+
+async def test_who_approves_a_call_of_an_ended_session_reads_that_nothing_runs(
+    world: World, agent: AgentHand
+) -> None:
+    call: JsonObject = {"tool": "house.door", "input": {}}
+    for number in range(3):
+        await ask(agent, f"c{number}", call, "call")
+    first, second, third = [
+        one["approval_id"]
+        for one in sorted(
+            (await world.get("/v1/approvals")).json()["items"], key=lambda one: one["created_at"]
+        )
+    ]
+    in_time = (await world.post(f"/v1/approvals/{first}/approve")).json()
+    assert in_time["detail"] == ""
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    await world.until_status(agent.spec.session_id, "stopping")
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+    await stopping
+    await world.post("/v1/agents/main/stop")
+    await world.until_status(agent.spec.session_id, "stopped")
+    for shown in (
+        (await world.get(f"/v1/approvals/{second}")).json(),
+        (await world.post(f"/v1/approvals/{second}/approve")).json(),
+    ):
+        assert "has ended, so nothing runs" in shown["detail"], shown
+    assert (await world.get(f"/v1/approvals/{first}")).json()["detail"] == ""
+    note = (await world.say(f"/approve {third}", "u1")).note or ""
+    assert "Approved" in note and "nothing runs" in note
+    said = await world.database.fetchval(
+        "SELECT text FROM choir_control.outbox WHERE text LIKE 'Approved by operator%' || $1 || '%'",
+        second,
+    )
+    assert "nothing runs" in said and "goes on" not in said

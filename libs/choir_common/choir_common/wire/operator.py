@@ -173,7 +173,7 @@ class ApprovalView(Wire):
     state: ApprovalState = "pending"
     """The decision, and what became of it."""
     detail: str = ""
-    """How carrying it out ended."""
+    """How carrying it out ended, or why nothing can run."""
 
 
 class Decision(Wire):

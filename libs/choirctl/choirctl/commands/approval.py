@@ -85,6 +85,8 @@ def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
             print_json(decided)
         else:
             out().print(f"{decided.approval_id}: {decided.status}.")
+            if decided.detail:
+                out().print(plainly_lines(decided.detail), markup=False, highlight=False)
 
     decide.__doc__ = help_
     return decide

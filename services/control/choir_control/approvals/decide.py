@@ -64,7 +64,9 @@ class Desk:
                 f"{approval_id} asks for something else than what you were shown; look at it again."
             )
         gist = gist_of(asked.request_type, asked.payload)
-        words = decided_text(gist, approval_id, outcome, by, asked.request_type)
+        words = decided_text(
+            gist, approval_id, outcome, by, asked.request_type, too_late=asked.too_late
+        )
         async with self._order(asked.dm):
             won = await self._store.decide(approval_id, outcome, by, words, hand)
         now = await self.find(approval_id)

@@ -37,7 +37,10 @@ Outcome = Literal["approved", "rejected", "expired"]
 MAX_BASIS_BYTES = 400_000
 
 _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
-    created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail"""
+    created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail,
+    request_type = 'call' AND s.ended_at IS NOT NULL
+    AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
+    AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS too_late"""
 _FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
     LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
 # The hand is checked in the statement that decides: DM, user, nonce, digest and state, or nothing happens.
@@ -127,6 +130,8 @@ class Approval:
     stage: str | None = None
     detail: str = ""
     """How carrying it out ended."""
+    too_late: bool = False
+    """The session ended before anybody decided on its call, so that nothing can run."""
 
     @property
     def state(self) -> ApprovalState:

@@ -15,6 +15,8 @@ LONG_LINES = 120
 LONG_CHARACTERS = 6_000
 WIDE = 400
 
+TOO_LATE = "The session that asked has ended, so nothing runs; ask the agent for it again."
+
 HOW = "/approve {id} or /reject {id}. /approvals {id} shows more, `choirctl approval show {id}` all of it."
 
 
@@ -49,10 +51,13 @@ def beginning_of(lines: list[Line], most_lines: int, most_characters: int) -> st
     return "\n".join([*kept, f"… {left} more lines"] if left else kept)
 
 
-def decided_text(gist: str, approval_id: str, outcome: str, by: str, request_type: str) -> str:
+def decided_text(
+    gist: str, approval_id: str, outcome: str, by: str, request_type: str, *, too_late: bool = False
+) -> str:
     """Say what was decided, by whom, and what comes next."""
     if outcome == "approved":
         then = "The agent goes on with it." if request_type == "call" else "Executing."
+        then = TOO_LATE if too_late else then
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
     if outcome == "expired":
         return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from choir_common.approvals.shown import gist_of, lines_of
 from choir_common.errors import NotFound
 from choir_control.approvals.store import Approval, Verdict
-from choir_control.approvals.words import shown_text
+from choir_control.approvals.words import TOO_LATE, shown_text
 from choir_control.commands.choices import Question, Shown
 from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
@@ -63,6 +63,8 @@ async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
     decided = await hands.desk.decide(shown.approval_id, verdict, by, shown.digest)
     executing = verdict == "approved" and decided.request_type != "call"
     then = " Executing; this conversation is told how it ends." if executing else ""
+    if verdict == "approved" and decided.too_late:
+        then = f" {TOO_LATE}"
     return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id}).{then}"
 
 

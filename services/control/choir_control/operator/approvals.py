@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from choir_common.wire.operator import ApprovalView, Decision, Page
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+from choir_control.approvals.words import TOO_LATE
 from choir_control.evolution.carry_out import Evolution
 
 OPERATOR = "operator"
@@ -54,6 +55,10 @@ def approval_routes(approvals: ApprovalStore, desk: Desk, evolution: Evolution) 
     return router
 
 
+def _nothing_runs(found: Approval) -> bool:
+    return found.too_late and found.status in ("pending", "approved")
+
+
 def _view(found: Approval) -> ApprovalView:
     return ApprovalView(
         approval_id=found.approval_id,
@@ -68,5 +73,5 @@ def _view(found: Approval) -> ApprovalView:
         decided_by=found.decided_by,
         basis=found.basis,
         state=found.state,
-        detail=found.detail,
+        detail=TOO_LATE if _nothing_runs(found) else found.detail,
     )
