@@ -1,7 +1,7 @@
-"""Build every part of the memory service, open them in order, close them in reverse.
+"""Composition root: build all parts of the memory service, open them in order, close them in reverse.
 
-Called by `__main__`. The health door opens first, so that a service still waiting for Postgres or NATS
-can say so.
+Called by `__main__`. The health endpoints open first, so that a service that still waits for
+Postgres or NATS can report that.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ SERVICE = "choir-memory"
 
 
 class MemoryService:
-    """The whole service, built but closed; `run` opens it."""
+    """The memory service. The constructor opens nothing; `run` opens and serves."""
 
     def __init__(self, settings: MemorySettings, secrets: MemorySecrets) -> None:
         self._database = Database(
@@ -121,7 +121,8 @@ class MemoryService:
         )
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
-        """Serve until `stop` is set; raises StartupError (in a group) when it cannot start."""
+        """Serve until `stop` is set; raises StartupError (in an exception group) when the service
+        cannot start."""
         readiness = Readiness(self._health.check)
         http = make_service_app(SERVICE, VERSION, readiness, metrics=self._metrics)
         async with asyncio.TaskGroup() as tasks:
@@ -172,7 +173,8 @@ class MemoryService:
         )
 
     async def _warm(self) -> None:
-        # an installation that has stored nothing need not hold the model
+        # a new installation has no documents: do not load the model (about 150 MB) until it is
+        # needed
         if await self._spaces.any():
             await self._embedders.warm()
 

@@ -1,4 +1,4 @@
-"""The door for health checks: `/livez` and `/readyz`. Built by `app`."""
+"""Health endpoints `/livez` and `/readyz`. Built by `app`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,14 +14,15 @@ CHECK_S = 2.0
 
 @dataclass(slots=True)
 class Health:
-    """Whether this service can work. An embedder in trouble is told, but full text still serves."""
+    """Readiness of the service. A failing embedder is reported but does not fail readiness: full
+    text works without it."""
 
     database: Database
     bus: Bus
     embedders: Embedders
 
     async def check(self) -> Sequence[PartStatus]:
-        """Return the parts this service stands on."""
+        """Return the status of each dependency: Postgres, NATS and the embedder."""
         postgres = await self._postgres()
         return (
             PartStatus(

@@ -1,4 +1,4 @@
-"""Settings and secrets of the memory service. Read by `__main__` once, passed down by `app`."""
+"""Settings and secrets of the memory service. Read once by `__main__` and passed to `app`."""
 
 from pathlib import Path
 from typing import Self
@@ -24,71 +24,77 @@ class MemorySecrets(BaseModel):
 
     postgres_password: SecretStr | None = None
     postgres_dsn: str | None = None
-    """The database that config.json names; it counts more than the environment."""
+    """Postgres DSN from config.json; takes precedence over the environment."""
     nats_token: SecretStr | None = None
     embedding_key: SecretStr | None = None
-    """Bearer key of the embedding provider; a local one needs none."""
+    """Bearer key of the embedding provider; not needed for a local one."""
     embedding: EmbeddingConfig | None = None
-    """What config.json says; an endpoint in the environment counts more."""
+    """Section `embedding` of config.json; an endpoint set in the environment takes precedence."""
     model: ModelConfig | None = None
-    """The language model that `memory.model` of config.json names; none: nothing is asked of one."""
+    """The language model that `memory.model` of config.json names. None: no model is called."""
     model_key: SecretStr | None = None
-    """Its key, which no agent is told by this."""
+    """API key of that model. It is not sent to any agent."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
-    """The agents that do not keep everything for ever."""
+    """Agents whose memory has a limited retention; all others keep everything."""
 
 
 class MemorySettings(ServiceSettings):
-    """What can be set about the memory service, each as `CHOIR_<NAME>`."""
+    """Settings of the memory service; each is set as `CHOIR_<NAME>`."""
 
     postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
-    """Where Postgres with pgvector listens, without the password."""
+    """Address of Postgres with pgvector, without the password."""
     postgres_connections: int = Field(default=8, ge=2, le=100)
-    """Size of the pool; two cores serve no more searches at once, and the queue keeps one."""
+    """Size of the connection pool. Two cores serve no more searches at once; the embedding queue
+    uses one."""
     memory_socket: Path | None = None
-    """Unix socket of the health routes; the default is `socks/memory.sock` below the home."""
+    """Unix socket of the health endpoints; default: `socks/memory.sock` below the home directory."""
     memory_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
-    """host:port for the health routes instead of the socket (containers)."""
+    """host:port for the health endpoints instead of the socket (used in containers)."""
 
     embedding_endpoint: str | None = Field(default=None, pattern=WEB_ADDRESS_PATTERN)
     """Base URL of an OpenAI-compatible API; without it the offline model is used."""
     embedding_model: str | None = Field(default=None, min_length=1)
-    """The provider's model; the spec's default is text-embedding-3-small."""
+    """Name of the provider's model; default: text-embedding-3-small."""
     embedding_dimensions: int | None = Field(default=None, ge=1, le=4000)
-    """Length of its vectors; 4,000 is the most pgvector can index as halfvec."""
+    """Length of the vectors; 4,000 is the maximum that pgvector can index as halfvec."""
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=300)
-    """Seconds one batch may take at the provider; a batch of 32 rarely takes five."""
+    """Timeout in seconds of one batch at the provider; a batch of 32 rarely takes five."""
     embedding_tick_s: float = Field(default=0.2, gt=0, le=60)
-    """Seconds a lone new document waits for others to share its batch."""
+    """Seconds to wait for more new documents before an incomplete batch is embedded."""
     embedding_poll_s: float = Field(default=1.0, gt=0, le=600)
-    """Seconds between looks for work that nobody announced (a crash, another replica)."""
+    """Seconds between polls for work that was not announced (after a crash, or from another replica)."""
     embedding_retry_s: float = Field(default=1.0, gt=0, le=60)
-    """Seconds before the first of three retries; the others wait twice as long each (spec 11.9)."""
+    """Seconds before the first of three retries; the delay doubles with each further retry."""
     embedding_streams: int = Field(default=4, ge=1, le=32)
-    """Batches sent to a provider at a time; most take 0.2 s for one, so four make 600 documents/s. Of
-    questions as many go alone, and those that wait go together."""
+    """Concurrent calls to the provider. Most answer in 0.2 s, so four embed about 600 documents/s.
+
+    The same number of query calls runs at once; further queries wait and are batched.
+    """
     embedding_grace_s: float = Field(default=30.0, gt=0, le=86_400)
-    """Seconds from the switch to a new model until old vectors are dropped; replicas notice within two."""
+    """Seconds between the switch to a new model and the deletion of old vectors; replicas notice
+    within two."""
     embedding_sweep_s: float = Field(default=120.0, gt=0, le=86_400)
-    """Seconds before a document whose retries are used up is tried again."""
+    """Seconds before a document that used up its retries is tried again."""
     query_embedding_deadline_s: float = Field(default=1.5, gt=0, le=30)
-    """Seconds a search waits for its query's vector before it goes on with full text alone."""
+    """Seconds a search waits for the vector of its query before it continues with full text only."""
 
     round_s: float = Field(default=3_600.0, gt=0, le=86_400)
-    """Seconds between two rounds that sum up days that are over; nobody waits for yesterday by the minute."""
+    """Seconds between maintenance passes (summaries, extraction, retention). An hour: none of it is
+    urgent."""
 
     upkeep_s: float = Field(default=60.0, gt=0, le=86_400)
-    """Seconds between rounds of upkeep (indexes, statistics, old traces); an idle one takes 20 ms."""
+    """Seconds between passes over indexes, statistics and old records; a pass without work takes 20 ms."""
     index_from: int = Field(default=5_000, ge=10)
-    """Vectors from which on a space gets an HNSW index; below, an exact scan is as fast."""
+    """Number of vectors from which a space gets an HNSW index; below it an exact scan is as fast."""
     index_build_mb: int = Field(default=256, ge=16, le=65_536)
-    """Memory an index may take while it is made: 150,000 vectors of 384 dimensions; more are made slowly."""
+    """Memory for an index build: 256 MB suffice for 150,000 vectors of 384 dimensions; more are
+    built slowly."""
     receipts_days: int = Field(default=30, ge=1)
-    """Days the receipts of searches are kept; the longest anybody asked after one, with a margin."""
+    """Days that search receipts are kept; long enough to look into a question about a past search."""
     audit_days: int = Field(default=365, ge=1)
-    """Days it is kept who did what to whose memory; a year, as audits are asked for by the year."""
+    """Days that the audit log is kept; a year, the usual period of an audit."""
     operations_days: int = Field(default=30, ge=1)
-    """Days a repeated call_id gets its old answer; who repeats does so within minutes."""
+    """Days that a repeated call_id returns its stored answer; repeats normally come within minutes."""
 
     @field_validator("memory_http")
     @classmethod
@@ -107,7 +113,8 @@ class MemorySettings(ServiceSettings):
         return self
 
     def told(self, embedding: EmbeddingConfig | None) -> Self:
-        """Return these settings with what config.json says of embeddings, unless they say it themselves."""
+        """Return these settings with the embedding section of config.json, unless the environment
+        sets an endpoint."""
         if embedding is None or self.embedding_endpoint is not None:
             return self
         return self.model_copy(
@@ -120,7 +127,7 @@ class MemorySettings(ServiceSettings):
 
     @property
     def health_socket(self) -> Path:
-        """Return where the health routes listen unless `memory_http` is set."""
+        """Return the Unix socket of the health endpoints, used unless `memory_http` is set."""
         return self.memory_socket or self.home / "socks" / "memory.sock"
 
     @property
@@ -132,7 +139,7 @@ class MemorySettings(ServiceSettings):
 
     @property
     def dimensions(self) -> int:
-        """Return the length of its vectors."""
+        """Return the length of the vectors of that model."""
         if self.embedding_endpoint is None:
             return OFFLINE_DIMENSIONS
         return self.embedding_dimensions or PROVIDER_DIMENSIONS

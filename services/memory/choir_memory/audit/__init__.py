@@ -1,7 +1,5 @@
-"""Who did what to whose memory: every write, everything an operator looks at, every read across agents.
+"""Audit log of memory: every write, every document an operator reads, every read of another agent's memory.
 
-Names documents by id and never says what stands in them; keys count as content. An agent's searches of its
-own memory are not here: each has a receipt.
-
-    store    write an entry in the caller's transaction, read an agent's entries
+Entries name documents by id and contain no content; keys count as content. An agent's searches of
+its own memory are not audited: each has a receipt instead.
 """

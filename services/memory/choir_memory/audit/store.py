@@ -1,7 +1,7 @@
-"""The audit's rows in `choir_memory`, which no agent's role can reach.
+"""Rows of `choir_memory.audit`, which no agent's role can access.
 
-Called by whoever changes or shows memory, as the service itself. An entry is written in the transaction of
-what it tells of, so there is neither one without the other.
+Called under the service's role by all code that changes memory or shows it to others. `note` writes
+the entry in the transaction of the audited change, so that neither exists without the other.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,8 @@ WHERE agent_id = $1 AND ($2::bigint IS NULL OR id < $2) ORDER BY id DESC LIMIT $
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One operation on the memory of `agent_id`; `detail` holds words of ours and numbers only."""
+    """One operation on the memory of `agent_id`; `detail` contains only constants and numbers, no
+    user content."""
 
     agent_id: str
     actor: str
@@ -39,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An entry as it was written down."""
+    """A stored entry with its number and time."""
 
     number: int
     at: datetime
@@ -47,19 +48,19 @@ class Kept:
 
 
 def as_actor(agent_id: str) -> str:
-    """Return what an agent is called in the audit."""
+    """Return the actor name of an agent in the audit log."""
     return f"agent:{agent_id}"
 
 
 async def note(held: Connection, entry: Entry) -> None:
-    """Write an entry, if this transaction commits."""
+    """Write an entry in the current transaction."""
     detail = orjson.dumps(entry.detail).decode()
     ids = list(entry.document_ids)
     await held.execute(_NOTE, entry.agent_id, entry.actor, entry.operation, ids, detail)
 
 
 class AuditStore:
-    """The audit, for those who have no transaction of their own."""
+    """Audit entries written or read outside of a caller's transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

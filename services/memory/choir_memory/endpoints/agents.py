@@ -1,4 +1,4 @@
-"""Ensure, query, upsert, receipt, status (`choir_common.clients.memory`).
+"""Endpoints for ensure, query, upsert, receipt and status (`choir_common.clients.memory`).
 
 Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`.
 """
@@ -31,7 +31,7 @@ from choir_memory.search.recall import Recall
 
 @dataclass(frozen=True, slots=True)
 class AgentDoor:
-    """Answers control's calls."""
+    """Answers the requests that control sends on behalf of agents."""
 
     spaces: Spaces
     knowledge: Knowledge
@@ -41,7 +41,7 @@ class AgentDoor:
     audit: AuditStore
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return every subject this service answers."""
+        """Return the endpoints."""
         return (
             Endpoint(subjects.ensure_memory(), EnsureSpace, self._ensure),
             Endpoint(subjects.query_memory(), MemoryQuery, self._query),

@@ -1,6 +1,7 @@
-"""Documents that were brought (`choir_common.clients.memory_collections`).
+"""Endpoints for documents that an operator added (`choir_common.clients.memory_collections`).
 
-Built by `app`; next is `layers.collections`. Only control calls these subjects, on behalf of an operator.
+Built by `app`; next is `layers.collections`. Only control calls these subjects, on behalf of an
+operator.
 """
 
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ from choir_memory.layers.collections import Collections
 
 @dataclass(frozen=True, slots=True)
 class CollectionDoor:
-    """Answers control's calls."""
+    """Answers the requests that control sends on behalf of operators."""
 
     collections: Collections
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return the subjects it answers."""
+        """Return the endpoints."""
         return (
             Endpoint(subjects.add_to_collection(), AddDocument, self._add),
             Endpoint(subjects.list_collections(), ListCollections, self._list),

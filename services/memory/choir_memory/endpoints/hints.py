@@ -1,4 +1,4 @@
-"""What is known about a tool's failure (`choir_common.clients.memory_hints`).
+"""Endpoint for known failures of a tool (`choir_common.clients.memory_hints`).
 
 Built by `app`; next is `layers.tool_errors`.
 """
@@ -13,12 +13,12 @@ from choir_memory.layers.tool_errors import ToolErrors
 
 @dataclass(frozen=True, slots=True)
 class HintDoor:
-    """Answers control, on behalf of an agent whose tool has just failed."""
+    """Answers control on behalf of an agent whose tool call failed."""
 
     errors: ToolErrors
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return the subject it answers."""
+        """Return the endpoint."""
         return (Endpoint(subjects.memory_hints(), HintsWanted, self._hints),)
 
     async def _hints(self, wanted: HintsWanted) -> ToolHints:

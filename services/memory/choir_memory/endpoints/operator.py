@@ -1,7 +1,7 @@
-"""What an operator asks of an agent's memory (`choir_common.clients.memory_operator`).
+"""Endpoints for an operator's access to an agent's memory (`choir_common.clients.memory_operator`).
 
-Built by `app`; next are `operator.look`, `operator.change` and `operator.carry`. Only control calls these
-subjects: it has found out that it is an operator who asks.
+Built by `app`; next are `operator.look`, `operator.change` and `operator.carry`. Only control calls
+these subjects, after it has authenticated the operator.
 """
 
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ from choir_memory.operator.look import Look
 
 @dataclass(frozen=True, slots=True)
 class OperatorDoor:
-    """Answers control's calls on behalf of operators."""
+    """Answers the requests that control sends on behalf of operators."""
 
     look: Look
     change: Change
     carry: Carry
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return the subjects it answers."""
+        """Return the endpoints."""
         return (
             Endpoint(subjects.list_memory(), ListMemory, self._list),
             Endpoint(subjects.show_memory(), ShowDocument, self._show),

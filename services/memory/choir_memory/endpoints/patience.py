@@ -1,6 +1,6 @@
-"""Try a call again while the database comes back. Called by every door.
+"""Retry a request while the database is unavailable. Called by most endpoints.
 
-Writes carry a call_id and reads change nothing, so both may be repeated.
+Requests may be repeated: writes carry a call_id or are idempotent, and reads change nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,13 +11,14 @@ import stamina
 from choir_common.errors import ChoirError, Unavailable
 
 PATIENCE_S = 6.0
-"""Seconds an answer waits for a database that is away; callers wait ten."""
+"""Seconds a request is retried while the database is unavailable; callers wait ten."""
 
 Answer = TypeVar("Answer")
 
 
 async def patiently(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Return what `call` answers; raises what it raises, Unavailable only after `PATIENCE_S`."""
+    """Return the result of `call`, retried on Unavailable for up to `PATIENCE_S`; other errors pass
+    through."""
     async for attempt in stamina.retry_context(
         on=Unavailable, attempts=None, timeout=PATIENCE_S, wait_initial=0.05, wait_max=0.5
     ):

@@ -1,4 +1,4 @@
-"""What an agent should have in mind (`choir_common.clients.memory`).
+"""Endpoint for reminders to show with a user's message (`choir_common.clients.memory`).
 
 Built by `app`; next is `layers.reminders`.
 """
@@ -13,12 +13,12 @@ from choir_memory.layers.reminders import Reminding
 
 @dataclass(frozen=True, slots=True)
 class ReminderDoor:
-    """Answers control, on behalf of an agent whose user has just said something."""
+    """Answers control on behalf of an agent that has received a user message."""
 
     reminding: Reminding
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return the subject it answers."""
+        """Return the endpoint."""
         return (Endpoint(subjects.memory_reminders(), RemindersWanted, self._remind),)
 
     async def _remind(self, wanted: RemindersWanted) -> Reminders:

@@ -1,6 +1,6 @@
-"""What sessions leave behind (`choir_common.clients.memory_sessions`).
+"""Endpoints that record, archive and erase sessions (`choir_common.clients.memory_sessions`).
 
-Built by `app`; next are `sessions.record`, `archive` and `erase`.
+Built by `app`; next are `sessions.record`, `sessions.archive` and `sessions.erase`.
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from choir_memory.sessions.record import Recorder
 
 @dataclass(frozen=True, slots=True)
 class SessionDoor:
-    """Answers what control, and whoever imports conversations, tells of sessions."""
+    """Answers control, and tools that import conversations."""
 
     recorder: Recorder
     archive: Archive
     eraser: Eraser
 
     def table(self) -> tuple[Endpoint, ...]:
-        """Return the subjects it answers."""
+        """Return the endpoints."""
         return (
             Endpoint(subjects.record_units(), RecordUnits, self._record),
             Endpoint(subjects.archive_session(), ArchivePage, self._archive),

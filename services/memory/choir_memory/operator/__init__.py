@@ -1,9 +1,6 @@
-"""What an operator sees and does of an agent's memory: look, write, erase, carry away, bring back.
+"""An operator's access to an agent's memory: read, write, erase, export, import.
 
-Everything here is audited as the operator's, before the answer leaves. Reads go by the admin path, which can
-write nothing; writes are under the agent's role, as the agent's own are. Never decides who is an operator:
-control does.
-
-    look | change | carry       lists and single documents | put and erase | export and import
-    look_store | carry_store    the statements
+Writes and reads of documents are audited as the operator's before the answer is sent. Reads use the
+read-only admin path; writes run under the agent's role, like the agent's own. Control decides who
+is an operator, not this package.
 """

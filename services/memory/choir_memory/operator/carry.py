@@ -1,8 +1,8 @@
-"""Carry an agent's memory out, page by page, and in, piece by piece.
+"""Export an agent's memory page by page, and import it piece by piece.
 
-Called by `endpoints.operator`; next is `carry_store`. A piece is stored whole or not at all, and storing it
-again changes nothing; how far an import has come is kept until its last piece is in, so that a cut one can be
-told.
+Called by `endpoints.operator`; next is `carry_store`. A piece is stored completely or not at all,
+and storing it again changes nothing. The progress of an import is stored until its last piece
+arrives, so that an interrupted import can be reported.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ A_LINK = TypeAdapter(LinkRecord)
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """The records of a piece by what they are, documents with their tokens cut."""
+    """The records of a piece by type, with the search tokens of the documents."""
 
     session: list[Filed]
     knowledge: list[Filed]
@@ -54,7 +54,7 @@ class _Sorted:
     passed: list[PassedSession]
     cursors: list[ExtractionCursor]
     embedded: frozenset[UUID]
-    """Those that are to have vectors."""
+    """Session documents that are to get vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Exports and imports; `announce` tells the embedding queue how many documents wait."""
+    """Exports and imports memory; `announce` reports to the embedding queue how many documents were
+    queued."""
 
     database: Database
     spaces: Spaces
@@ -75,7 +76,8 @@ class Carry:
     announce: Callable[[int], None]
 
     async def export(self, asked: ExportMemory) -> ExportedPage:
-        """Return a page of everything; raises NotFound without a memory, BadInput for a bad cursor."""
+        """Return the next page of an export; raises NotFound without a memory, BadInput for an
+        invalid cursor."""
         await self.spaces.require(asked.agent_id)
         phase, _, after = (asked.cursor or "extraction:").partition(":")
         try:
@@ -90,7 +92,10 @@ class Carry:
         return page
 
     async def bring_in(self, asked: BringIn) -> MemoryImported:
-        """Store a piece of an import; raises BadInput, and stores nothing of it, for what does not fit."""
+        """Store one piece of an import; raises BadInput and stores nothing of it if a record is invalid.
+
+        Records of sessions that were erased here are refused, and listed in `refused`.
+        """
         agent_id, piece = asked.agent_id, asked.piece
         await self.spaces.ensure(agent_id)
         async with self.database.transaction() as held:
@@ -158,7 +163,7 @@ async def _store(held: Connection, store: CarryStore, agent_id: str, given: _Sor
 
 
 def _sort(records: Sequence[Record]) -> _Sorted:
-    """Sort records, and cut texts into tokens: milliseconds for a long one, so off the event loop."""
+    """Group records by type and tokenize their texts; takes milliseconds, so it runs in a thread."""
     found = _Sorted([], [], [], [], [], _embedded(records))
     for record in records:
         match record:

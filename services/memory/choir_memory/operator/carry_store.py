@@ -1,6 +1,7 @@
-"""Statements that carry an agent's memory out and in, record by record. Called by `carry` and `look_store`.
+"""Statements that export and import an agent's memory. Called by `carry` and `look_store`.
 
-What is written in, is written under the agent's role; a row whose place is taken is left out and told.
+Documents and links are written under the agent's role. A row that conflicts with an existing one is
+skipped and reported as refused.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,8 @@ from choir_memory.schema.naming import qualified
 
 PAGE_ROWS = 200
 PAGE_BYTES = 500_000
-"""Of texts and metadata in a page; as JSON it may be six times that, and the bus takes 8 MB."""
+"""Limit for the texts and metadata of a page; as JSON they may be six times larger, and the bus
+allows 8 MB."""
 
 
 def _columns(shape: type[Wire]) -> str:
@@ -50,8 +52,8 @@ ONE: Mapping[Store, str] = {
     store: f"SELECT {_JSON[store]} FROM {{schema}}.{_TABLES[store]} WHERE id = $1"  # noqa: S608
     for store in _TABLES
 }
-"""A document as the JSON of its record."""
-# as many whole records as fit, at least one
+"""Statements that return a document as the JSON of its record."""
+# whole records up to the byte limit, at least one
 _PAGE = """
 SELECT id, record FROM (
     SELECT id, record, sum(octet_length(record)) OVER (ORDER BY id) - octet_length(record) AS before
@@ -89,7 +91,7 @@ _ERASED = """
 SELECT session_id FROM choir_memory.sessions
 WHERE agent_id = $1 AND session_id = ANY($2::text[]) AND erased_at IS NOT NULL
 """
-# nobody goes on with a session that was carried here
+# imported sessions are ended: no agent continues them
 _NOTE_PASSED = """
 INSERT INTO choir_memory.sessions
     (agent_id, session_id, started_at, ended_at, promoted_at, summary, topics)
@@ -102,7 +104,8 @@ ON CONFLICT DO NOTHING RETURNING session_id
 _EXTRACTED = """
 SELECT position::text FROM choir_memory.cursors WHERE agent_id = $1 AND name = $2 AND position <> '{}'
 """
-# an agent that has read on its own goes on from there
+# applies only while the position is empty: an agent that has extracted on its own keeps its
+# position
 _BEGIN_EXTRACTION = """
 INSERT INTO choir_memory.cursors AS c (agent_id, name, position) VALUES ($1, $2, $3::jsonb)
 ON CONFLICT (agent_id, name) DO UPDATE SET position = EXCLUDED.position WHERE c.position = '{}'
@@ -119,25 +122,25 @@ _FINISHED = "DELETE FROM choir_memory.cursors WHERE agent_id = $1 AND name = 'im
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A document of an import as JSON, with what search needs of its text."""
+    """A document to import as JSON, with its search tokens."""
 
     document_id: UUID
     record: str
     tsv: str
     tokens: int
     asking: float
-    """Which share of it asks."""
+    """Share of the text that consists of questions, from 0 to 1."""
 
 
 class CarryStore:
-    """One agent's memory on one connection, under the role its caller has taken."""
+    """One agent's memory on one connection, under the role that the caller has taken."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def documents(self, store: Store, after: UUID | None) -> list[tuple[UUID, str]]:
-        """Return the next documents by id, each as JSON."""
+        """Return the next documents in the order of their ids, each as JSON."""
         sql = _PAGE.replace("{record}", _JSON[store]).replace("{table}", _TABLES[store])
         rows = await self._held.fetch(self._sql(sql), after, PAGE_ROWS, PAGE_BYTES)
         return [(row["id"], row["record"]) for row in rows]
@@ -152,12 +155,13 @@ class CarryStore:
         ]
 
     async def passed_sessions(self, after: str | None) -> list[str]:
-        """Return the next sessions, each as JSON; read as the service."""
+        """Return the next sessions, each as JSON; runs under the service's role."""
         rows = await self._held.fetch(_PASSED, self._agent_id, after, PAGE_ROWS)
         return [row["record"] for row in rows]
 
     async def extraction_cursor(self) -> list[ExtractionCursor]:
-        """Return how far facts were extracted; nothing at the beginning. Read as the service."""
+        """Return the position of fact extraction, empty if it has not started; runs under the
+        service's role."""
         stored = await self._held.fetchval(_EXTRACTED, self._agent_id, CURSOR)
         if stored is None:
             return []
@@ -171,9 +175,10 @@ class CarryStore:
         ]
 
     async def begin_extraction(self, cursors: Sequence[ExtractionCursor]) -> int:
-        """Have extraction go on behind a turn; return how often it did. Written as the service.
+        """Start extraction after the given positions; return how many were set.
 
-        Without effect where it has begun already: what was read there stays read.
+        No effect where extraction has already started: turns that were read are not read again.
+        Runs under the service's role.
         """
         begun = 0
         for one in cursors:
@@ -183,9 +188,9 @@ class CarryStore:
         return begun
 
     async def insert(self, store: Store, filed: Sequence[Filed]) -> tuple[set[UUID], set[UUID]]:
-        """Add documents; return which are new, and which stand there already as given.
+        """Insert documents; return the ids that are new, and those already stored with the same content.
 
-        Raises BadInput when the database does not take one.
+        Raises BadInput when the database rejects a record.
         """
         if not filed:
             return set(), set()
@@ -195,7 +200,7 @@ class CarryStore:
             _INSERT.replace("{table}", _TABLES[store])
             .replace("{columns}", ", ".join(names))
             .replace("{filled}", ", ".join(f"filled.{name}" for name in names))
-            # only words that were said can ask
+            # only units of sessions have the column `asking`
             .replace("{asking}", ", asking" if store == "session" else "")
             .replace("{given_asking}", ", given.asking" if store == "session" else "")
         )
@@ -213,7 +218,7 @@ class CarryStore:
         return added, {row["id"] for row in await self._held.fetch(sql, old)} if old else set()
 
     async def link(self, links: Sequence[LinkRecord]) -> int:
-        """Add links; return how many are new. Raises BadInput when the database does not take one."""
+        """Insert links; return how many are new. Raises BadInput when the database rejects one."""
         columns = [
             [UUID(one.from_id) for one in links],
             [one.kind for one in links],
@@ -227,17 +232,17 @@ class CarryStore:
             ) from error
 
     async def erased_sessions(self, session_ids: Collection[str | None]) -> set[str | None]:
-        """Return those of these sessions that were erased; read as the service."""
+        """Return those of these sessions that were erased; runs under the service's role."""
         rows = await self._held.fetch(_ERASED, self._agent_id, list(session_ids))
         return {row["session_id"] for row in rows}
 
     async def pass_sessions(self, sessions: Sequence[PassedSession]) -> int:
-        """Note sessions that have passed; return how many are new. Written as the service."""
+        """Record imported sessions; return how many are new. Runs under the service's role."""
         records = [one.model_dump_json() for one in sessions]
         return len(await self._held.fetch(_NOTE_PASSED, self._agent_id, records)) if records else 0
 
     async def progress(self, import_id: str, done: int, total: int) -> None:
-        """Note how far an import is, or that it has ended. Written as the service."""
+        """Store the progress of an import, or delete it when finished. Runs under the service's role."""
         if done >= total:
             await self._held.execute(_FINISHED, self._agent_id, import_id)
         else:

@@ -1,4 +1,5 @@
-"""Write and erase for an operator. Called by `endpoints.operator`; next are `knowledge` and `documents`."""
+"""Write and erase memory for an operator. Called by `endpoints.operator`; next are `knowledge` and
+`documents`."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,18 +21,18 @@ WRITER = Writer(OPERATOR, "operator")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Writes for an operator."""
+    """Writes and erasures by an operator."""
 
     database: Database
     spaces: Spaces
     knowledge: Knowledge
 
     async def put(self, write: MemoryUpsert) -> MemoryWritten:
-        """Write knowledge; raises what an agent's own write raises."""
+        """Write knowledge; raises the same errors as an agent's own write."""
         return await self.knowledge.upsert(write, WRITER)
 
     async def delete(self, asked: DeleteDocument) -> MemoryErased:
-        """Erase a document of either store; raises NotFound, Conflict (another version)."""
+        """Erase a document of either store; raises NotFound, or Conflict if the version differs."""
         await self.spaces.require(asked.agent_id)
         async with self.database.transaction() as held:
             await take_agent_role(held, asked.agent_id)

@@ -1,7 +1,7 @@
-"""Show an operator an agent's memory: lists, single documents, searches, the audit, how it stands.
+"""Read an agent's memory for an operator: lists, documents, searches, the audit log, the state.
 
-Called by `endpoints.operator`; next are `look_store` on the admin path, and `search.recall`. Each look is
-audited before it is shown.
+Called by `endpoints.operator`; next are `look_store` on the admin path and `search.recall`. Each
+read of documents is audited before the answer is sent.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ A_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Reads for an operator."""
+    """Reads by an operator."""
 
     database: Database
     spaces: Spaces
@@ -47,7 +47,8 @@ class Look:
     kept: AuditStore
 
     async def list(self, asked: ListMemory) -> DocumentPage:
-        """Return a page of documents; raises NotFound without a memory, BadInput."""
+        """Return a page of documents; raises NotFound without a memory, BadInput for an invalid
+        filter or cursor."""
         if asked.session_id is not None and asked.store != "session":
             raise BadInput("Knowledge belongs to no session: ask for the store `session`.")
         if asked.key_prefix is not None and asked.store != "knowledge":
@@ -61,7 +62,7 @@ class Look:
         return DocumentPage(items=tuple(found), next=_cursor(found[-1]) if full else None)
 
     async def show(self, asked: ShowDocument) -> DocumentDetail:
-        """Return one document whole; raises NotFound."""
+        """Return one document completely; raises NotFound."""
         await self.spaces.require(asked.agent_id)
         async with as_reader(self.database) as held:
             store = LookStore(held, asked.agent_id)
@@ -89,7 +90,7 @@ class Look:
         )
 
     async def search(self, query: MemoryQuery) -> MemoryHits:
-        """Return what a search finds; raises what `recall` raises."""
+        """Return the results of a search; raises the errors of `Recall.query`."""
         await self.spaces.require(query.target_agent or query.agent_id)
         found = await self.recall.query(query)
         read = (UUID(hit.document_id) for hit in found.hits)
@@ -97,7 +98,8 @@ class Look:
         return found
 
     async def audit(self, asked: AuditQuery) -> AuditEntries:
-        """Return who did what to an agent's memory, newest first; also of one that is gone."""
+        """Return the audit entries on an agent's memory, newest first; works for an agent that no
+        longer exists, too."""
         found = await self.kept.page(asked.agent_id, asked.before, asked.limit)
         return AuditEntries(
             items=tuple(
@@ -115,7 +117,8 @@ class Look:
         )
 
     async def state(self, asked: ReadState) -> AgentMemory:
-        """Return how an agent's memory stands; raises NotFound without one."""
+        """Return counts, queue length, size and unfinished imports of an agent's memory; raises
+        NotFound without one."""
         await self.spaces.require(asked.agent_id)
         async with as_reader(self.database) as held:
             store = LookStore(held, asked.agent_id)
@@ -132,7 +135,7 @@ class Look:
 
 
 def as_id(name: str) -> UUID | None:
-    """Return the id that a name is, none if it can only be a key."""
+    """Return the name as an id, or None if it can only be a key."""
     try:
         return UUID(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Statements that read an agent's memory for an operator. Called by `look`, on the admin path."""
+"""Statements that read an agent's memory for an operator. Called by `look` on the admin path."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ FROM choir_memory.cursors WHERE agent_id = $1 AND starts_with(name, 'import:') O
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page of a list ends."""
+    """Position of the last row of a page."""
 
     at: datetime
     document_id: UUID
@@ -100,7 +100,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A link of a document, with the beginning of the other one."""
+    """A link of a document, with the beginning of the linked document's text."""
 
     kind: str
     direction: str
@@ -132,7 +132,7 @@ class LookStore:
         return [_view(asked.store, row) for row in rows]
 
     async def find(self, document_id: UUID | None, key: str) -> tuple[Store, UUID] | None:
-        """Return which document is meant by an id or else a key."""
+        """Return the store and id of the document with this id, or else with this key."""
         knowledge = await self._held.fetchval(self._sql(_WHICH_KNOWLEDGE), document_id, key)
         if knowledge is not None:
             return "knowledge", knowledge
@@ -140,14 +140,14 @@ class LookStore:
         return ("session", unit) if unit is not None else None
 
     async def lock(self, store: Store, document_id: UUID) -> int | None:
-        """Return a document's version, which stays so until this transaction ends."""
+        """Lock a document until the transaction ends; return its version."""
         table = "memory_documents" if store == "session" else "knowledge_documents"
         sql = self._sql(_LOCK.replace("{table}", table))
         version: int | None = await self._held.fetchval(sql, document_id)
         return version
 
     async def record(self, store: Store, document_id: UUID) -> str | None:
-        """Return a document whole, as JSON."""
+        """Return a complete document as JSON."""
         found: str | None = await self._held.fetchval(self._sql(ONE[store]), document_id)
         return found
 
@@ -168,15 +168,15 @@ class LookStore:
         return [StoreCount.model_validate(dict(row)) for row in rows]
 
     async def queued(self) -> int:
-        """Return how many documents wait for a vector."""
+        """Return how many embedding jobs of this agent are pending."""
         return int(await self._held.fetchval(_QUEUED, self._agent_id))
 
     async def bytes(self) -> int:
-        """Return what the agent's tables and indexes take on disk."""
+        """Return the disk usage of the agent's tables and indexes, in bytes."""
         return int(await self._held.fetchval(_BYTES, schema_name(self._agent_id)))
 
     async def unfinished_imports(self) -> list[UnfinishedImport]:
-        """Return the imports that have begun and not ended."""
+        """Return the imports that have started and not finished."""
         rows: Sequence[Record] = await self._held.fetch(_IMPORTS, self._agent_id)
         return [UnfinishedImport.model_validate(dict(row)) for row in rows]
 

@@ -1,7 +1,7 @@
-"""Leases on the work of one agent: one writer at a time, whatever the number of replicas.
+"""Leases on the work of one agent: one worker at a time, across all replicas.
 
-Called by loops that derive something; a lease is a row of `choir_memory.cursors`, where the work's position
-may stand beside it.
+Used by the maintenance tasks that derive documents. A lease is a row of `choir_memory.cursors`,
+which may also store the position of that work.
 """
 
 import contextlib
@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from choir_common.postgres.pool import Database
 
 LEASE_S = 300.0
-"""Seconds until another replica may take over from one that died; `renew` at least that often."""
+"""Seconds until another replica may take over the lease of a crashed one; call `renew` at least
+this often."""
 
 _TAKE = """
 INSERT INTO choir_memory.cursors AS held (agent_id, name, holder, held_until)
@@ -26,20 +27,20 @@ WHERE agent_id = $1 AND name = $2 AND holder = $3
 
 
 class Leases:
-    """What this replica holds, under the name `holder`."""
+    """Leases of this replica, which is identified by `holder`."""
 
     def __init__(self, database: Database, holder: str) -> None:
         self._database = database
         self._holder = holder
 
     async def renew(self, agent_id: str, name: str) -> bool:
-        """Take or prolong a lease; tell whether it is ours."""
+        """Take or extend a lease; return whether this replica has it now."""
         taken = await self._database.fetchval(_TAKE, agent_id, name, self._holder, LEASE_S)
         return taken is not None
 
     @contextlib.asynccontextmanager
     async def hold(self, agent_id: str, name: str) -> AsyncIterator[bool]:
-        """Hold a lease while in here, if nobody else does; says which."""
+        """Take a lease for the block and release it after; yields False if another replica has it."""
         ours = await self.renew(agent_id, name)
         try:
             yield ours

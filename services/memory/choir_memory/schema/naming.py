@@ -1,17 +1,17 @@
-"""Name the schema of an agent. Called by every `store` before it fills in a statement."""
+"""Schema names of agents. Used by every store to fill in its statements."""
 
 from choir_common.errors import BadInput
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
 
 SHARED_SCHEMA = "choir_memory"
-# Control's and this service's own schemas; an agent of that name would share them.
+# Names of control's and this service's own schemas; an agent with such a name would share them.
 RESERVED = frozenset({"control", "memory"})
 
 
 def schema_name(agent_id: str) -> str:
-    """Return `choir_<agent_id>`, which is also the name of the agent's role; it has to be quoted in SQL.
+    """Return `choir_<agent_id>`, the name of the agent's schema and role; it must be quoted in SQL.
 
-    Raises BadInput for anything that cannot name an agent.
+    Raises BadInput for a string that is not a valid agent id, and for a reserved name.
     """
     if not is_agent_id(agent_id):
         raise BadInput(f"{agent_id[:60]!r} names no agent: {AGENT_ID_RULE}.")

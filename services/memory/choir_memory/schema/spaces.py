@@ -1,6 +1,7 @@
-"""Make an agent's space on first touch, and remember which exist.
+"""Create an agent's space on first use, and cache which spaces exist.
 
-Called by `app` at start and by `knowledge` and `search` before they touch a schema; next is `store`.
+Called by `app` at startup, and by every package that is about to use an agent's schema; next is
+`store`.
 """
 
 import asyncio
@@ -11,20 +12,20 @@ from choir_memory.schema.store import SpaceStore
 
 
 class Spaces:
-    """The agents' schemas known to exist and to be up to date."""
+    """Creates and migrates agents' schemas on demand; each agent is checked once per process."""
 
     def __init__(self, store: SpaceStore) -> None:
         self._store = store
         self._ready: set[str] = set()
-        # replicas wait for each other on Postgres' lock; requests of one process wait here
+        # replicas are serialised by a Postgres lock; requests of this process by this one
         self._making = asyncio.Lock()
 
     async def open(self) -> None:
-        """Bring the shared schema up to date; raises StartupError when it cannot be."""
+        """Migrate the shared schema; raises StartupError when that fails."""
         await self._store.prepare()
 
     async def ensure(self, agent_id: str) -> None:
-        """Make the agent's space if it is missing, and update it if it is older than this code."""
+        """Create the agent's space if it does not exist, and migrate it if it is older than this code."""
         schema_name(agent_id)
         if agent_id in self._ready:
             return
@@ -34,13 +35,13 @@ class Spaces:
                 self._ready.add(agent_id)
 
     async def any(self) -> bool:
-        """Tell whether any agent has a space."""
+        """Return whether any agent has a space."""
         return await self._store.any()
 
     async def require(self, agent_id: str) -> None:
-        """Let pass only an agent that has a space.
+        """Raise NotFound unless the agent has a space.
 
-        Raises NotFound otherwise: reading another's memory never makes one.
+        For reads of another agent's memory, which must not create a space.
         """
         schema_name(agent_id)
         if agent_id in self._ready:

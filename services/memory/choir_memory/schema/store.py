@@ -1,6 +1,6 @@
-"""Roles and spaces in Postgres; transactions under an agent's role.
+"""Roles and spaces in Postgres, and transactions under an agent's role.
 
-Called by `spaces` and by every feature that touches an agent's tables.
+Called by `spaces` and by every package that uses an agent's tables.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from choir_memory.schema.naming import SHARED_SCHEMA, qualified, schema_name
 
 _SHARED_FILES = "choir_memory.migrations.shared"
 _AGENT_FILES = "choir_memory.migrations.agent"
-# one maker of roles at a time: CREATE ROLE has no IF NOT EXISTS
+# serialises role creation: CREATE ROLE has no IF NOT EXISTS
 _ROLE_LOCK = 0x526F6C65
 
 _FIND_ROLE = """
@@ -29,36 +29,37 @@ _TAKE_ROLE = "SET LOCAL ROLE {schema}"
 
 
 class SpaceStore:
-    """The per-agent schemas and what is said about them in `choir_memory`."""
+    """The agents' schemas and roles, and the list of them in `choir_memory.spaces`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._files = read_migrations(_AGENT_FILES)
 
     async def prepare(self) -> None:
-        """Bring the shared schema up to date; raises StartupError when it cannot be."""
+        """Migrate the shared schema; raises StartupError when that fails."""
         await migrate(self._database, SHARED_SCHEMA, read_migrations(_SHARED_FILES))
 
     async def exists(self, agent_id: str) -> bool:
-        """Tell whether this agent has a space."""
+        """Return whether this agent has a space."""
         sql = "SELECT EXISTS (SELECT FROM choir_memory.spaces WHERE agent_id = $1)"
         return bool(await self._database.fetchval(sql, agent_id))
 
     async def agents(self) -> list[str]:
-        """Return every agent that has a space."""
+        """Return the ids of all agents that have a space."""
         sql = "SELECT agent_id FROM choir_memory.spaces ORDER BY agent_id"
         return [row["agent_id"] for row in await self._database.fetch(sql)]
 
     async def any(self) -> bool:
-        """Tell whether any agent has a space."""
+        """Return whether any agent has a space."""
         return bool(
             await self._database.fetchval("SELECT EXISTS (SELECT FROM choir_memory.spaces)")
         )
 
     async def make(self, agent_id: str) -> None:
-        """Make or update the agent's role and schema; idempotent.
+        """Create or migrate the agent's role and schema; idempotent.
 
-        Raises Conflict when a role of that name exists and may do more than an agent's role.
+        Raises Conflict when a role with that name exists and has more rights than an agent's role
+        may have.
         """
         name = schema_name(agent_id)
         async with self._database.transaction() as held:
@@ -80,10 +81,10 @@ class SpaceStore:
 async def as_agent(
     database: Database, agent_id: str, *, plan_once: bool = False
 ) -> AsyncIterator[Connection]:
-    """Lend a transaction in which only the agent's own schema can be reached (spec 23.0).
+    """Open a transaction in which only the agent's own schema is accessible (docs/design/memory.md rule 2).
 
-    `plan_once` is for statements that are as well planned without knowing their arguments: of a search it
-    spares a millisecond.
+    `plan_once` forces generic query plans, for statements whose best plan does not depend on the
+    arguments; it saves a millisecond per search.
     """
     begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]
     async with database.transaction_in(schema_name(agent_id), "; ".join(begin)) as held:
@@ -94,9 +95,9 @@ async def as_agent(
 async def as_reader(
     database: Database, agent_id: str | None = None, *, plan_once: bool = False
 ) -> AsyncIterator[Connection]:
-    """Lend a transaction that can read every agent's schema and write none: the admin path.
+    """Open a read-only transaction that can read every agent's schema: the admin path.
 
-    Who reads one agent's says which; `plan_once` as with `as_agent`.
+    Pass `agent_id` when one agent's schema is read; `plan_once` as in `as_agent`.
     """
     schema = SHARED_SCHEMA if agent_id is None else schema_name(agent_id)
     begin = ["BEGIN READ ONLY", *([_PLAN_ONCE] if plan_once else [])]
@@ -105,10 +106,10 @@ async def as_reader(
 
 
 async def take_agent_role(held: Connection, agent_id: str) -> None:
-    """Be the agent for the rest of this transaction, or until `resume_service_role`."""
+    """Take the agent's role for the rest of this transaction, or until `resume_service_role`."""
     await held.execute(qualified(_TAKE_ROLE, agent_id))
 
 
 async def resume_service_role(held: Connection) -> None:
-    """Be the service again for the rest of this transaction: it alone writes `choir_memory`."""
+    """Return to the service's own role, the only one that may write to `choir_memory`."""
     await held.execute("RESET ROLE")
