@@ -1,11 +1,8 @@
-"""choird, the control plane: it decides, and it keeps the log.
+"""Control plane (choird): decides what agents may do and keeps the durable log.
 
-Owns sessions, leases, the durable log, inbox, outbox, signals, configuration and the one host endpoint.
-Never thinks (no inference), never speaks Telegram, never holds vectors.
-
-Ladder: __main__ > app > doors > events | operator > rpc | bus_doors > sessions | hosttools >
-    approvals | eventlog | inbox | outbox | signals >
-    leases | runtimes | configuration | secrets | readiness > settings > migrations
+Owns sessions, leases, the event log, inbox, outbox, signals, approvals, configuration and the host
+endpoint. It runs no model inference, has no Telegram code and stores no vectors. Import order:
+`.importlinter`.
 """
 
 VERSION = "0.1.0"

@@ -1,7 +1,7 @@
-"""Start choird: `python -m choir_control`.
+"""Entry point of choird: `python -m choir_control`.
 
-Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT, 1 with one paragraph on
-standard error when it cannot start.
+Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT; exits 1 with one
+paragraph on standard error when it cannot start.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from choir_control.runtimes.choose import choose_runtime
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
 CLOSING_S = 15.0
-"""For everything that is closed once the agents have stopped; in all less than the 65 s before a kill."""
+"""Time to close everything after the agents have stopped, in seconds. With `agents_stop_s` it stays
+below the 65 s after which the supervisor kills the process.
+"""
 
 
 async def serve_until_stopped() -> None:
-    """Read the settings and serve until SIGTERM or SIGINT; a second one hurries."""
+    """Load the settings and serve until SIGTERM or SIGINT; a second signal shortens the shutdown."""
     settings = ControlSettings.load()
     secrets = settings.read_secrets(ControlSecrets)
     check_exposure(settings, secrets)
@@ -38,7 +40,7 @@ async def serve_until_stopped() -> None:
 
 
 def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:
-    """Return what writes choird.log where no supervisor does (spec 6.3)."""
+    """Return the writer of choird.log, or None where a supervisor writes that file."""
     if not settings.keep_log:
         return None
     return LogFile(settings.home / "logs", "choird", FileLimits(settings.config_file)).write

@@ -1,6 +1,7 @@
-"""Build every object of choird, open them in the order of spec 6.2, close them in reverse.
+"""Composition root of choird: builds all objects, opens them in order and closes them in reverse.
 
-Called by `__main__` and by tests. Nothing is made at import, and nobody else builds a room.
+Called by `__main__` and by tests. Nothing is created at import. Order of startup:
+`docs/design/lifecycle.md`.
 """
 
 import asyncio
@@ -108,7 +109,7 @@ METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
 
 
 class Control:
-    """The whole of choird, built but closed; `run` opens it and serves."""
+    """The choird application: the constructor builds it without any I/O; `run` opens and serves it."""
 
     def __init__(
         self,
@@ -118,7 +119,9 @@ class Control:
         redactor: Redactor | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`redactor` is what log lines pass through; it hears of every secret there will be."""
+        """Build all objects without I/O. `redactor` filters the log lines; every secret is registered
+        with it.
+        """
         self._redactor = redactor or Redactor()
         self._clock = clock or SystemClock()
         self._settings = settings
@@ -402,9 +405,9 @@ class Control:
         return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
-        """Start in the order of spec 6.2, serve until `stop` is set, close in reverse.
+        """Start in order, serve until `stop` is set, close in reverse order.
 
-        Agents are stopped first and may take a while; `hurry` cuts that short.
+        The agents are stopped first, which may take `agents_stop_s` seconds; `hurry` cuts that short.
         Raises StartupError when it cannot start.
         """
         found = read_at_start(self.configuration)
@@ -442,13 +445,14 @@ class Control:
     def _bind(
         self, stack: contextlib.AsyncExitStack, agent_ids: Sequence[str]
     ) -> list[socket.socket]:
-        """Bind every socket before anything else: a taken port must leave nothing half-made."""
+        """Bind every socket before any other step, so that a port in use leaves nothing half started."""
         settings = self._settings
 
         def keep(bound: socket.socket) -> socket.socket:
             return stack.enter_context(contextlib.closing(bound))
 
-        # the port first: it refuses a second choird of this home before its sockets are replaced
+        # The port first: it refuses a second choird of this home before that one's sockets are
+        # replaced.
         stack.callback(self._tcp.close)
         self._tcp.bind()
         host = [keep(bind_unix(settings.control_socket))]
@@ -461,7 +465,9 @@ class Control:
         return host
 
     async def _work(self, snapshot: Snapshot) -> None:
-        """Do what nobody asks for at a door: deliver, mend, listen to the bus."""
+        """Run the background tasks: delivery, crash recovery, retention, operations, bus; then start
+        the agents.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run(), name="outbox")
             tasks.create_task(self._talks.activity.run(), name="activity")
@@ -485,7 +491,7 @@ class Control:
             log.info("choird ready", config_version=snapshot.version, agents=agents)
 
     async def _listen_to_bus(self) -> None:
-        """Answer the gateway as soon as NATS is there; until then agents work, and words wait."""
+        """Serve the gateway over NATS once it is reachable. Until then agents work and messages wait."""
         buttons = self._talks.buttons(self._desk, self._meter.note_press_refused)
         heard = self._configuring.courier.heard
         endpoints = bus_endpoints(self._inbox, self._talks, self.configuration, heard, buttons)

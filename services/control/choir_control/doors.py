@@ -1,6 +1,6 @@
-"""Make the two HTTP apps: the host endpoint, and the agents' own (ARCHITECTURE 1 and 4).
+"""Factories of the two HTTP applications: the host endpoint, and the agents' sockets.
 
-Called by `app`. The second one has no operator API at all, so an agent's socket cannot reach it.
+Called by `app`. The agents' application contains no operator API, so an agent's socket cannot reach it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from choir_control.signals.follow import Followers
 
 @dataclass(frozen=True, slots=True)
 class AgentDoor:
-    """What an agent may reach."""
+    """The dependencies of the endpoints that an agent may call."""
 
     guard: LeaseGuard
     verbs: Verbs
@@ -49,7 +49,7 @@ def make_agent_app(
     door: AgentDoor,
     large_bodies: Sequence[LargeBody] = (),
 ) -> FastAPI:
-    """Return the app of an agent's own socket: the verbs and the signals."""
+    """Return the application of an agent's own socket: the verbs and the signal stream."""
     app = make_service_app(
         "choird for agents",
         version,
@@ -57,7 +57,7 @@ def make_agent_app(
         max_body_bytes=VITAL.max_body,
         large_bodies=large_bodies,
         metrics=door.metrics,
-        own_metrics=False,  # an agent has no business with the figures of others
+        own_metrics=False,  # an agent must not see the metrics of others
     )
     verbs = door.verbs.table()
     shows_lease = [Depends(LEASE_TOKEN)]
@@ -81,7 +81,7 @@ def make_host_app(
     meter: Meter,
     metrics_token: Callable[[], str | None],
 ) -> FastAPI:
-    """Return the app of the host endpoint: all doors."""
+    """Return the application of the host endpoint: agents' endpoints, operator API, console and metrics."""
     app = make_agent_app(version, Readiness(parts.all), door, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabasePatience, parts=parts)
@@ -100,17 +100,17 @@ def make_host_app(
 
     @app.get("/metrics", include_in_schema=False, dependencies=[Depends(readers)])
     async def figures() -> Response:
-        """Give choird's figures to operators, and to Prometheus, which needs no more than them."""
+        """Return choird's metrics; for operators, and for Prometheus with the secret `metrics-token`."""
         return Response(await meter.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app
 
 
 class AgentSockets:
-    """One socket for each agent; further ones are opened while choird runs (spec 17.6).
+    """One listening socket per agent; sockets for new agents are opened while choird runs.
 
-    That of an agent that left the configuration stays until choird stops: it may still be running, and
-    without a lease it leads nowhere.
+    The socket of an agent that was removed from the configuration stays open until choird stops: the
+    agent may still be running, and without a lease token every request on it is refused.
     """
 
     def __init__(self, directory_of: Callable[[str], Path]) -> None:
@@ -119,7 +119,7 @@ class AgentSockets:
         self._start: Callable[[list[socket.socket]], None] | None = None
 
     def bind(self, agent_ids: Sequence[str]) -> None:
-        """Bind what is not bound yet, all or none; raises StartupError."""
+        """Bind the sockets that are not bound yet, all or none; raises StartupError."""
         made: dict[str, socket.socket] = {}
         try:
             for name in agent_ids:
@@ -131,7 +131,7 @@ class AgentSockets:
         self._bound.update(made)
 
     def serve_in(self, tasks: asyncio.TaskGroup, app: FastAPI, closed: asyncio.Event) -> None:
-        """Answer with `app` on all sockets, and on those that are opened later, until `closed` is set."""
+        """Serve `app` on all sockets, including those opened later, until `closed` is set."""
 
         def start(sockets: list[socket.socket]) -> None:
             tasks.create_task(serve(app, sockets, closed))
@@ -142,9 +142,9 @@ class AgentSockets:
 
     @contextlib.contextmanager
     def opened(self, agent_ids: Sequence[str]) -> Iterator[None]:
-        """Open the sockets of new agents; they are taken back if the block raises.
+        """Open the sockets of new agents for the block; they are removed again if the block raises.
 
-        Raises Unavailable when one cannot be bound: then none is.
+        Raises Unavailable when one cannot be bound; then none is.
         """
         new = [name for name in agent_ids if name not in self._bound]
         try:
@@ -160,7 +160,7 @@ class AgentSockets:
             self._start([self._bound[name] for name in new])
 
     def close(self) -> None:
-        """Close all."""
+        """Close all sockets."""
         for bound in self._bound.values():
             bound.close()
         self._bound.clear()

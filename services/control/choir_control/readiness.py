@@ -1,4 +1,4 @@
-"""Find out whether control can work, and which part is missing. Asked by `/readyz` and `/v1/status`."""
+"""Readiness checks of control and the services it uses. Called by `/readyz` and `/v1/status`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ PATIENCE_S = 2.0
 
 
 class Parts:
-    """The parts control stands on, and those it works with."""
+    """Checks of the components that control needs, and of those that it only works with."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Parts:
         self._unarchived = unarchived
 
     async def needed(self) -> Sequence[PartStatus]:
-        """Return what control cannot work without."""
+        """Return the status of the components that control cannot work without."""
         started = self._started()
         own = PartStatus(
             name="control", ok=started, detail="" if started else "it is still starting"
@@ -52,7 +52,7 @@ class Parts:
         return (own, *others)
 
     async def all(self) -> Sequence[PartStatus]:
-        """Return every part there is."""
+        """Return the status of every component."""
         needed, *others = await asyncio.gather(
             self.needed(),
             _ask("memory", self._ask_memory),
@@ -62,7 +62,7 @@ class Parts:
         return (*needed, *others)
 
     async def postgres(self) -> PartStatus:
-        """Return whether Postgres answers and takes what is written."""
+        """Return whether Postgres responds and accepts writes."""
         return await _ask("postgres", self._postgres)
 
     async def _ask_bus(self) -> str:
@@ -103,7 +103,7 @@ class Parts:
 
 
 async def _ask(name: str, question: Callable[[], Awaitable[str]]) -> PartStatus:
-    """Ask one part; an answer that begins with `!` says what is wrong."""
+    """Run one check with a timeout; a result that begins with `!` is a failure and its reason."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             detail = await question()

@@ -1,6 +1,6 @@
-"""Do a piece of work again and again, for ever: the outermost loop of what nobody asks for. Used by `app`.
+"""Run a coroutine function periodically until cancelled. Used for the background tasks in `app`.
 
-What fails is logged and tried again at the next round; only being cancelled ends it.
+Errors are logged and the next run tries again; only cancellation ends the loop.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ async def every(
     work: Callable[[], Awaitable[object]],
     awake: asyncio.Event | None = None,
 ) -> None:
-    """Do `work` now, and again `interval_s` after each end of it, or as soon as `awake` is set."""
+    """Run `work` now, then again `interval_s` after each end, or as soon as `awake` is set."""
     awake = awake or asyncio.Event()
     while True:
         awake.clear()
@@ -27,7 +27,7 @@ async def every(
             await work()
         except Unavailable as error:
             log.info("waits for what is away", what=what, error=error.message)
-        except Exception:  # the outermost loop: the next round may fare better
+        except Exception:  # outermost loop: the next run may succeed
             log.exception("failed", what=what)
         try:
             async with asyncio.timeout(interval_s):

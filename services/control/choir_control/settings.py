@@ -1,6 +1,6 @@
-"""What choird is told from outside: the environment, and one JSON object of secrets.
+"""Settings of choird: environment variables, and one JSON object of secrets.
 
-Read by `__main__`; passed to `app`. The only reader of the environment in this service.
+Loaded by `__main__`. The only module of this service that reads the environment.
 """
 
 from pathlib import Path
@@ -19,52 +19,59 @@ class ControlSettings(ServiceSettings):
     """Settings of choird."""
 
     postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
-    """Where the truth is kept, without the password; the embedded stack passes its socket."""
+    """Address of the database, without the password; the embedded stack passes its socket."""
     database_connections: int = Field(default=10, ge=2, le=100)
-    """Pool size; ten carry the heartbeats of 200 agents on two cores."""
+    """Pool size; ten connections carry the heartbeats of 200 agents on two cores."""
     http_host: str = "127.0.0.1"
-    """Address of the TCP door; anything but loopback needs an operator token."""
+    """Address of the TCP listener; anything but loopback needs an operator token."""
     http_port: int = Field(default=9400, ge=0, le=65535)
-    """Port of the TCP door (spec 12.1); 0 takes a free one."""
+    """Port of the TCP listener; 0 picks a free one."""
     tls: TlsMode = "auto"
-    """Whether the TCP door speaks TLS. auto: with a certificate, and wherever other machines reach it."""
+    """Whether the TCP listener uses TLS. auto: if a certificate is configured or the address is not
+    loopback.
+    """
     tls_cert: str = ""
-    """PEM file of the certificate, with what leads to its authority; empty: one is made below tls_dir."""
+    """PEM file of the certificate and its chain; empty: choird issues one below `tls_dir`."""
     tls_key: str = ""
     """PEM file of that certificate's key, without a password."""
     tls_names: str = ""
-    """Further names or addresses, with commas between, of the certificate choird makes for itself."""
+    """Further names or addresses, separated by commas, in the certificate that choird issues for itself."""
     control_plane: Literal["uds", "http"] = "uds"
-    """How agents reach control: by a socket of their own (one host), or at the TCP door."""
+    """How agents reach control: over their own Unix socket (same host), or over TCP."""
     control_endpoint: str = ""
-    """Address of the TCP door as agents know it (control_plane http); empty: as this machine does."""
+    """Address of the TCP listener for agents (control_plane http); empty: the local address."""
     runtime: Literal["process", "docker"] = "process"
     """How agents run: confined child processes, or hardened containers."""
     agent_image: str = "choir-agent:local"
-    """The image of the docker runtime."""
+    """Image of the docker runtime."""
     agent_network: str = ""
-    """Network that agents' containers join (docker runtime); empty is the engine's own bridge."""
+    """Network that the agents' containers join (docker runtime); empty: the engine's default bridge."""
     agent_memory_mb: int = Field(default=1024, ge=64)
-    """Memory of one agent's container with all its tools, in MB; a compiler takes a few hundred."""
+    """Memory limit of an agent's container with all its tools, in MB; a compiler takes a few hundred."""
     agent_cpus: float = Field(default=1.0, gt=0)
-    """Cores of one agent's container; less than two leave room for control on a small host."""
+    """CPU limit of an agent's container, in cores; below two it leaves CPU time to control on a small
+    host.
+    """
     agent_pids: int = Field(default=512, ge=32)
-    """Processes and threads in one agent's container; stops a fork bomb, not a parallel build."""
+    """Limit of processes and threads in an agent's container; stops a fork bomb, not a parallel build."""
     build_memory_mb: int = Field(default=2048, ge=128)
-    """Memory of one step of an image's build (docker runtime), in MB; a large compiler takes 1 or 2 GB."""
+    """Memory limit of one step of an image build (docker runtime), in MB; a large compiler takes 1 or 2
+    GB.
+    """
     build_within_s: float = Field(default=1_800, gt=0)
-    """How long each part of a build may take (docker runtime); a slow mirror of packages takes minutes."""
+    """Timeout of each part of a build (docker runtime), in seconds; a slow package mirror takes minutes."""
     agents_stop_s: float = Field(default=45.0, ge=0)
-    """How long agents may take to sum up and stop when choird stops, in seconds; 0 leaves them to be
-    resumed. A turn's fifteen and a summary's thirty are what people still wait for."""
+    """Time for agents to summarize and stop when choird stops, in seconds; 0 leaves them to be resumed.
+    45 s cover the 15 s for an open turn and the 30 s for the summary.
+    """
     keep_log: bool = False
-    """Write choird.log below the state directory, too: where no supervisor reads standard error."""
+    """Also write choird.log below the state directory; for deployments without a supervisor."""
     gateway_endpoint: str = ""
-    """Where the console is served; empty means the embedded stack's own socket."""
+    """Address of the gateway's console API; empty: the embedded stack's socket."""
     browser_endpoint: str = ""
-    """Where the browser hands over files; empty means the embedded stack's own socket."""
+    """Address from which the browser service's files are fetched; empty: the embedded stack's socket."""
     default_model: Json[ModelConfig] | None = None
-    """What `models.default` is when config.json has none: a detected provider, or rehearsal."""
+    """Value of `models.default` when config.json has none: a detected provider, or the rehearsal model."""
 
     @property
     def console_endpoint(self) -> str:
@@ -73,13 +80,14 @@ class ControlSettings(ServiceSettings):
 
     @property
     def browser_door(self) -> str:
-        """Return the browser's address."""
+        """Return the browser service's address."""
         return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
 
     def postgres(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
-        """Return the address of the database and its password; what config.json names counts most.
+        """Return the database's address and password; the `postgres` section of config.json takes
+        precedence.
 
-        Raises StartupError for a section that does not fit, or whose secret is not set.
+        Raises StartupError for an invalid section, or when its secret is not set.
         """
         found = configured_postgres(self.config_file, secrets.secrets)
         return (
@@ -98,7 +106,7 @@ class ControlSettings(ServiceSettings):
 
     @property
     def known_hosts(self) -> Path:
-        """Return the file of ssh servers' keys, beside those this user knows; people write it."""
+        """Return the path of Choir's known_hosts file, edited by people and used with the user's own."""
         return self.home / "known_hosts"
 
     @property
@@ -108,11 +116,11 @@ class ControlSettings(ServiceSettings):
 
     @property
     def tls_dir(self) -> Path:
-        """Return the directory of the certificates that choird makes for itself."""
+        """Return the directory of the certificates that choird issues for itself."""
         return self.home / "tls"
 
     def agent_socket_dir(self, agent_id: str) -> Path:
-        """Return the 0700 directory that holds one agent's own socket."""
+        """Return the directory (mode 0700) of one agent's own socket."""
         return self.home / "socks" / "agents" / agent_id
 
 
@@ -125,9 +133,11 @@ class ControlSecrets(BaseModel):
     nats_token: str | None = Field(default=None, repr=False)
     operator_token: str | None = Field(default=None, repr=False)
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Named secrets of the resources that agents are bound to, as secrets.json had them at the start."""
+    """Named secrets of the resources that agents use, as secrets.json had them at startup."""
     supplied: dict[str, str] = Field(default_factory=dict, repr=False)
-    """What the deployment adds to secrets.json and an apply must not lose: a key of its environment."""
+    """Secrets that the deployment adds to secrets.json, e.g. an API key from its environment; they
+    survive `secret apply`.
+    """
 
     def values(self) -> list[str]:
         """Return every value, for the redactor."""

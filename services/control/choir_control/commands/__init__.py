@@ -1,6 +1,6 @@
-"""Owns the one table of commands: what each is called, what it takes, who may give it, what it does.
+"""Commands that users type in conversations, and the table of all commands.
 
-A row says a command once, for all ways to it: typed in a conversation, `choirctl`, and its route of `/v1`.
-Never has a rule of its own about agents: a handler calls the same rooms as the operator door.
-Ladder: obey > table > the handlers > target > reading > row > hands > errands | choices.
+Owns the command table: name, arguments, permission and handler of each command. One row describes a
+command for every interface: typed in a conversation, `choirctl`, and its `/v1` route. Handlers contain
+no rules about agents; they call the same services as the operator API.
 """

@@ -1,4 +1,4 @@
-"""Commands about agents: see, start, stop. Rows of `table`; each calls the room the operator door calls."""
+"""Handlers of the commands that show, start and stop agents. They call the services of `/v1/agents`."""
 
 from datetime import UTC, datetime
 
@@ -23,7 +23,7 @@ GIVEN_UP = "{agent} gives up the work it was stopped in."
 
 
 async def show_status(hands: Hands, call: Call) -> str:
-    """Say what an agent and its jobs do, what it holds, and what its budgets leave."""
+    """Return the state of an agent and its jobs, its resources and its remaining budgets."""
     view = await hands.roster.one(target_of(call))
     if view.bindings is None:
         return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
@@ -39,7 +39,7 @@ async def show_status(hands: Hands, call: Call) -> str:
 
 
 async def list_agents(hands: Hands, _: Call) -> str:
-    """Say of every agent how it stands."""
+    """Return the state of every agent."""
     lines = [
         f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
         for view in await hands.roster.all()
@@ -48,14 +48,14 @@ async def list_agents(hands: Hands, _: Call) -> str:
 
 
 async def show_cores(hands: Hands, call: Call) -> str:
-    """Say which jobs an agent has, and what each does."""
+    """Return the jobs of an agent and the state of each."""
     session = await session_of(hands, call)
     view = await hands.roster.one(session.agent_id)
     return lanes_text(view.agent_id, view.lanes)
 
 
 async def start_agent(hands: Hands, call: Call) -> str:
-    """Start an agent; its conversation is this one unless another is named."""
+    """Start an agent, bound to this conversation unless the settings name another."""
     agent_id = target_of(call)
     try:
         wanted = StartAgent.model_validate({"dm": call.dm, **call.settings})
@@ -72,7 +72,7 @@ async def start_agent(hands: Hands, call: Call) -> str:
 
 
 async def stop_agent(hands: Hands, call: Call) -> str:
-    """Stop an agent; a stop of one that is stopped with open work gives that work up."""
+    """Stop an agent; if it is already stopped with open work, discard that work."""
     agent_id = target_of(call)
     hands.configuration.current.agent(agent_id)
     if await hands.sessions.unfinished_of(agent_id) is None:
@@ -95,7 +95,7 @@ async def stop_agent(hands: Hands, call: Call) -> str:
 
 
 async def restart_agent(hands: Hands, call: Call) -> str:
-    """Stop an agent at its next safe point, and start it with the same resources."""
+    """Stop an agent at its next safe point and start it with the same resources."""
     agent_id = target_of(call)
     hands.configuration.current.agent(agent_id)
     if await hands.sessions.live_of(agent_id) is None:

@@ -1,7 +1,7 @@
-"""Commands about what waits for a human (spec 19.3, 19.6). Rows of `table`; `Desk` decides.
+"""Handlers of the approval commands. `Desk` decides. Rules: `docs/design/approvals.md`.
 
-A number means what stood beside it in the list this conversation was last shown, and nothing else; what is
-decided is bound to the digest of what was shown.
+A number refers to the list this conversation was last shown. The decision applies to the digest that
+was shown.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ MOST = 500
 
 
 async def list_approvals(hands: Hands, call: Call) -> str:
-    """List what waits for a decision: the bound agent's, or everybody's in an admin conversation.
+    """List pending requests: of the bound agent, or of all agents in an admin conversation.
 
-    With an id or a number show that one: what exactly would change.
+    With an id or a number, show that request and exactly what it would change.
     """
     named = call.values.get("id")
     if named is not None:
@@ -34,12 +34,12 @@ async def list_approvals(hands: Hands, call: Call) -> str:
 
 
 async def approve(hands: Hands, call: Call) -> str:
-    """Approve what is named; without a name the one that waits."""
+    """Approve the named request, or the only pending one."""
     return await _decide(hands, call, "approved")
 
 
 async def reject(hands: Hands, call: Call) -> str:
-    """Reject what is named; without a name the one that waits."""
+    """Reject the named request, or the only pending one."""
     return await _decide(hands, call, "rejected")
 
 
@@ -69,7 +69,7 @@ async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
 
 
 async def _replied(hands: Hands, call: Call) -> Approval | None:
-    """Return the request whose own message the command replies to (spec 19.6)."""
+    """Return the request whose notice the command replies to, or None."""
     if call.reply_to is None:
         return None
     found = await hands.approvals.asked_in(call.dm, call.reply_to)
@@ -88,7 +88,7 @@ async def _named(hands: Hands, call: Call, named: str) -> Shown:
         shown = Shown(found.approval_id, found.digest)
     asked = await hands.desk.find(shown.approval_id)
     if not _may(call, asked):
-        # the same words as for one that does not exist: a conversation learns nothing of others
+        # the same text as for an unknown id: a conversation must not learn of other agents' requests
         raise NotFound(f"There is no request {named[:100]!r} for a decision.")
     return shown
 

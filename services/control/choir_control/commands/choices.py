@@ -1,7 +1,7 @@
-"""Remember the numbered list a conversation was last shown, so that `2` means what stood beside it.
+"""State of the dialogue with each conversation: numbered lists, open questions and confirmations.
 
-Used by `approvals`. In memory: after a restart the list is shown again, and nothing is decided by a number
-that was never shown. Bounded by the number of configured conversations.
+In memory: after a restart a list must be shown again, so a number never decides a request that was not
+shown. Bounded by the number of configured conversations.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A request as it was shown: a decision holds for this digest."""
+    """A request as it was shown: a decision applies to this digest."""
 
     approval_id: str
     digest: str
@@ -18,27 +18,31 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A conversation was asked which one it means."""
+    """An open "which one?" question in a conversation."""
 
     command: str
-    """What its number is then for."""
+    """The command that the number in the answer completes."""
     last_word: int
-    """The newest word said in the conversation when it was asked: a number after a newer one answers that."""
+    """Id of the newest outbox message when the question was asked; after a newer one a number is no
+    answer to it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A conversation was asked whether it means a command that destroys something."""
+    """An open "are you sure?" question about a destructive command."""
 
     text: str
     """The command as it was typed."""
     last_word: int
-    """As for a question: a yes after a newer word answers that."""
+    """Id of the newest outbox message when the question was asked; after a newer one a yes is no answer
+    to it.
+    """
 
 
 @dataclass(slots=True)
 class Choices:
-    """The newest list of each conversation, and the newest configuration it was shown."""
+    """The newest numbered list, staged configuration and open questions of each conversation."""
 
     _lists: dict[str, tuple[Shown, ...]] = field(default_factory=dict)
     _configs: dict[str, str] = field(default_factory=dict)
@@ -46,34 +50,34 @@ class Choices:
     _confirmations: dict[str, Confirmation] = field(default_factory=dict)
 
     def show(self, dm: str, items: Sequence[Shown]) -> None:
-        """Remember what stands under 1, 2, 3 … in a conversation now."""
+        """Set the items numbered 1, 2, 3 … in a conversation."""
         self._lists[dm] = tuple(items)
 
     def pick(self, dm: str, number: int) -> Shown | None:
-        """Return what was shown under a number; none if nothing was."""
+        """Return the item of a number in the list last shown, or None."""
         shown = self._lists.get(dm, ())
         return shown[number - 1] if 0 < number <= len(shown) else None
 
     def ask(self, dm: str, question: Question) -> None:
-        """Remember that a conversation was asked which one it means."""
+        """Store the question that a conversation was asked."""
         self._questions[dm] = question
 
     def take_question(self, dm: str) -> Question | None:
-        """Return what a conversation was asked right before; whatever it says now, it is asked no more."""
+        """Remove and return the open question of a conversation, or None. Any message closes it."""
         return self._questions.pop(dm, None)
 
     def ask_to_confirm(self, dm: str, confirmation: Confirmation) -> None:
-        """Remember that a conversation was asked whether it means a command."""
+        """Store the confirmation that a conversation was asked for."""
         self._confirmations[dm] = confirmation
 
     def take_confirmation(self, dm: str) -> Confirmation | None:
-        """Return the command that waits for a yes; whatever is said now, it waits no more."""
+        """Remove and return the open confirmation of a conversation, or None. Any message closes it."""
         return self._confirmations.pop(dm, None)
 
     def show_config(self, dm: str, digest: str) -> None:
-        """Remember which staged configuration a conversation was shown."""
+        """Store the digest of the staged configuration that a conversation was shown."""
         self._configs[dm] = digest
 
     def config_of(self, dm: str) -> str | None:
-        """Return the digest of the staged configuration a conversation was shown last."""
+        """Return the digest of the staged configuration that a conversation was last shown, or None."""
         return self._configs.get(dm)

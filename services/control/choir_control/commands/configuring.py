@@ -1,6 +1,7 @@
-"""Commands about config.json and the names of secrets. Rows of `table`; `Staging` does it, or nothing.
+"""Handlers of the commands for config.json and secret names. They call `Staging`.
 
-Applied is what this conversation was shown last; when something else is staged by then, nothing is.
+`/config apply` applies what this conversation was last shown; if something else is staged by then, it
+fails.
 """
 
 from choir_common.errors import Conflict
@@ -17,7 +18,7 @@ LOADED = "config.json is staged; /config diff shows it."
 
 
 async def load_config(hands: Hands, call: Call) -> str:
-    """Read config.json and look through all repositories, and stage it."""
+    """Read config.json, check all repositories, and stage the result."""
 
     async def load() -> str:
         await hands.staging.load()
@@ -28,17 +29,17 @@ async def load_config(hands: Hands, call: Call) -> str:
         return f"The repositories are being fetched. {LATER}"
     if said != LOADED:
         return said
-    # only what is seen here can be applied from here
+    # apply accepts only the digest that this conversation was shown
     return _shown(hands, call, await hands.staging.diff(), "Staged")
 
 
 async def diff_config(hands: Hands, call: Call) -> str:
-    """Say what differs between what is staged and what is in force."""
+    """Return the differences between the staged and the active configuration."""
     return _shown(hands, call, await hands.staging.diff(), "Waiting")
 
 
 async def apply_config(hands: Hands, call: Call) -> str:
-    """Put in force what this conversation was shown."""
+    """Apply the configuration that this conversation was shown."""
     digest = hands.choices.config_of(call.dm)
     if digest is None:
         raise Conflict("Look first at what would be applied: /config load, or /config diff.")
@@ -51,7 +52,7 @@ async def apply_config(hands: Hands, call: Call) -> str:
 
 
 async def list_secrets(hands: Hands, _: Call) -> str:
-    """Say which secrets there are and which are missing; never a value."""
+    """Return the names of the secrets that are set or missing; never a value."""
     uses, known = secret_uses(hands.configuration.current.config), hands.vault.names()
     lines = [
         f"{name}: {'set' if name in known else 'MISSING'}, "

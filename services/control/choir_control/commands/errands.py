@@ -1,7 +1,9 @@
-"""Do what a command asks; when that outlasts the acknowledgement, tell the conversation of its end.
+"""Background execution of commands: when one outlasts the acknowledgement, the conversation gets its
+result later.
 
-Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement, and an agent
-may take minutes to come to its end. Each is an operation: what choird's own end cuts off is told as well.
+Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement; an agent
+may take minutes to stop. Each command runs as an operation, so that one interrupted by the end of
+choird is reported, too.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,22 +13,22 @@ from choir_control.operations.progress import Progress
 from choir_control.operations.run import Operations
 from choir_control.operations.store import Asker
 
-# the gateway gives an acknowledgement five seconds
+# the gateway waits five seconds for an acknowledgement
 WAIT_S = 3.0
 LATER = "This conversation is told when it is done."
 Work = Callable[[], Awaitable[str]]
 
 
 class Errands:
-    """Works begun by commands."""
+    """Runs the work of commands as operations."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
     async def begin(self, asker: Asker, kind: str, subject: str, work: Work) -> str | None:
-        """Begin a work that says how it ended; return that, none if it still goes on after some seconds.
+        """Start the work and wait `WAIT_S` for its result text; None if it is still running then.
 
-        Raises RateLimited while too many go on.
+        Raises RateLimited while too many operations run.
         """
 
         async def noted(progress: Progress) -> Wire | None:

@@ -1,4 +1,4 @@
-"""The rooms that commands may use. Made by `app`; the handlers take it as their first argument."""
+"""Dependencies of the command handlers. Built by `app`; every handler takes it as its first argument."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from choir_control.sessions.store import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What commands are done with: the operator door's own rooms."""
+    """The services that commands call; the operator API uses the same ones."""
 
     configuration: Configuration
     staging: Staging

@@ -1,9 +1,9 @@
-"""Do what a command typed in a conversation says, instead of storing it for the agent.
+"""Execute commands typed in a conversation instead of queueing them for the agent.
 
-Called by `inbox.accept` for every message. A command that tells the agent something becomes a signal of the
-session that holds the DM, in the statement that stores the message; one that changes something else stores
-the message first, so that a repetition changes nothing. Nothing is said in the agent's name: the note of the
-acknowledgement is for the user.
+Called by `inbox.accept` for every message. A command that signals the agent becomes a signal of the
+session that is bound to the conversation, in the statement that stores the message. A command that
+changes something else stores the message first, so that a repeated delivery changes nothing. The result
+is the acknowledgement's note to the user, never a message in the agent's name.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from choir_control.inbox.store import Holder, InboxStore, Stored
 from choir_control.inbox.words import greeting_text, nobody_text, what_happens
 
 TAKES_SIGNALS = ("starting", "active", "crashed")
-# words that mean something to the agent itself, and the one the rehearsal model teaches at the first hello
+# commands for the agent itself, and the one that the rehearsal model shows in its first greeting
 FOR_THE_AGENT = ("/continue", "/tool")
 
 LONGEST_NUMBER = 4
 YES = frozenset({"yes", "y"})
-"""What confirms a command that destroys something."""
+"""Answers that confirm a destructive command."""
 
 
 class Obedience:
-    """Commands of conversations."""
+    """Handler of the commands in conversations."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Obedience:
         ring: Callable[[str], None],
         turn_of: Callable[[str], asyncio.Lock],
     ) -> None:
-        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers."""
+        """`turn_of` returns a conversation's lock: its signals become visible in the order of their ids."""
         self._store = store
         self._hands = hands
         self._ring = ring
         self._turn_of = turn_of
 
     async def obey(self, message: InboundMessage) -> Obeyed | None:
-        """Do what a message says if it is a command; none if it is for the agent.
+        """Execute a message that is a command; return None if it is for the agent.
 
-        Raises Unavailable when a twin of the message is being stored at this very moment.
+        Raises Unavailable when the same message is being stored by a concurrent request.
         """
         confirmed = await self._confirmed(message)
         typed = confirmed or read_typed(message.text) or await self._chosen(message)
@@ -82,7 +82,7 @@ class Obedience:
         is_admin = self._is_admin(message.dm)
         bound = holder.agent_id if holder else await self._usual(message.dm)
         if typed.name == "/start" and not typed.rest:
-            # Telegram sends this when somebody opens a bot
+            # Telegram sends this when a user opens a bot
             return None, greeting_text(bound, holder.status if holder else None)
         row, rest = _find(typed, is_admin)
         if row is None:
@@ -116,7 +116,7 @@ class Obedience:
                 assert_never(row.does)
 
     async def _usual(self, dm: str) -> str | None:
-        """Return the agent that a conversation means while none holds it."""
+        """Return the default agent of a conversation that is bound to none."""
         held_last = await self._store.held_last(dm)
         return self._hands.configuration.current.default_agent_of(dm, held_last)
 
@@ -140,7 +140,7 @@ class Obedience:
         try:
             return stored, await act(self._hands, call)
         except ChoirError as error:
-            # it is stored: sent again, it would not be done again, so the reason is said now
+            # The message is stored and a repeat would not be executed, so the reason is returned now.
             return stored, error.message
 
     async def _ask_to_confirm(self, message: InboundMessage, call: Call, question: Handler) -> str:
@@ -150,21 +150,21 @@ class Obedience:
         return f"{asked} Answer yes to do it; anything else leaves everything as it is."
 
     async def _confirmed(self, message: InboundMessage) -> Typed | None:
-        """Return the command that a yes confirms, right after the question whether it is meant."""
+        """Return the command that this message confirms, or None."""
         asked = self._hands.choices.take_confirmation(message.dm)
         if asked is None or message.text.strip().rstrip(".!").lower() not in YES:
             return None
-        # a yes may as well answer what somebody has said since
+        # A yes may instead answer a message sent since the question.
         since = await self._hands.outbox.newest(message.dm)
         return read_typed(asked.text) if since == asked.last_word else None
 
     async def _chosen(self, message: InboundMessage) -> Typed | None:
-        """Return the command that a bare number completes, right after a list with a question (spec 19.3)."""
+        """Return the command that a bare number completes, right after a list with a question."""
         question = self._hands.choices.take_question(message.dm)
         number = message.text.strip()
         if question is None or not (number.isdecimal() and len(number) <= LONGEST_NUMBER):
             return None
-        # a number may as well answer what somebody has said since: then the list is shown again
+        # A number may instead answer a message sent since the question; then the list is shown again.
         since = await self._hands.outbox.newest(message.dm)
         return Typed(question.command, number if since == question.last_word else "")
 
@@ -185,13 +185,13 @@ def _seen(holder: Holder | None) -> Stored:
 
 
 def help_text(is_admin: bool) -> str:
-    """Return the list of commands for a person."""
+    """Return the list of commands as help text."""
     lines = [f"{row.usage_for(is_admin=is_admin)} - {row.summary}" for row in rows_for(is_admin)]
     return "\n".join([*lines, "Everything else goes to the agent."])
 
 
 def unknown_text(typed: Typed, is_admin: bool) -> str:
-    """Say that there is no such command here, and the way out."""
+    """Return the error text for an unknown or ambiguous command, with suggestions."""
     if find_row(rows_for(is_admin=True), typed) and not is_admin:
         return f"{typed.name} is for admin conversations; /help lists what you can do here. Nothing was done."
     several = [

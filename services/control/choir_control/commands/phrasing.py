@@ -1,6 +1,6 @@
-"""Say to people on a phone what to type there, where a message names a command of choirctl. Pure.
+"""Rewrite choirctl commands in a message as the commands that can be typed in a conversation. Pure.
 
-Called by `obey` for conversations that are not the console.
+Called by `obey` for conversations on channels other than the console.
 """
 
 import re
@@ -10,7 +10,7 @@ from choir_control.commands.row import Row
 
 
 def as_typed(text: str, rows: Sequence[Row]) -> str:
-    """Return a message with the commands of choirctl written as they are typed in a conversation."""
+    """Return a message with each choirctl command replaced by its typed form."""
     # `... set` takes its arguments in another order there
     known = {
         row.choirctl: row.typed

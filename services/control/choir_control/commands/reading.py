@@ -1,4 +1,4 @@
-"""Read a message as a command, and its words as the arguments of a row. Pure; called by `obey`."""
+"""Parse a message as a command, and its rest as the arguments of a row. Pure; called by `obey`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from choir_common.errors import BadInput
 from choir_control.commands.row import Argument, Kind, Row
 
-# a path such as /etc/hosts is no command, and neither is anything after a space
+# A path such as /etc/hosts is no command, and neither is text after a leading space.
 _COMMAND = re.compile(r"/([A-Za-z_][A-Za-z_-]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.DOTALL)
 MAX_COUNT = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A message that looks like a command: its first word, and what follows."""
+    """A message that looks like a command: its first word, and the rest."""
 
     name: str
     rest: str = ""
@@ -29,18 +29,19 @@ class Arguments:
 
 
 def read_typed(text: str) -> Typed | None:
-    """Return the command a message looks like; none for a message to the agent."""
+    """Return the command that a message looks like, or None for a message to the agent."""
     found = _COMMAND.fullmatch(text.rstrip())
     if found is None:
         return None
-    # Telegram's own commands cannot hold a hyphen
+    # Telegram does not allow hyphens in command names.
     return Typed(f"/{found[1].lower().replace('_', '-')}", (found[2] or "").strip())
 
 
 def find_row(rows: Sequence[Row], typed: Typed) -> tuple[Row, str] | None:
-    """Return the row that is meant, and the words that are its arguments.
+    """Return the matching row and the text of its arguments, or None.
 
-    Of several the one of most words is meant; then, `/voice` alone is another one than `/voice calm`.
+    The row with the longest name wins; then one that takes arguments exactly if some were typed:
+    `/voice` and `/voice calm` are different commands.
     """
     found = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
     return max(
@@ -61,7 +62,7 @@ def _rest(row: Row, typed: Typed) -> str | None:
 
 
 def read_arguments(row: Row, text: str) -> Arguments:
-    """Return the arguments that `text` holds for a row. Raises BadInput with the usage."""
+    """Parse the arguments of a row. Raises BadInput with the usage."""
     values: dict[str, str] = {}
     settings: dict[str, str] = {}
     rest = text.strip()
@@ -93,7 +94,7 @@ def _checked(row: Row, argument: Argument, value: str) -> str:
 def _settings(row: Row, text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in text.split():
-        # as on choirctl's command line, `--llm=quick` is understood as well
+        # also accept `--llm=quick`, as on choirctl's command line
         name, equals, value = word.removeprefix("--").partition("=")
         if not (name and equals and value):
             raise BadInput(f"{word[:60]!r} is not name=value: {row.usage}. Nothing was done.")

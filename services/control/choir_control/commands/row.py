@@ -1,4 +1,4 @@
-"""What a row of the command table is made of. Pure; the rows themselves stand in `table`."""
+"""Types of the command table. Pure; the rows are in `table`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,27 +10,27 @@ from choir_control.commands.hands import Hands
 
 
 class Scope(StrEnum):
-    """Who may give a command; each includes those before it (spec 19.1)."""
+    """Permission that a command requires; each level includes the previous ones."""
 
     DM = "dm"
-    """Anybody in a configured conversation, for the agent it is bound to."""
+    """Anyone in a configured conversation, for the agent it is bound to."""
     ADMIN = "admin"
-    """Who speaks in an admin conversation, for every agent."""
+    """Users of an admin conversation, for every agent."""
     OPERATOR = "operator"
-    """Only choirctl and `/v1`: what it takes or shows has no place in a conversation."""
+    """Only choirctl and `/v1`, for input or output that does not fit into a conversation."""
 
 
 class Kind(StrEnum):
-    """What an argument is."""
+    """Type of an argument."""
 
     AGENT = "agent"
-    """An agent's name; a regular conversation has no choice, so it may leave it out only."""
+    """An agent's name; in a regular conversation it must be omitted or name the bound agent."""
     WORD = "word"
     COUNT = "count"
     TEXT = "text"
-    """All that is left, as it was typed; only as the last."""
+    """The rest of the message, verbatim; last argument only."""
     SETTINGS = "settings"
-    """`name=value` as often as wanted; only as the last."""
+    """Any number of `name=value`; last argument only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Argument:
 
     @property
     def usage(self) -> str:
-        """Return how it is written."""
+        """Return the argument's notation in a usage line."""
         if self.kind is Kind.SETTINGS:
             return "[name=value …]"
         return f"<{self.name}>" if self.required else f"[{self.name}]"
@@ -51,18 +51,18 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A command with its arguments, and who gave it where."""
+    """A parsed command: arguments, conversation and permission."""
 
     dm: str
     is_admin: bool
     bound: str | None
-    """The agent of the conversation: the one that holds it, else the one whose default it is."""
+    """The agent bound to the conversation, or else the agent that has it as its default."""
     session_id: str | None
     """The live session of the conversation."""
     values: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     reply_to: str | None = None
-    """The channel's id of the message that it replies to."""
+    """Channel id of the message that the command replies to."""
 
 
 Handler = Callable[[Hands, Call], Awaitable[str]]
@@ -70,62 +70,62 @@ Handler = Callable[[Hands, Call], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Becomes a signal of the session that holds the conversation, stored with the message itself."""
+    """A command that becomes a signal of the bound session, stored in one statement with the message."""
 
     signal: Callable[[Call], SignalBody]
     check: Callable[[Hands, Call], Awaitable[None]] | None = None
-    """Raises a ChoirError when the session cannot do it; then nothing is told."""
+    """Raises a ChoirError when the session cannot execute it; then no signal is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Only looks: asked again, it looks again."""
+    """A read-only command; a repeated message runs it again."""
 
     answer: Handler
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Changes something: a repetition of the same message does nothing."""
+    """A command that changes something; a repeated message has no effect."""
 
     act: Handler
     question: Handler | None = None
-    """Asks back what a yes would destroy; without one it is done at once."""
+    """Returns a confirmation question, for a destructive command; None: executed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A command, once."""
+    """One command of the table."""
 
     summary: str
     scope: Scope = Scope.DM
     typed: str | None = None
-    """How it is typed in a conversation; none for those of operators only."""
+    """The command as typed in a conversation; None for operator commands."""
     arguments: tuple[Argument, ...] = ()
     does: Tell | Ask | Act | None = None
-    """None for what goes to the agent itself, and for those of operators only."""
+    """Action of the command; None for commands handled by the agent or by operators' tools."""
     choirctl: str | None = None
-    """The words after `choirctl` that do the same."""
+    """Arguments of the equivalent `choirctl` command."""
     route: str | None = None
-    """The route that does the same: method and path."""
+    """Method and path of the equivalent route."""
 
     @property
     def name(self) -> str:
-        """Return what it is called: as typed, else choirctl's words."""
+        """Return the name: the typed form, or else that of choirctl."""
         return self.typed or self.choirctl or self.route or ""
 
     @property
     def usage(self) -> str:
-        """Return how it is written, with its arguments."""
+        """Return the usage line with all arguments."""
         return self.usage_for(is_admin=True)
 
     def usage_for(self, *, is_admin: bool) -> str:
-        """Return how it is written in a conversation; a regular one names no agent."""
+        """Return the usage line in a conversation; without the agent argument in a regular one."""
         shown = (a for a in self.arguments if is_admin or a.kind is not Kind.AGENT)
         return " ".join((self.name, *(argument.usage for argument in shown)))
 
     def view(self, *, is_admin: bool = True) -> CommandView:
-        """Return what is served of it, as one may type it who is an admin or not."""
+        """Return the API view of this command for an admin or a regular conversation."""
         return CommandView(
             name=self.name,
             usage=self.usage_for(is_admin=is_admin),

@@ -1,4 +1,4 @@
-"""Commands about sessions: what happened last, in lines a person can read. Rows of `table`."""
+"""Handlers of the commands about sessions: the newest events as readable lines."""
 
 from choir_common.errors import NotFound
 from choir_common.wire.events import Event
@@ -9,12 +9,12 @@ from choir_control.inbox.words import no_job_text
 
 DEFAULT_EVENTS = 10
 LONGEST = 120
-# of an event's payload, what tells a person most comes first
+# payload keys, most informative first
 GIST = ("text", "tool", "status", "outcome", "job", "reason", "summary", "error", "state")
 
 
 async def show_events(hands: Hands, call: Call) -> str:
-    """Show the newest events of a session, oldest first."""
+    """Return the newest events of a session, oldest first."""
     session = await session_of(hands, call)
     count = int(call.values.get("count", DEFAULT_EVENTS))
     found = await hands.events.read(session.session_id, max(0, session.head.rev - count), count)
@@ -22,7 +22,7 @@ async def show_events(hands: Hands, call: Call) -> str:
 
 
 async def check_job(hands: Hands, call: Call) -> None:
-    """Raise NotFound when the conversation's session has no open core job of the name that was given."""
+    """Raise NotFound when the conversation's session has no open core job of the given name."""
     job = call.values.get("job")
     if job is None or call.session_id is None:
         return
@@ -32,7 +32,7 @@ async def check_job(hands: Hands, call: Call) -> None:
 
 
 def event_line(event: Event) -> str:
-    """Return an event on one line."""
+    """Return an event as one line."""
     gist = next((str(event.payload[key]) for key in GIST if event.payload.get(key)), "")
     flat = " ".join(gist.split())
     short = flat if len(flat) <= LONGEST else f"{flat[:LONGEST]}…"

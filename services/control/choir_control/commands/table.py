@@ -1,6 +1,6 @@
-"""The one table of commands: to add one, add a row. Read by `obey`, served by `GET /v1/commands`.
+"""The command table: to add a command, add a row. Read by `obey`, served by `GET /v1/commands`.
 
-`tests/contract/test_command_table.py` holds it against the routes and choirctl.
+`tests/contract/test_command_table.py` checks it against the routes and choirctl.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ NAME = Argument("name", required=True)
 THE_AGENT = Argument("agent", Kind.AGENT, required=True)
 
 HELP = Row("Show these commands.", typed="/help", route="GET /v1/commands")
-"""Answered by `obey`, which has the table."""
+"""Handled by `obey`, which has the table."""
 
 
 def _inject(call: Call) -> InjectSignal:
@@ -363,10 +363,10 @@ COLLECTIONS = (
 
 TABLE: tuple[Row, ...] = (*CONVERSATION, *ADMIN, *OPERATORS, *MEMORY, *COLLECTIONS)
 
-# what was called otherwise once, or is elsewhere
+# former names and common synonyms
 ALIASES = {"/jobs": "/cores"}
 
 
 def rows_for(is_admin: bool) -> Sequence[Row]:
-    """Return what may be typed in a conversation."""
+    """Return the commands that may be typed in a conversation."""
     return [row for row in TABLE if row.typed and (row.scope is Scope.DM or is_admin)]

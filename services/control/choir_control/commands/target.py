@@ -1,4 +1,4 @@
-"""Which agent a command means, and whether who gave it may. Used by the handlers."""
+"""Target agent and session of a command, and the permission check. Used by the handlers."""
 
 from choir_common.errors import Conflict, Forbidden, NotFound
 from choir_control.commands.hands import Hands
@@ -10,9 +10,9 @@ AGENT = "agent"
 
 
 def target_of(call: Call) -> str:
-    """Return the agent a command means: the one it names, else the conversation's own.
+    """Return the agent that a command targets: the named one, or else the conversation's own.
 
-    Raises Forbidden when a regular conversation names another one, NotFound when there is none.
+    Raises Forbidden when a regular conversation names another agent, NotFound when it has none.
     """
     named = call.values.get(AGENT)
     if named is not None and not call.is_admin and named != call.bound:
@@ -25,12 +25,12 @@ def target_of(call: Call) -> str:
 
 
 def asker_of(hands: Hands, call: Call) -> Asker:
-    """Return the conversation a command was given in, as one that is told how it ends."""
+    """Return the conversation of a command, as the recipient of the result of an operation."""
     return Asker(call.dm, hands.configuration.current.gateway_of(call.dm) or "")
 
 
 async def session_of(hands: Hands, call: Call) -> SessionRow:
-    """Return the live session of the agent that is meant. Raises Conflict when it does not run."""
+    """Return the live session of the target agent. Raises Conflict when the agent is not running."""
     agent_id = target_of(call)
     hands.configuration.current.agent(agent_id)
     session = await hands.sessions.live_of(agent_id)

@@ -1,4 +1,4 @@
-"""Commands that begin long work, or ask how far it is: builds, updates, workspaces. Rows of `table`."""
+"""Handlers of the commands that start or show operations: builds, updates, workspace resets."""
 
 from choir_common.errors import NotFound
 from choir_common.wire.operations import OperationView
@@ -12,7 +12,7 @@ MEGABYTE = 1_000_000
 
 
 async def build_agent(hands: Hands, call: Call) -> str:
-    """Begin to build an agent's image."""
+    """Start the build of an agent's image."""
     agent_id = target_of(call)
     return _begun(
         f"{agent_id} is being built", await hands.rollout.build(agent_id, asker_of(hands, call))
@@ -20,7 +20,7 @@ async def build_agent(hands: Hands, call: Call) -> str:
 
 
 async def update_agent(hands: Hands, call: Call) -> str:
-    """Begin to build an agent's image and to start it with that."""
+    """Start the build of an agent's image and the agent's restart with it."""
     agent_id = target_of(call)
     return _begun(
         f"{agent_id} is being updated", await hands.rollout.update(agent_id, asker_of(hands, call))
@@ -28,13 +28,13 @@ async def update_agent(hands: Hands, call: Call) -> str:
 
 
 async def update_all(hands: Hands, call: Call) -> str:
-    """Begin to update all agents, one after the other; the conversation sees each, on one card."""
+    """Start the update of all agents, one after the other; a card shows its progress."""
     begun = await hands.rollout.update_all(asker_of(hands, call))
     return _begun("All agents are being updated", begun)
 
 
 async def show_operation(hands: Hands, call: Call) -> str:
-    """Say how far a work is, or how it ended; without an id, of the newest."""
+    """Return the progress or the result of an operation; without an id, of the newest."""
     named = call.values.get("id")
     if named is not None:
         return _how(await hands.operations.get(named))
@@ -45,7 +45,7 @@ async def show_operation(hands: Hands, call: Call) -> str:
 
 
 async def list_workspaces(hands: Hands, _: Call) -> str:
-    """Say of every workspace where it is, who holds it, and how much is in it."""
+    """Return each workspace's path, the agent that uses it, and its size."""
     lines = [
         f"{each.name}: {each.agent_id or 'free'}, {each.files} files, "
         f"{each.size / MEGABYTE:.1f} MB, {each.path}"
@@ -55,7 +55,7 @@ async def list_workspaces(hands: Hands, _: Call) -> str:
 
 
 async def ask_before_reset(hands: Hands, call: Call) -> str:
-    """Say what resetting a workspace would delete, and which agent would be stopped for it."""
+    """Return what resetting a workspace would delete, and which agent would be stopped."""
     name = call.values["name"]
     found = await hands.workspaces.one(name)
     holder = f" {found.agent_id} holds it and is stopped first." if found.agent_id else ""
@@ -67,7 +67,7 @@ async def ask_before_reset(hands: Hands, call: Call) -> str:
 
 
 async def reset_workspace(hands: Hands, call: Call) -> str:
-    """Delete everything in a workspace; its agent is stopped first."""
+    """Start deleting everything in a workspace; its agent is stopped first."""
     name = call.values["name"]
     wanted = ResetWorkspace(confirm=name)
     begun = await hands.workspaces.reset(name, wanted, asker_of(hands, call))

@@ -1,5 +1,5 @@
-"""The people's door: `/v1` for choirctl, scripts and the console (ARCHITECTURE 4).
+"""Operator API `/v1`, used by choirctl, scripts and the console.
 
-Owns who may come in and what they see; what happens is in the rooms.
-Ladder: agents | sessions | memory | system | console > admission > descent.
+Owns authentication of operators and the shape of requests and responses. The work itself is done by the
+packages that the routers call.
 """

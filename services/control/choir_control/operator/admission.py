@@ -1,8 +1,8 @@
-"""Let operators in: on the Unix socket by file permission, on TCP by the operator token.
+"""Authentication of operators: by file permission on the Unix socket, by the operator token over TCP.
 
-A dependency of every `/v1` route, and of `/metrics`, which a token of its own opens as well. A process that
-descends from control is an agent or its tool, and is refused on the socket whatever its user; on TCP it would
-need the token.
+A dependency of every `/v1` route and of `/metrics`; the latter also accepts a token of its own. A
+process that descends from control is an agent or an agent's tool. On the socket it is refused
+regardless of its user; over TCP it would need the token.
 """
 
 import hmac
@@ -16,17 +16,18 @@ from choir_control.rpc.caller import bearer_of, headers_of
 
 
 class Admission:
-    """Who may use `/v1`."""
+    """Access check of `/v1`."""
 
     def __init__(self, operator_token: str | None, is_descendant: Callable[[int], bool]) -> None:
         self._token = operator_token
         self._is_descendant = is_descendant
 
     async def __call__(self, request: Request) -> None:
-        """Return for an operator; raises Unauthorized or Forbidden for anybody else."""
+        """Return for an operator; raises Unauthorized or Forbidden otherwise."""
         peer = request.client
         if peer is not None and peer.host == UNIX_PEER:
-            # pid 0: the peer lives in another pid namespace, so the file permission has spoken
+            # pid 0: the peer lives in another pid namespace (a container); it passed the file
+            # permission
             if peer.port and self._is_descendant(peer.port):
                 raise Forbidden("Agents and their tools may not use the operator API.")
             return
@@ -41,15 +42,15 @@ class Admission:
 
 
 class MetricsAdmission:
-    """Who may read the figures: operators, and whoever has the secret `metrics-token`."""
+    """Access check of `/metrics`: operators, and clients with the secret `metrics-token`."""
 
     def __init__(self, operators: Admission, token: Callable[[], str | None]) -> None:
-        """`token` is asked at each request: `secret apply` changes it."""
+        """`token` is called for each request, because `secret apply` changes it."""
         self._operators = operators
         self._token = token
 
     async def __call__(self, request: Request) -> None:
-        """Return for either; raises as `Admission` does."""
+        """Return for a valid client; raises as `Admission` does."""
         token, given = self._token(), request.headers.get("authorization", "")
         if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
             return

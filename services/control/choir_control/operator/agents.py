@@ -1,4 +1,4 @@
-"""`/v1/agents`: see, start and stop agents, and tell them something while they work."""
+"""`/v1/agents`: show, start and stop agents, and send signals to running ones."""
 
 from datetime import UTC, datetime
 
@@ -47,15 +47,15 @@ def agent_routes(
 
     @router.post("/{agent_id}/start", openapi_extra=body_of(StartAgent))
     async def start_agent(agent_id: str, request: Request) -> AgentView:
-        """Start an agent with its defaults, or with what the body says instead."""
+        """Start an agent with its default resources, or with those in the body."""
         await starter.start(agent_id, await read_body(request, StartAgent))
         return await roster.one(agent_id)
 
     @router.post("/{agent_id}/stop")
     async def stop_agent(agent_id: str) -> AgentView:
-        """Stop an agent, also one that has left the configuration. Open work waits for its next start.
+        """Stop an agent, also one that is no longer configured. Open work waits for its next start.
 
-        A stop of an agent that is stopped with open work gives that work up.
+        Stopping an agent that is already stopped with open work discards that work.
         """
         await roster.must_know(agent_id)
         if not (
@@ -67,7 +67,7 @@ def agent_routes(
 
     @router.post("/{agent_id}/restart")
     async def restart_agent(agent_id: str) -> AgentView:
-        """Stop an agent and start it with the same resources; it goes on with what it was at."""
+        """Stop an agent and start it with the same resources; it resumes its open work."""
         configuration.current.agent(agent_id)
         await starter.check_restart(agent_id)
         ended = await stopper.stop(agent_id, RESTARTED)
@@ -82,7 +82,7 @@ def agent_routes(
 
 
 def signal_routes(roster: Roster, messenger: Messenger, events: EventStore) -> APIRouter:
-    """Return the router of what a running agent can be told."""
+    """Return the router of the signals to a running agent."""
     router = APIRouter(prefix="/agents", tags=["agents"])
 
     async def must_have(agent_id: str, job: str) -> None:
@@ -108,19 +108,19 @@ def signal_routes(roster: Roster, messenger: Messenger, events: EventStore) -> A
 
     @router.post("/{agent_id}/inject", status_code=202, openapi_extra=body_of(InjectText))
     async def inject(agent_id: str, request: Request) -> Told:
-        """Give an agent's edge lane further words at its next safe point."""
+        """Give an agent's edge lane further instructions at its next safe point."""
         said = await read_body(request, InjectText)
         return await tell(agent_id, InjectSignal(text=said.text, sent_at=datetime.now(UTC)))
 
     @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=body_of(CancelWork))
     async def cancel(agent_id: str, request: Request) -> Told:
-        """Cancel a core job by name, or the edge lane's turn; 404 for a job that does not run."""
+        """Cancel a core job by name, or the edge lane's turn; 404 for a job that is not running."""
         job = (await read_body(request, CancelWork)).job
         return await tell(agent_id, CancelSignal(job=job), job=job)
 
     @router.post("/{agent_id}/compact", status_code=202, openapi_extra=body_of(CompactMemory))
     async def compact(agent_id: str, request: Request) -> Told:
-        """Have a lane sum up its older events; 404 for a lane that does not run."""
+        """Have a lane summarize its older events; 404 for a lane that is not running."""
         asked = await read_body(request, CompactMemory)
         lane = None if asked.lane == EDGE else asked.lane
         job = None if lane is None else lane.removeprefix(CORE)

@@ -1,4 +1,4 @@
-"""`/v1/approvals`: what waits for a human's decision, the decision, and what became of it."""
+"""`/v1/approvals`: requests for a human's decision, the decision, and its effect."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def approval_routes(approvals: ApprovalStore, desk: Desk, evolution: Evolution) 
     async def list_approvals(
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> Page[ApprovalView]:
-        """List the newest requests, the pending ones first."""
+        """List the newest requests, pending ones first."""
         return Page(items=[_view(found) for found in await approvals.newest(limit)])
 
     @router.get("/{approval_id}")
@@ -31,17 +31,17 @@ def approval_routes(approvals: ApprovalStore, desk: Desk, evolution: Evolution) 
 
     @router.post("/{approval_id}/approve")
     async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
-        """Approve; 409 when it has been decided already, or is not what you were shown."""
+        """Approve; 409 when it is already decided, or differs from what you were shown."""
         return await _decide(approval_id, "approved", decision)
 
     @router.post("/{approval_id}/reject")
     async def reject(approval_id: str, decision: Decision | None = None) -> ApprovalView:
-        """Reject; 409 when it has been decided already."""
+        """Reject; 409 when it is already decided."""
         return await _decide(approval_id, "rejected", decision)
 
     @router.post("/{approval_id}/rollback")
     async def roll_back(approval_id: str) -> ApprovalView:
-        """Take back what was applied; 409 when it is not applied, or later changes stand on it."""
+        """Roll back an applied request; 409 when it is not applied, or later changes depend on it."""
         await desk.find(approval_id)
         await evolution.take_back(approval_id, OPERATOR)
         return _view(await desk.find(approval_id))

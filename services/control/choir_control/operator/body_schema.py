@@ -1,4 +1,4 @@
-"""Describe bodies that `read_body` reads, for OpenAPI. Used by the routers of this room."""
+"""OpenAPI description of request bodies that `read_body` parses. Used by the routers of this package."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ from choir_common.wire.model import Wire
 
 
 def body_of(shape: type[Wire]) -> dict[str, Any]:
-    """Return what `openapi_extra` needs."""
+    """Return the value of `openapi_extra` for a body of this model."""
     schema = shape.model_json_schema()
     return {"requestBody": {"content": {"application/json": {"schema": schema}}}}

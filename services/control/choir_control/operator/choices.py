@@ -1,4 +1,4 @@
-"""`/v1/models`, `/v1/voices`, and which of them an agent uses (spec 17.1)."""
+"""`/v1/models`, `/v1/voices`, and the model and voice of each agent."""
 
 from fastapi import APIRouter, Request
 
@@ -32,22 +32,22 @@ def choice_routes(configuration: Configuration, changes: Changes) -> APIRouter:
 
     @router.get("/agents/{agent_id}/model")
     async def show_model(agent_id: str) -> AgentChoices:
-        """Show which model and voice an agent uses."""
+        """Show the model and voice that an agent uses."""
         return await changes.choices(agent_id)
 
     @router.put("/agents/{agent_id}/model", openapi_extra=body_of(SetModel))
     async def set_model(agent_id: str, request: Request) -> AgentChoices:
-        """Have a running agent think with another model from its next call on, until it is restarted."""
+        """Switch a running agent to another model from its next call on, until it is restarted."""
         return await changes.set_model(agent_id, (await read_body(request, SetModel)).llm)
 
     @router.get("/agents/{agent_id}/voice")
     async def show_voice(agent_id: str) -> AgentChoices:
-        """Show which voice and model an agent uses."""
+        """Show the voice and model that an agent uses."""
         return await changes.choices(agent_id)
 
     @router.put("/agents/{agent_id}/voice", openapi_extra=body_of(SetVoice))
     async def set_voice(agent_id: str, request: Request) -> AgentChoices:
-        """Have a running agent speak with another voice from now on, until it is restarted."""
+        """Switch a running agent to another voice from now on, until it is restarted."""
         return await changes.set_voice(agent_id, (await read_body(request, SetVoice)).voice_profile)
 
     return router

@@ -1,6 +1,6 @@
-"""`/v1/agents/{agent_id}/collections`: documents that are brought to an agent's memory.
+"""`/v1/agents/{agent_id}/collections`: documents that operators add to an agent's memory.
 
-Next is the memory service. A text passes the redactor first, as all does that memory keeps.
+Forwards to the memory service. Texts pass the redactor first, like everything that memory stores.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRI
 
 @dataclass(frozen=True, slots=True)
 class CollectionRoom:
-    """Whom the routes ask."""
+    """Dependencies of the collection routes."""
 
     configuration: Configuration
     tools: MemoryTools
@@ -51,7 +51,7 @@ def collection_routes(room: CollectionRoom) -> APIRouter:
     async def list_documents(
         agent_id: AgentPath, collection: CollectionQuery = None
     ) -> BroughtDocuments:
-        """List the documents that were brought to an agent."""
+        """List the documents in an agent's collections."""
         if agent_id in room.configuration.current.config.agents:
             await room.tools.ensure(agent_id)
         return await room.memory.listed(ListCollections(agent_id=agent_id, collection=collection))
@@ -60,7 +60,7 @@ def collection_routes(room: CollectionRoom) -> APIRouter:
     async def add_document(
         agent_id: AgentPath, collection: Collection, request: Request
     ) -> DocumentAdded:
-        """Put a document into a collection, in place of the one of its name."""
+        """Add a document to a collection; it replaces one of the same name."""
         room.configuration.current.agent(agent_id)
         brought = await read_body(request, BringDocument)
         await room.tools.ensure(agent_id)
@@ -77,7 +77,7 @@ def collection_routes(room: CollectionRoom) -> APIRouter:
     async def remove_documents(
         agent_id: AgentPath, collection: Collection, document: Document = None
     ) -> DocumentsRemoved:
-        """Erase a collection, or one document of it, for good."""
+        """Erase a collection, or one of its documents, permanently."""
         asked = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
         return await room.memory.remove(asked)
 

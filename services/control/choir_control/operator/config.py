@@ -1,4 +1,7 @@
-"""`/v1/config`: look at the configuration, stage another, put it in force, see who has it (spec 17.6)."""
+"""`/v1/config`: show the configuration, stage a new one, apply it, and report who has it.
+
+Rules: `docs/design/configuration.md`.
+"""
 
 from fastapi import APIRouter, Request
 
@@ -23,7 +26,7 @@ def config_routes(configuration: Configuration, staging: Staging, news: ConfigNe
 
     @router.get("")
     async def show_config() -> ConfigView:
-        """Show the configuration in force; secrets by their names."""
+        """Show the active configuration; secrets by name only."""
         snapshot = configuration.current
         return ConfigView(
             version=snapshot.version,
@@ -40,22 +43,26 @@ def config_routes(configuration: Configuration, staging: Staging, news: ConfigNe
 
     @router.get("/diff")
     async def diff_config() -> ConfigDiff:
-        """Compare what is staged with what is in force; 409 when nothing is staged."""
+        """Compare the staged configuration with the active one; 409 when nothing is staged."""
         return _diff(await staging.diff())
 
     @router.get("/report")
     async def report_config() -> ConfigReport:
-        """Tell for each running agent and the gateway whether it has the version in force."""
+        """Report for each running agent and the gateway whether it has the active version."""
         return await news.report()
 
     @router.post("/load")
     async def load_config() -> ConfigDiff:
-        """Read config.json and all repositories, a minute at most, and stage them; 400: nothing is staged."""
+        """Read config.json, fetch all repositories (a minute at most) and stage both; on 400 nothing is
+        staged.
+        """
         return _diff(await staging.load())
 
     @router.post("/apply", openapi_extra=_BODY)
     async def apply_config(request: Request) -> ConfigApplied:
-        """Put what is staged in force, whole; 409 when nothing is staged, or not what was shown."""
+        """Apply the staged configuration as a whole; 409 when nothing is staged, or not what you were
+        shown.
+        """
         asked = await read_body(request, ApplyConfig)
         snapshot, done = await staging.apply(asked.digest)
         return ConfigApplied(

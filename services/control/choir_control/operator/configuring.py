@@ -1,4 +1,4 @@
-"""Put together what carries configuration and secrets from their files to those who run. Called by `app`."""
+"""Wiring of configuration and secrets: from their files to agents and gateway. Called by `app`."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from choir_control.signals.store import SignalStore
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Whom the parts below work with."""
+    """Dependencies of `Configuring`."""
 
     configuration: Configuration
     sessions: SessionStore
@@ -46,7 +46,7 @@ class Ends:
 
 
 class Configuring:
-    """The vault, its way from secrets.json, the two phases of config.json, and the news of both."""
+    """The secret vault, `secret apply`, the staging of config.json, and the notifications about both."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Configuring:
         secrets: Mapping[str, str],
         supplied: Mapping[str, str],
     ) -> None:
-        """`supplied` are secrets the deployment adds to those of the file."""
+        """`supplied` are secrets that the deployment adds to those of secrets.json."""
         self._configuration = ends.configuration
         self._trust = ends.trust
         named = {name: value for name, value in secrets.items() if name not in OWN}
@@ -89,21 +89,23 @@ class Configuring:
         self.staging = Staging(ends.configuration, ends.clock, around)
 
     def routes(self) -> Sequence[APIRouter]:
-        """Return the routers of both."""
+        """Return the routers of `/v1/config` and `/v1/secrets`."""
         return (
             config_routes(self._configuration, self.staging, self.news),
             secret_routes(self._configuration, self.vault, self.secrets, self.news),
         )
 
     def _read_by_memory(self) -> Collection[str]:
-        """Return the names of the keys memory has: of the embedding provider, and of its language model."""
+        """Return the names of the secrets that the memory service uses: for embeddings and for its
+        language model.
+        """
         config = self._configuration.current.config
         model = config.models.get(config.memory.model or "")
         named = (config.embedding and config.embedding.secret, model and model.secret)
         return {"embedding-key", *(name for name in named if name)}
 
     def _parcel(self) -> BotTokens:
-        """Return what the gateway may know now: the tokens of its bots, and their webhooks' secrets."""
+        """Return the secrets the gateway needs at this version: bot tokens and webhook secrets."""
         snapshot = self._configuration.current
         bots = {name for g in snapshot.config.gateways.values() for name in g.secrets}
         tokens = self.vault.pick(bots)

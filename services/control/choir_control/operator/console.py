@@ -1,6 +1,6 @@
-"""The console below `/v1/dms/{dm}`: pass through to the gateway, streams and files included.
+"""Reverse proxy of the console, `/v1/dms/{dm}`, to the gateway, including streams and files.
 
-Users know one endpoint; the channel itself lives in the gateway.
+Users need one endpoint only; the console channel itself runs in the gateway.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from choir_common.tracing import carried
 from choir_control.operator.load import LoadLimiter
 
 MOST_STREAMS = 256
-"""Streams and files that pass through at a time: the client's other connections are for messages."""
+"""Limit of concurrent streams and files; the client's other connections are reserved for messages."""
 RETRY_AFTER_S = 5.0
 PASSED_ON = ("accept", "content-type", "last-event-id", "x-choir-request-id", "idempotency-key")
 PASSED_BACK = (
@@ -37,7 +37,7 @@ PASSED_BACK = (
     "x-accel-buffering",
     "retry-after",
 )
-# the gateway says how large a file may be; this only bounds what passes
+# The gateway limits the size of a file; this is only the bound for forwarding.
 LARGE_BODIES = (LargeBody("PUT", r"/v1/dms/[^/]+/files", 2 * 2**30, 600.0),)
 
 DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -52,7 +52,7 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
 
     @router.post("/{dm}/messages", response_class=Response)
     async def send_message(dm: DmPath, request: Request) -> Response:
-        """Say something in a conversation; refused when too many others are waiting."""
+        """Send a message in a conversation; 503 when too many others are waiting."""
         with load.admitted() as turn:
             answer = await forward.whole(request, f"/v1/dms/{dm}/messages")
             turn.done = answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
@@ -60,12 +60,12 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
 
     @router.get("/{dm}/messages", response_class=Response)
     async def list_messages(dm: DmPath, request: Request) -> Response:
-        """Read what was said to the user in a conversation."""
+        """List the messages that were sent to the user in a conversation."""
         return await forward.whole(request, f"/v1/dms/{dm}/messages")
 
     @router.get("/{dm}/events", response_class=StreamingResponse)
     async def follow_messages(dm: DmPath, request: Request) -> Response:
-        """Follow a conversation as server-sent events; `Last-Event-ID` resumes."""
+        """Stream a conversation as server-sent events; `Last-Event-ID` resumes."""
         return await forward.stream(request, f"/v1/dms/{dm}/events")
 
     @router.post("/{dm}/press", response_class=Response)
@@ -75,26 +75,26 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
 
     @router.put("/{dm}/files", response_class=Response, status_code=201)
     async def put_file(dm: DmPath, request: Request) -> Response:
-        """Put a file for a message in a conversation: the body as it is, its name in `?name=`."""
+        """Upload a file for a message: the raw body, with its name in `?name=`."""
         return await forward.body(request, f"/v1/dms/{dm}/files")
 
     @router.get("/{dm}/messages/{outbox_id}/files/{ref}", response_class=StreamingResponse)
     async def get_file(dm: DmPath, outbox_id: int, ref: RefPath, request: Request) -> Response:
-        """Get a file that was sent to the user in a conversation."""
+        """Download a file that was sent to the user in a conversation."""
         return await forward.stream(request, f"/v1/dms/{dm}/messages/{outbox_id}/files/{ref}")
 
     return router
 
 
 class _Forward:
-    """Repeats a request at the gateway."""
+    """Forwards requests to the gateway."""
 
     def __init__(self, gateway: httpx2.AsyncClient) -> None:
         self._gateway = gateway
         self._streams = 0
 
     async def whole(self, request: Request, path: str) -> Response:
-        """Return the gateway's whole answer."""
+        """Forward a request and return the gateway's complete response."""
         asked = self._request(request, path, await request.body())
         try:
             answer = await unless_hung(self._gateway, self._gateway.send(asked))
@@ -103,7 +103,7 @@ class _Forward:
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def body(self, request: Request, path: str) -> Response:
-        """Pass a large body on piece by piece; return the gateway's whole answer."""
+        """Forward a large body in chunks; return the gateway's complete response."""
         asked = self._request(request, path, request.stream())
         asked.extensions = {**asked.extensions, "timeout": _LARGE}
         try:
@@ -113,9 +113,9 @@ class _Forward:
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def stream(self, request: Request, path: str) -> Response:
-        """Return the gateway's answer piece by piece, as it comes.
+        """Forward a request and return the gateway's response as a stream.
 
-        Raises RateLimited while too many are open.
+        Raises RateLimited when `MOST_STREAMS` are open.
         """
         if self._streams >= MOST_STREAMS:
             raise RateLimited(
@@ -142,7 +142,7 @@ class _Forward:
     ) -> httpx2.Request:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         if not isinstance(body, bytes) and "content-length" in request.headers:
-            # so that what is too large is refused before it comes
+            # so that the gateway refuses a body that is too large before it is sent
             headers["content-length"] = request.headers["content-length"]
         return self._gateway.build_request(
             request.method,
@@ -154,7 +154,7 @@ class _Forward:
 
 
 class _Relay(StreamingResponse):
-    """The gateway's answer, passed on piece by piece; whatever ends it closes the connection behind it."""
+    """The gateway's response as a stream; the connection to the gateway is closed when the stream ends."""
 
     def __init__(self, answer: httpx2.Response, on_closed: Callable[[], None]) -> None:
         super().__init__(_pieces(answer), answer.status_code, headers=_back(answer))
@@ -162,7 +162,7 @@ class _Relay(StreamingResponse):
         self._on_closed = on_closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. A reader may be gone before the first piece is asked for."""
+        """Send the response. The client may disconnect before the first chunk, so the cleanup is here."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -171,7 +171,7 @@ class _Relay(StreamingResponse):
 
 
 _LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
-# a quiet conversation may say nothing for hours
+# a quiet conversation may have no events for hours
 _ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
 
 
@@ -180,7 +180,8 @@ async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
         async for piece in answer.aiter_raw():
             yield piece
     except httpx2.HTTPError:
-        # the gateway went away in the middle: the reader sees the end and resumes by Last-Event-ID
+        # The gateway disconnected: the client sees the end of the stream and resumes by
+        # Last-Event-ID.
         return
 
 

@@ -1,7 +1,7 @@
-"""Tell whether a process descends from this one: an agent, or a tool of an agent.
+"""Check whether a process descends from this one: an agent, or a tool of an agent.
 
-Called by `admission`. Control makes itself the reaper of its descendants (see `app`), so that none can
-leave this tree by outliving its parents.
+Called by `admission`. The process runtime makes control a subreaper (`adopt_orphans`), so a process
+cannot leave this tree by outliving its parents.
 """
 
 import os
@@ -11,7 +11,7 @@ DEEPEST = 200
 
 
 def descends_from_us(pid: int) -> bool:
-    """Tell whether `pid` is our descendant; one that is gone already counts as one."""
+    """Return whether `pid` is a descendant of this process; True also for a process that has exited."""
     ours = os.getpid()
     if pid == ours:
         return False
@@ -27,7 +27,7 @@ def descends_from_us(pid: int) -> bool:
 
 def _parent_of(pid: int) -> int | None:
     try:
-        # the second field is the program's name in parentheses, and may hold anything
+        # The second field is the program's name in parentheses, and may contain any character.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return int(fields[1])
     except (OSError, IndexError, ValueError):

@@ -1,7 +1,7 @@
-"""Refuse messages that would wait too long, before they wait. Called by `console`.
+"""Admission control for messages: refuse those that would wait too long. Called by `console`.
 
-By Little's law a message waits for as long as those before it take to be accepted: their number divided by
-how many are accepted a second.
+The waiting time follows from Little's law: the number of messages in progress divided by the rate at
+which they are accepted.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from choir_common.clock import Clock
 from choir_common.errors import Unavailable
 
 MOST_WAIT_S = 5.0
-# So many at once are always let in: a burst after a quiet time says nothing about the load.
+# This many at once are always admitted: a burst after a quiet time says nothing about the load.
 ALWAYS = 32
 WINDOW_S = 10.0
 
 
 class Turn:
-    """One message that is being accepted; `done` says that it was."""
+    """A message in progress; `done` is True once it was accepted."""
 
     def __init__(self, began: float) -> None:
         self.began = began
@@ -27,7 +27,7 @@ class Turn:
 
 
 class LoadLimiter:
-    """Knows how many messages are being accepted, and how fast."""
+    """Tracks the messages in progress and the rate at which they are accepted."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class LoadLimiter:
 
     @contextlib.contextmanager
     def admitted(self) -> Iterator[Turn]:
-        """Count a message while it is accepted. Raises Unavailable when it would wait too long."""
+        """Track a message while it is being accepted. Raises Unavailable when it would wait too long."""
         now = self._clock.monotonic()
         wait_s = self.wait_s(now)
         if wait_s > MOST_WAIT_S:
@@ -59,7 +59,7 @@ class LoadLimiter:
                 self._accepted.append(self._clock.monotonic())
 
     def wait_s(self, now: float) -> float:
-        """Return for how long a message that comes now would wait."""
+        """Return the expected waiting time of a message that arrives at `now`, in seconds."""
         while self._accepted and now - self._accepted[0] > WINDOW_S:
             self._accepted.popleft()
         if len(self._running) < ALWAYS:
@@ -67,6 +67,6 @@ class LoadLimiter:
         oldest = next(iter(self._running.values())).began
         if not self._accepted:
             return now - oldest
-        # Counted from where either began: what was accepted before says how fast, too.
+        # From the earlier of both starts, so that the window includes the rate of earlier messages.
         seconds = min(WINDOW_S, max(now - min(oldest, self._accepted[0]), 0.001))
         return len(self._running) * seconds / len(self._accepted)

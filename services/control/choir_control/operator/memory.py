@@ -1,7 +1,7 @@
-"""`/v1/agents/{agent_id}/memory`: look, write, erase, carry away and bring back (spec 11.6).
+"""`/v1/agents/{agent_id}/memory`: list, show, search, write, erase, export and import.
 
-Next is the memory service, which audits everything here as the operator's. What is written passes the
-redactor first, as an agent's own writes do.
+Forwards to the memory service, which audits each request as the operator's. Writes pass the redactor
+first, as an agent's own writes do.
 """
 
 from collections.abc import AsyncIterator
@@ -67,7 +67,7 @@ Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """Whom the routes ask."""
+    """Dependencies of the memory routes."""
 
     configuration: Configuration
     tools: MemoryTools
@@ -76,16 +76,16 @@ class MemoryRoom:
     sessions: SessionMemory
 
     async def known(self, agent_id: str) -> str:
-        """Return an agent's id; the space of a configured one is made first.
+        """Return an agent's id; create the memory space first if the agent is configured.
 
-        Another one may have left a memory behind: the memory service knows.
+        An agent that is no longer configured may still have a memory; the memory service checks that.
         """
         if agent_id in self.configuration.current.config.agents:
             await self.tools.ensure(agent_id)
         return agent_id
 
     async def writable(self, agent_id: str) -> str:
-        """Return the id of a configured agent. Raises NotFound for another one."""
+        """Return the id of a configured agent. Raises NotFound for any other."""
         self.configuration.current.agent(agent_id)
         return await self.known(agent_id)
 
@@ -99,12 +99,12 @@ def memory_routes(room: MemoryRoom) -> APIRouter:
 
     @router.get("")
     async def read_state(agent_id: AgentPath) -> AgentMemory:
-        """Show how much an agent remembers, and what waits for a vector."""
+        """Show how much an agent remembers, and how much waits for embedding."""
         return await room.memory.state(ReadState(agent_id=await room.known(agent_id)))
 
     @router.post("/search", openapi_extra=body_of(MemoryQuery))
     async def search(agent_id: AgentPath, request: Request) -> MemoryHits:
-        """Search an agent's memory as it would itself."""
+        """Search an agent's memory in the same way as the agent does."""
         given = _object(await request.body())
         query = read_input(MemoryQuery, room.tools.clean(given), agent_id=agent_id)
         if query.target_agent is not None:
@@ -118,12 +118,12 @@ def memory_routes(room: MemoryRoom) -> APIRouter:
     async def read_receipt(
         agent_id: AgentPath, receipt_id: Annotated[str, Path(min_length=1, max_length=64)]
     ) -> Receipt:
-        """Show what a search did: arms, figures and ids."""
+        """Show how a search ran: arms, figures and ids."""
         return await room.searches.receipt(ReadReceipt(agent_id=agent_id, receipt_id=receipt_id))
 
     @router.delete("/sessions/{session_id}")
     async def erase_session(agent_id: AgentPath, session_id: Name) -> SessionErased:
-        """Erase all that memory has of a session, for good; its log stays."""
+        """Erase everything that memory stores of a session, permanently; its log stays."""
         asked = EraseSession(agent_id=await room.known(agent_id), session_id=session_id)
         return await room.sessions.erase(asked)
 
@@ -133,7 +133,7 @@ def memory_routes(room: MemoryRoom) -> APIRouter:
         before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> AuditEntries:
-        """Show who did what to an agent's memory, newest first; of documents only the ids."""
+        """Show who did what to an agent's memory, newest first; documents by id only."""
         return await room.memory.audit(AuditQuery(agent_id=agent_id, before=before, limit=limit))
 
     return router
@@ -168,7 +168,7 @@ def _documents(room: MemoryRoom) -> APIRouter:
 
     @router.get("/{name:path}")
     async def show_document(agent_id: AgentPath, name: Name) -> DocumentDetail:
-        """Show one document whole, by id or key."""
+        """Show one complete document, by id or key."""
         return await room.memory.show(ShowDocument(agent_id=await room.known(agent_id), name=name))
 
     @router.delete("/{name:path}")
@@ -177,7 +177,7 @@ def _documents(room: MemoryRoom) -> APIRouter:
         name: Name,
         expected_version: Annotated[int | None, Query(ge=1, le=MOST)] = None,
     ) -> MemoryErased:
-        """Erase a document and what only it supported, for good, by id or key."""
+        """Erase a document and everything that only it supported, permanently, by id or key."""
         known = await room.known(agent_id)
         asked = DeleteDocument(agent_id=known, name=name, expected_version=expected_version)
         return await room.memory.delete(asked)
@@ -190,7 +190,7 @@ def _writing(room: MemoryRoom) -> APIRouter:
 
     @router.post("/documents", openapi_extra=body_of(PutDocument))
     async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
-        """Write knowledge: under a key, over a document, or new."""
+        """Store knowledge: under a key, replacing a document, or as a new one."""
         cleaned = room.tools.clean(_object(await request.body()))
         asked = parse_body(orjson.dumps(cleaned), PutDocument)
         named = asked.key is not None or asked.document_id is not None
@@ -214,15 +214,15 @@ def _carrying(room: MemoryRoom) -> APIRouter:
 
     @router.get("/export", response_class=StreamingResponse)
     async def export(agent_id: AgentPath) -> StreamingResponse:
-        """Stream all of an agent's memory, a JSON object a line; the last line says that it is whole."""
+        """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
         asked = ExportMemory(agent_id=await room.known(agent_id))
-        # the first page before the head of the answer: a refusal is still one
+        # fetch the first page before the response starts, so that an error still has its status code
         first = await room.memory.export(asked)
         return StreamingResponse(_lines(room.memory, agent_id, first), media_type=LINES)
 
     @router.post("/import", openapi_extra=body_of(ImportRecords))
     async def bring_in(agent_id: AgentPath, request: Request) -> MemoryImported:
-        """Store a piece of an export, whole or not at all; what is there already is left alone."""
+        """Store a part of an export, all or nothing; records that already exist are left unchanged."""
         cleaned = room.tools.clean(_object(await request.body()))
         piece = parse_body(orjson.dumps(cleaned), ImportRecords)
         known = await room.writable(agent_id)
@@ -244,7 +244,7 @@ async def _lines(memory: OperatorMemory, agent_id: str, page: ExportedPage) -> A
         try:
             page = await memory.export(ExportMemory(agent_id=agent_id, cursor=page.next))
         except ChoirError as error:
-            # the head is out: without its last line the reader knows that it is not whole
+            # The response has started: the missing last line tells the reader that it is incomplete.
             log.warning("export cut", agent_id=agent_id, records=records, why=error.message)
             return
 

@@ -1,4 +1,4 @@
-"""`/v1/operations`, and what begins them: build and update of agents (spec 17.3 to 17.5)."""
+"""`/v1/operations`, and the routes that start them: build and update of agents."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ MAX_SEQ = 2**53
 
 
 def operation_routes(operations: Operations) -> APIRouter:
-    """Return the router of works that take longer than a request."""
+    """Return the router of operations: work that takes longer than a request."""
     router = APIRouter(prefix="/operations", tags=["operations"])
 
     @router.get("")
@@ -25,19 +25,19 @@ def operation_routes(operations: Operations) -> APIRouter:
         cursor: Annotated[str | None, Query(max_length=MAX_ID)] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> Page[OperationView]:
-        """List works, the newest first."""
+        """List operations, newest first."""
         found = await operations.page(_plain(cursor) if cursor else None, limit + 1)
         more = found[limit - 1].operation_id if len(found) > limit else None
         return Page(items=found[:limit], next=more)
 
     @router.get("/{operation_id}")
     async def show_operation(operation_id: str) -> OperationView:
-        """Show how far a work is, or how it ended."""
+        """Show the progress or the result of an operation."""
         return await operations.get(_plain(operation_id))
 
     @router.get("/{operation_id}/events", response_class=StreamingResponse)
     async def follow_operation(operation_id: str, request: Request) -> StreamingResponse:
-        """Stream what a work says (`step`, `line`), its view last (`end`)."""
+        """Stream the progress of an operation (`step`, `line`), ending with its final view (`end`)."""
         view = await operations.get(_plain(operation_id))
         return stream(operations.follow(view.operation_id, _last_event_id(request)))
 
@@ -50,17 +50,17 @@ def rollout_routes(rollout: Rollout) -> APIRouter:
 
     @router.post("/update-all", status_code=202)
     async def update_all() -> Begun:
-        """Build every agent whose repositories have new commits; redeploy those that run."""
+        """Build every agent with new commits in its repositories; redeploy the running ones."""
         return Begun(operation_id=await rollout.update_all())
 
     @router.post("/{agent_id}/build", status_code=202)
     async def build(agent_id: str) -> Begun:
-        """Build an agent's image; the agent is not touched."""
+        """Build an agent's image; a running agent is not restarted."""
         return Begun(operation_id=await rollout.build(agent_id))
 
     @router.post("/{agent_id}/update", status_code=202)
     async def update(agent_id: str) -> Begun:
-        """Build an agent's image and, if it runs, stop it and start it with that."""
+        """Build an agent's image and, if the agent is running, restart it with that image."""
         return Begun(operation_id=await rollout.update(agent_id))
 
     return router

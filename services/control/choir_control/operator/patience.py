@@ -1,4 +1,6 @@
-"""Answer requests to `/v1` also while Postgres keeps them waiting. Wrapped around the app by `doors`."""
+"""Middleware that answers `/v1` requests with an error while Postgres does not respond. Added by
+`doors`.
+"""
 
 import asyncio
 
@@ -15,9 +17,9 @@ READING = ("GET", "HEAD")
 
 
 class DatabasePatience:
-    """Says that Postgres hangs, once a request has waited for it for `PATIENCE_S`.
+    """Reports that Postgres hangs once a request has waited for it for `PATIENCE_S`.
 
-    The request itself goes on: a statement that was sent may still be carried out.
+    The request itself continues in the background: a statement that was sent may still be executed.
     """
 
     def __init__(self, app: ASGIApp, parts: Parts) -> None:
@@ -25,7 +27,7 @@ class DatabasePatience:
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the app answer, or answer that it cannot."""
+        """Run the application, or send the error response in its place."""
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             await self._app(scope, receive, send)
             return

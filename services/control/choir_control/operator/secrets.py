@@ -1,4 +1,4 @@
-"""`/v1/secrets`: which names there are, and reading secrets.json again (spec 17.1). Never a value."""
+"""`/v1/secrets`: list names, and reload secrets.json. Values are never returned."""
 
 from fastapi import APIRouter
 
@@ -19,7 +19,7 @@ def secret_routes(
 
     @router.get("")
     async def list_secrets() -> Page[SecretName]:
-        """List the names of secrets in force or wanted by the configuration."""
+        """List the names of the secrets that are set or that the configuration refers to."""
         uses, known = secret_uses(configuration.current.config), vault.names()
         names = sorted(known | uses.keys())
         return Page(
@@ -31,7 +31,7 @@ def secret_routes(
 
     @router.post("/apply")
     async def apply_secrets() -> SecretsApplied:
-        """Read secrets.json again, whole; agents and the gateway are told, and fetch what they need."""
+        """Reload all of secrets.json; agents and the gateway are notified and fetch what they need."""
         done = await apply.apply()
         uses = secret_uses(configuration.current.config)
         return SecretsApplied(

@@ -82,7 +82,7 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreams)
         request: Request,
         after: Annotated[int, Query(ge=0, le=MAX_REV)] = 0,
     ) -> StreamingResponse:
-        """Stream a session's events after `Last-Event-ID`, else `after`, until the session is over."""
+        """Stream a session's events after `Last-Event-ID`, or else `after`, until the session ends."""
         row = await _find(sessions, session_id)
         return stream(streams.follow(row.session_id, _last_seen(request, after)))
 

@@ -1,4 +1,4 @@
-"""`/v1/status`, `/v1/dms` and `/v1/commands`: the system at a glance."""
+"""`/v1/status`, `/v1/dms` and `/v1/commands`: overview of the system."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -25,12 +25,12 @@ Check = Callable[[], Awaitable[Sequence[PartStatus]]]
 def status_routes(
     home: Path, version: str, configuration: Configuration, roster: Roster, check: Check
 ) -> APIRouter:
-    """Return the router of the whole system's status."""
+    """Return the router of the system's status."""
     router = APIRouter(tags=["system"])
 
     @router.get("/status")
     async def status() -> SystemStatus:
-        """Show the whole system."""
+        """Show the status of the whole system."""
         snapshot, parts = configuration.current, await check()
         model = snapshot.config.models.get(DEFAULT_MODEL)
         database_is_there = all(part.ok for part in parts if part.name == "postgres")
@@ -53,7 +53,7 @@ def dm_routes(configuration: Configuration, sessions: SessionStore) -> APIRouter
 
     @router.get("/dms")
     async def list_dms() -> Page[DmView]:
-        """List the configured conversations and who holds each."""
+        """List the configured conversations and the agent that each is bound to."""
         snapshot = configuration.current
         holders = {row.bindings.dm: row.agent_id for row in await sessions.live()}
         return Page(
@@ -79,7 +79,7 @@ def command_routes(configuration: Configuration) -> APIRouter:
 
     @router.get("/commands")
     async def list_commands(dm: str | None = None) -> Page[CommandView]:
-        """List all commands; with `dm`, those that may be typed in that conversation."""
+        """List all commands; with `dm`, those available in that conversation."""
         if dm is None:
             return Page(items=[row.view() for row in TABLE])
         found = configuration.current.config.dms.get(dm)

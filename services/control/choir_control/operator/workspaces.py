@@ -1,4 +1,4 @@
-"""`/v1/workspaces`: who holds them, and emptying one (spec 15.4)."""
+"""`/v1/workspaces`: list them, and reset one."""
 
 from fastapi import APIRouter, Request
 
@@ -16,12 +16,12 @@ def workspace_routes(workspaces: Workspaces) -> APIRouter:
 
     @router.get("")
     async def list_workspaces() -> Page[WorkspaceView]:
-        """List the workspaces, who holds each, and how much it holds."""
+        """List the workspaces, the agent that uses each, and their size."""
         return Page(items=await workspaces.all())
 
     @router.post("/{name}/reset", status_code=202, openapi_extra=body_of(ResetWorkspace))
     async def reset_workspace(name: str, request: Request) -> Begun:
-        """Delete everything in a workspace; the agent that holds it is stopped first."""
+        """Delete everything in a workspace; the agent that uses it is stopped first."""
         asked = await read_body(request, ResetWorkspace)
         return Begun(operation_id=await workspaces.reset(name, asked))
 
