@@ -1,4 +1,5 @@
-"""The only way a model can see or change anything (spec 8): manifests, the registry, the built-in tools.
+"""The agent's tools: manifests, the registry, the built-in tools and the loader of external ones.
 
-Never decides whether a call may run; that is the arbiter's ruling.
+Tools are the only way a model can read or change anything. Whether a call may run is decided by the
+arbiter, not here. See docs/design/tools.md.
 """

@@ -1,7 +1,8 @@
-"""Keep outputs that are too large for a prompt as files of the workspace (spec 8.5).
+"""Store tool outputs that are too large for a prompt as files of the workspace.
 
-Called by `arbiter.execute`. An artifact is named by its content, so keeping one twice is keeping it once;
-`choir.fs.read` reads it again by its reference. What is oldest goes when there is too much.
+Called by `arbiter.execute`. A file is named by the hash of its content, so storing the same output
+twice has no effect. `choir.fs.read` reads it by its reference. When the size or count limit is
+exceeded, the oldest files are deleted.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ _NAME = re.compile(r"[0-9a-f]{16}\.json")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A file among the artifacts."""
+    """A stored artifact file; `age_key` is its modification time in nanoseconds."""
 
     age_key: int
     name: str
@@ -39,7 +40,7 @@ class _Kept:
 
 
 class Artifacts:
-    """The artifacts of one workspace; `clean` takes secret values out of a text."""
+    """The artifact files of one workspace; `clean` redacts secret values from a text."""
 
     def __init__(
         self,
@@ -52,8 +53,8 @@ class Artifacts:
         self._max_total_bytes = max_total_bytes
 
     def keep(self, output: JsonObject) -> str | None:
-        """Store `output` whole and return its reference; None where it cannot be stored."""
-        # indented, so that it can be read by lines
+        """Store the whole output and return its reference, or None if it cannot be stored."""
+        # Indented, so that `choir.fs.read` can read it by lines.
         content = orjson.dumps(self._cleaned(scrub(output)), option=orjson.OPT_INDENT_2)
         reference = f"{ARTIFACTS}/{hashlib.sha256(content).hexdigest()[:16]}.json"
         if len(content) > self._max_total_bytes:
@@ -83,7 +84,7 @@ class Artifacts:
             total = 0
             for count, file in enumerate(kept, 1):
                 total += file.size
-                # the newest one stays: it is the one just made
+                # Never delete the newest one: it was just written.
                 if count > 1 and (count > MAX_FILES or total > self._max_total_bytes):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(file.name, dir_fd=directory)

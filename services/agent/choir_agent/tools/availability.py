@@ -1,7 +1,7 @@
-"""Tell which tools cannot work with the present settings, so that no model is offered them: pure.
+"""Decide which tools cannot work with the current settings, so that models are not offered them.
 
-Called by `lanes/prompts` for each prompt and by the arbiter for each call. Settings change while an agent
-runs, so this is no property of the registry.
+Pure. Called by `lanes/prompts` for each prompt and by the arbiter for each call. Settings change
+while an agent runs, so the registry, which is immutable, cannot hold this.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ BROWSE = "choir.web.browse"
 
 
 def not_offered(manifests: Iterable[ToolManifest], settings: AgentSettings) -> frozenset[str]:
-    """Return the canonical names of the tools that are switched off or lack what they need."""
+    """Return the canonical names of tools that are switched off or lack a resource they need."""
     return frozenset(
         manifest.name
         for manifest in manifests
@@ -26,7 +26,7 @@ def not_offered(manifests: Iterable[ToolManifest], settings: AgentSettings) -> f
 
 
 def is_off(name: str, settings: AgentSettings) -> bool:
-    """Tell whether a tool is switched off in `features`."""
+    """Return whether `features` switches the tool off."""
     features = settings.features
     if name.startswith(PROPOSALS):
         return not features.proposals
@@ -35,7 +35,7 @@ def is_off(name: str, settings: AgentSettings) -> bool:
 
 def _lacks(manifest: ToolManifest, settings: AgentSettings) -> bool:
     if manifest.name.startswith(PROPOSALS) and manifest.name != CONFIG_CHANGE:
-        # what is approved becomes a commit in the agent's repository
+        # An approved proposal becomes a commit in the agent's repository, so it needs one.
         return not settings.has_repository
     return any(not _is_bound(need, settings) for need in manifest.runtime.secret_resources)
 

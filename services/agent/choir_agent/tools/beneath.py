@@ -1,7 +1,8 @@
-"""Open files below a directory and never outside of it, whatever a path or a symlink says.
+"""Open files below a root directory and never outside it, despite symlinks and renames.
 
-Called by `workspace` with paths that hold no symlink any more: one that appears in between is an error, not
-a way out. Uses openat2(RESOLVE_BENEATH) where the kernel has it, else opens component by component.
+Called by `workspace` with paths from which symlinks are already resolved. A symlink that appears in
+between is an error and is not followed. Uses openat2(RESOLVE_BENEATH) where the kernel has it,
+otherwise opens one path component at a time.
 """
 
 import ctypes
@@ -17,16 +18,17 @@ RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 _RESOLVE = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 
-# Nonblocking, so that opening a fifo cannot hang before we see what it is; never our terminal.
+# Non-blocking, so that opening a FIFO cannot hang before its type is checked; never as the
+# controlling terminal.
 ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# openat2 refuses O_CREAT's mode bits when nothing is created
+# openat2 rejects a mode unless O_CREAT is set.
 _CREATING = os.O_CREAT
-# what seccomp filters and old kernels answer
+# The errors of seccomp filters and of old kernels.
 _ABSENT = {errno.ENOSYS, errno.EPERM}
 
 
 class Beneath:
-    """A directory as the root of all opening."""
+    """Opens files relative to a root directory and refuses paths that leave it."""
 
     def __init__(self, root_fd: int) -> None:
         self._root_fd = root_fd
@@ -34,9 +36,9 @@ class Beneath:
         self.uses_openat2 = self._probe()
 
     def open(self, path: str, flags: int, mode: int = 0) -> int:
-        """Open `path`, relative to the root and free of symlinks; returns a descriptor.
+        """Open `path`, relative to the root and free of symlinks, and return a descriptor.
 
-        Raises OSError: ELOOP for a symlink on the way, EXDEV for a way out.
+        Raises OSError: ELOOP for a symlink in the path, EXDEV for a path that leaves the root.
         """
         if self.uses_openat2:
             return self._openat2(path, flags | ALWAYS, mode)

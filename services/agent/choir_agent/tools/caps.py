@@ -1,6 +1,6 @@
-"""Cut a tool's output to a size that a prompt and the log can carry: pure (spec 8.5).
+"""Truncate tool output to a size that fits a prompt and the log.
 
-Called by `arbiter.execute`; what is cut off stands whole in an artifact (`artifacts`).
+Pure. Called by `arbiter.execute`, which stores the full output as an artifact (`artifacts`).
 """
 
 import orjson
@@ -12,12 +12,12 @@ _SHORTEST = 200
 
 
 def fits(output: JsonObject, max_bytes: int) -> bool:
-    """Tell whether `output` needs no cutting."""
+    """Return whether `output`, as JSON, is within `max_bytes`."""
     return len(orjson.dumps(output)) <= max_bytes
 
 
 def capped(output: JsonObject, max_bytes: int) -> JsonObject:
-    """Return `output`, with its longest texts and lists cut until it fits into that much JSON."""
+    """Return `output` with its longest texts and lists truncated until it fits into `max_bytes` of JSON."""
     limit = max_bytes
     fitting = output
     while not fits(fitting, max_bytes):
@@ -31,7 +31,7 @@ def capped(output: JsonObject, max_bytes: int) -> JsonObject:
 
 
 def middle_cut(text: str, limit: int) -> str:
-    """Return a text's beginning and end: what went wrong mostly stands in one of them."""
+    """Return a text's beginning and end: an error message is usually in one of them."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -50,7 +50,7 @@ def _cut(value: JsonValue, limit: int) -> JsonValue:
 
 
 def _cut_list(items: list[JsonValue], limit: int) -> list[JsonValue]:
-    """Keep the first items, which a tool puts first because they matter most."""
+    """Keep the first items: tools list the most important ones first."""
     kept: list[JsonValue] = []
     room = limit
     for item in items:

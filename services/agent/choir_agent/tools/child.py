@@ -1,8 +1,8 @@
 """Run a program that cannot outlive its call: own process group, clean environment, capped output.
 
-Called by the tools that are programs. The child dies with us (parent-death signal). Whatever it started is
-killed when the call ends, times out or is cancelled: its process group first, then, by `strays`, what left
-that group.
+Called by the tools that run programs. The child dies with the agent (parent-death signal).
+Processes that it started are killed when the call ends, times out or is cancelled: first its
+process group, then, by `strays`, processes that left the group.
 """
 
 import asyncio
@@ -21,33 +21,33 @@ from choir_agent.tools.streams import Sink, feeding, pipe_into
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REAP_EVERY_S = 1.0
-# the parent-death signal is asked for after the fork, when we may be gone already
+# The parent-death signal is set after the fork, when the agent may be dead already.
 _STILL_OURS = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run for a call; `timeout_s` counts from its start."""
+    """A program to run for one call; `timeout_s` counts from its start."""
 
     call_id: str
     argv: Sequence[str]
     timeout_s: float
     cwd: str = ""
-    """The workspace unless given."""
+    """Working directory; the workspace if empty."""
     stdin: bytes | int | None = field(default=None, repr=False)
-    """What it can read: bytes, an open descriptor, or nothing."""
+    """Standard input: bytes, an open descriptor, or nothing."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Beside the clean one."""
+    """Added to the clean environment."""
     with_git: bool = False
     """Whether it may use the agent's git identity."""
     offline: bool = False
-    """Whether the kernel keeps it from making any socket."""
+    """Whether the kernel prevents it from creating any socket."""
     readable: tuple[str, ...] = ()
-    """All it may read, unless empty; relative paths count from `cwd`."""
+    """The only paths it may read, unless empty; relative ones are relative to `cwd`."""
 
 
 class Children:
-    """Runs programs for tools, and knows which of our processes are theirs."""
+    """Runs programs for tools and tracks their process ids."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Children:
         own: OwnChildren | None = None,
         git_environment: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Describe where programs run; `own` are the agent's own, which no command left behind."""
+        """Set where programs run; `own` are the agent's own child processes, which are never orphans."""
         self._workspace = workspace
         self._tmp_dir = tmp_dir
         self._own = own or OwnChildren()
@@ -66,10 +66,10 @@ class Children:
         self._setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
 
     async def run(self, program: Program, stdout: Sink, stderr: Sink) -> int | None:
-        """Run a program to its end, and return its exit code: negative for a signal.
+        """Run a program to its end and return its exit code, negative for a signal.
 
-        None when it was killed by us: after its timeout, or because a sink had enough. A cancellation
-        kills it, too. Raises OSError when it cannot be started.
+        Returns None if the agent killed it: after its timeout, or because a sink had enough. A
+        cancellation kills it, too. Raises OSError if it cannot be started.
         """
         exit_code: int | None = None
         async with (
@@ -90,14 +90,14 @@ class Children:
         return exit_code
 
     def _is_starting(self) -> bool:
-        # a child between fork and our knowing of it must not be taken for a stray
+        # A child that was forked but is not registered yet must not be taken for an orphan.
         return self._starting > 0 or self._own.starting
 
     def _ours(self) -> set[int]:
         return {*self._running, *self._own.pids}
 
     def _environment(self, program: Program) -> dict[str, str]:
-        """Return a clean environment: no token, no secret, nothing of ours."""
+        """Return a clean environment: no token, no secret, nothing from the agent's own."""
         return {
             "PATH": PATH,
             "HOME": str(self._workspace),
@@ -130,7 +130,7 @@ class Children:
             self._starting -= 1
 
     def _wrapped(self, program: Program) -> list[str]:
-        """Return the command line, behind what puts up its walls.
+        """Return the command line, prefixed by the wrapper that applies the restrictions.
 
         Not preexec_fn, which may deadlock in a process that has threads.
         """
@@ -148,7 +148,7 @@ class Children:
 
     @asynccontextmanager
     async def _reaping(self) -> AsyncIterator[None]:
-        """End and reap, while a program still runs, what ended calls left behind."""
+        """Kill and reap leftovers of ended calls while a program is still running."""
         reaper = asyncio.create_task(self._reap())
         try:
             yield
@@ -159,7 +159,8 @@ class Children:
         while True:
             await asyncio.sleep(REAP_EVERY_S)
             if not self._is_starting():
-                # a stray that was between two programs when its call ended can be told by now
+                # An orphan that was in the middle of an exec when its call ended can be identified
+                # now.
                 end_strays(self._ours(), self._running.values())
                 reap_ended(self._ours())
 
@@ -167,7 +168,7 @@ class Children:
 async def _end_of(
     process: asyncio.subprocess.Process, sinks: tuple[Sink, ...], timeout_s: float
 ) -> int | None:
-    """Wait for a program's end, for a sink that has enough, or for the timeout."""
+    """Wait until a program ends, a sink has enough, or the timeout expires."""
     exited = asyncio.create_task(process.wait())
     waits = [exited, *(asyncio.create_task(sink.enough.wait()) for sink in sinks)]
     try:

@@ -1,7 +1,8 @@
-"""A file in the making: it takes its place whole or not at all, and never through a link.
+"""A file that is written under a temporary name and then replaces its target atomically.
 
-Made by `workspace`. It is written under another name in the directory that was opened, and renamed there, so
-whatever happens to paths meanwhile, no other directory is touched.
+Created by `workspace`. The temporary file is in the target's directory, opened by descriptor, and
+is renamed there. Changes to paths in the meantime therefore cannot redirect the write, and no
+symlink is followed.
 """
 
 import contextlib
@@ -15,10 +16,13 @@ NEW_FILE_MODE = 0o644
 
 
 class Draft:
-    """Content on its way to a place; owns the descriptor of the place's directory."""
+    """Content being written for a target file; owns the descriptor of the target's directory."""
 
     def __init__(self, directory: int, canonical: str, *, must_be_new: bool = False) -> None:
-        """Begin; raises ToolFailed where the place is no regular file, or taken."""
+        """Create the temporary file.
+
+        Raises ToolFailed if the target is not a regular file, or exists although it must be new.
+        """
         self._directory = directory
         self._canonical = canonical
         self._must_be_new = must_be_new
@@ -40,11 +44,11 @@ class Draft:
 
     @property
     def is_new(self) -> bool:
-        """Tell whether there was no such file when the draft was begun."""
+        """Return whether the target did not exist when the draft was created."""
         return self._mode is None
 
     def write(self, content: bytes) -> None:
-        """Add to the content; raises ToolFailed."""
+        """Append to the content; raises ToolFailed."""
         try:
             rest = memoryview(content)
             while rest:
@@ -54,12 +58,12 @@ class Draft:
         self.size += len(content)
 
     def put_in_place(self) -> None:
-        """Let the content take its place; raises ToolFailed, and then nothing has changed."""
+        """Replace the target with the content; raises ToolFailed, in which case nothing has changed."""
         here = self._directory
         try:
             os.fchmod(self._file, NEW_FILE_MODE if self._mode is None else self._mode)
             if self._must_be_new:
-                # a link, unlike a rename, never replaces what came there meanwhile
+                # A link, unlike a rename, never replaces a file that was created in the meantime.
                 os.link(self._draft, self._name, src_dir_fd=here, dst_dir_fd=here)
                 os.unlink(self._draft, dir_fd=here)
             else:
@@ -69,7 +73,7 @@ class Draft:
         self._placed = True
 
     def discard(self) -> None:
-        """Let go of it; what is not in its place by now never will be."""
+        """Close the descriptors and delete the temporary file unless it was put in place."""
         if self._file < 0:
             return
         if not self._placed:

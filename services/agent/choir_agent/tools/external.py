@@ -1,7 +1,7 @@
-"""Load the tools that lie as manifest and executable in /choir/tools (spec 8.3, 8.8).
+"""Load external tools: pairs of a manifest and an executable in /choir/tools.
 
-Called by `toolset` at start-up; immutable afterwards. One that does not fit stops the start: an agent never
-runs with half of its tools. What comes next is `external_tool`.
+Called by `toolset` at startup; the result is immutable. An invalid tool stops the startup: an agent
+never runs with half of its tools. `external_tool` runs them.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from choir_common.wire.faults import faults_of
 from choir_common.wire.tool_manifest import ToolManifestFile
 
 PLACES = ("global", "agent")
-"""Below /choir/tools; the agent's own tool overrides a global one of its name."""
+"""Directories below /choir/tools; the agent's own tool overrides a global one of the same name."""
 BAKED_IN = PurePosixPath("/choir")
 MAX_MANIFEST_BYTES = 256_000
 MAX_TOOLS = 200
@@ -32,15 +32,15 @@ PROBE_WITHIN_S = 15.0
 
 
 class _BadManifest(Exception):
-    """This is no manifest of a tool; its text says which field is wrong and why."""
+    """An invalid tool manifest; the text names the field and the reason."""
 
 
 def load_external(
     choir_dir: Path, taken: Collection[str], children: Children
 ) -> list[ExternalTool]:
-    """Return the tools of /choir/tools, sorted by name; blocks, for a start-up only.
+    """Return the tools of /choir/tools, sorted by name. Blocks: call it at startup only.
 
-    Raises StartupError naming the file, the field and the reason when one does not fit.
+    Raises StartupError with the file, the field and the reason if a tool is invalid.
     """
     top = choir_dir / "tools"
     found: dict[str, ExternalTool] = {}
@@ -102,7 +102,7 @@ def _faults(error: ValidationError) -> str:
 
 
 def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
-    """Return the real executable; it lies in the tools' directory, whatever links say."""
+    """Return the executable's real path, which must be inside the tools' directory after resolving links."""
     if exec_path is None:
         given = manifest.with_suffix("")
     elif PurePosixPath(exec_path).is_relative_to(BAKED_IN):
@@ -152,7 +152,7 @@ def _check_names(found: Collection[str], taken: Collection[str], top: Path) -> N
 
 
 def _check_network_wall(names: list[str]) -> None:
-    """Try whether this kernel keeps a program offline; raises StartupError where it does not."""
+    """Check that this kernel can keep a program offline; raises StartupError if it cannot."""
     probe = [sys.executable, "-I", "-S", seal.__file__, "--offline", "--"]
     try:
         tried = subprocess.run(probe, capture_output=True, timeout=PROBE_WITHIN_S, check=False)

@@ -1,7 +1,8 @@
-"""A tool that is a program of its own: JSON in on standard input, a JSON object out (spec 8.3, 8.8).
+"""A tool that is a separate program: a JSON object on standard input, a JSON object on standard output.
 
-Called by the arbiter; what comes next is `child`. It gets {"call_id", "input", "secrets"?}: the call_id is
-the key under which a repetition must not have a second effect. Its standard error is for the log.
+Called by the arbiter; runs programs through `child`. The input is {"call_id", "input", "secrets"?}.
+The call_id is the idempotency key: the program must not repeat an effect for a call_id it has seen.
+Standard error goes to the agent's log.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ log = structlog.get_logger("choir.agent.tools")
 
 MAX_RESULT_BYTES = 2_000_000
 MAX_LOGGED_BYTES = 8_000
-# by how much the arbiter's timeout stands above the program's own, which it must not precede
+# Margin of the arbiter's timeout above the program's own, which must expire first.
 SPARE_MS = 2_000
 
 
 class ExternalTool:
-    """Runs one executable, as long as it is the one that was there at the start."""
+    """Runs one executable as long as its hash is the one computed at startup."""
 
     def __init__(
         self, manifest: ToolManifest, executable: Path, digest: str, children: Children
@@ -37,7 +38,7 @@ class ExternalTool:
         self._children = children
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Run it; raises ToolFailed when it fails, or says what is no result."""
+        """Run the program; raises ToolFailed if it fails or its output is not a valid result."""
         await asyncio.to_thread(self._check)
         runtime = self.manifest.runtime
         given: JsonObject = {"call_id": context.call_id, "input": arguments}

@@ -1,6 +1,6 @@
-"""Ask control to run a tool on the host's side (EXECUTE_HOST_TOOL), under the call's id.
+"""Run host tools through control (EXECUTE_HOST_TOOL), using the call's id.
 
-Called by the host tools. What comes next is control's `hosttools`.
+Called by the host tools. In control, `hosttools` handles the request.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized
 from choir_common.wire.json import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 
-# a restarted service is back in a few seconds; after that the model had better know
+# A restarted service is back in a few seconds; after that the model should get the error.
 PATIENCE_S = 10.0
 
 
 async def use_on_host(
     control: Control, context: CallContext, manifest: ToolManifest, arguments: JsonObject
 ) -> JsonObject:
-    """Run the tool of that manifest there and return its output.
+    """Run the manifest's tool through control and return its output.
 
-    While control or the part behind it is away it is tried again for ten seconds, where a
-    repetition cannot do harm. Raises ToolFailed with what the host said.
+    While control or the service behind it is unavailable, the call is retried for ten seconds,
+    provided that a repetition is safe. Raises ToolFailed with the host's error.
     """
     runtime = manifest.runtime
     request = HostToolRequest(tool_name=manifest.name, call_id=context.call_id, input=arguments)
@@ -52,7 +52,7 @@ async def use_on_host(
 
 
 def _raise_if_passing(answer: HostToolResponse) -> None:
-    """Raise what a part behind control says of itself, if it may be over in a moment."""
+    """Raise the service's error if it may be transient, so that the caller retries."""
     if answer.status == "success":
         return
     text = str(answer.output.get("message") or "")

@@ -1,7 +1,7 @@
-"""Find lines in files of any size without holding them in memory: pure reading.
+"""Count and locate lines in files of any size without loading them into memory. Read-only.
 
-Called by `choir.fs.read` and `choir.fs.write`. A line ends at a line feed and nowhere else, as ripgrep and
-editors count, so a number one tool gives is a number every other understands.
+Called by `choir.fs.read` and `choir.fs.write`. Only a line feed ends a line, as in ripgrep and in
+editors, so line numbers agree between tools.
 """
 
 import hashlib
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 CHUNK = 1 << 18
-# of the SHA-256, in hex: enough to notice every change that is no attack
+# Hex digits of the SHA-256: enough to detect every accidental change.
 HASH_CHARS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A file's size, number of lines and hash, all of the same moment."""
+    """A file's size in bytes, number of lines and hash, from a single read."""
 
     size: int
     lines: int
@@ -37,7 +37,7 @@ def survey(file: BinaryIO) -> Overview:
 
 
 def hash_of(content: bytes) -> str:
-    """Return the hash that `survey` gives for a file of that content."""
+    """Return the hash that `survey` computes for a file with that content."""
     return hashlib.sha256(content).hexdigest()[:HASH_CHARS]
 
 
@@ -49,7 +49,7 @@ def split(content: bytes) -> list[bytes]:
 
 
 def offset_of(file: BinaryIO, line: int) -> int:
-    """Return where a line begins, counted from 1; the file's size for one past the last."""
+    """Return the byte offset of a line, counted from 1; the file's size for one past the last."""
     file.seek(0)
     offset, missing = 0, line - 1
     while missing > 0 and (chunk := file.read(CHUNK)):
@@ -66,7 +66,7 @@ def offset_of(file: BinaryIO, line: int) -> int:
 
 
 def whole_characters(content: bytes) -> bytes:
-    """Return `content` without a UTF-8 character that was cut in two at its end."""
+    """Return `content` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(4, len(content)) + 1):
         byte = content[-back]
         if byte & 0xC0 == 0x80:

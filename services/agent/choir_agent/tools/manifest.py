@@ -1,4 +1,4 @@
-"""A tool in its two views (spec 8.3): what the model sees, and what the runtime needs to know."""
+"""A tool's manifest in two views: what the model sees, and what the runtime needs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,13 +8,13 @@ from choir_common.wire.events import Exposure
 from choir_common.wire.json import JsonObject
 
 SideEffect = Literal["none", "read", "write", "external"]
-"""`none` changes nothing anywhere; anything else waits until its commitment is durable."""
+"""`none` changes nothing; calls with any other value wait until their commitment event is durable."""
 Lanes = Literal["edge", "core", "both"]
 
 
 @dataclass(frozen=True, slots=True)
 class LockTemplate:
-    """A lock a call needs; `{path}` in the resource stands for the canonical path of its input."""
+    """A lock that a call needs; `{path}` in the resource is replaced by the call's canonical path."""
 
     resource: str
     mode: Literal["S", "X"]
@@ -22,7 +22,7 @@ class LockTemplate:
 
 @dataclass(frozen=True, slots=True)
 class LlmView:
-    """The only part that is ever sent to a model."""
+    """The only part that is sent to a model."""
 
     name: str
     description: str
@@ -31,35 +31,35 @@ class LlmView:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeView:
-    """What the model never sees."""
+    """The part that is never sent to a model."""
 
     timeout_ms: int
     side_effect: SideEffect
     idempotent: bool
-    """Whether a call may be run again when a crash hid its outcome."""
+    """Whether a call may be run again when a crash left its outcome unknown."""
     host: bool = False
-    """Whether control runs it, on the host's side."""
+    """Whether control runs it on the host's side."""
     locks: tuple[LockTemplate, ...] = ()
     needs_approval: bool = False
-    """Whether a human decides on each call (spec 8.10)."""
+    """Whether a human decides on each call."""
     lanes: Lanes = "both"
     """Which lanes may use it."""
     during_jobs: bool = False
-    """Whether the edge lane may use it while a core job runs (spec 7.2)."""
+    """Whether the edge lane may use it while a core job runs."""
     in_skills: bool = False
-    """Whether it may be used in every state of a skill: what moves the skill, and a core job's own voice."""
+    """Whether it is allowed in every state of a skill (skill transitions, a core job's reports)."""
     exposure: Exposure = "both"
-    """The lanes whose prompts may show its output (spec 8.5)."""
+    """The lanes whose prompts may contain its output."""
     prompt_mask: bool = False
-    """Whether prompts show only the output's summary and artifact reference."""
+    """Whether prompts contain only the output's summary and artifact reference."""
     secret_resources: tuple[SecretResource, ...] = ()
     max_output: int = 120_000
-    """Bytes of JSON; what is longer stands whole in an artifact, and its beginning in the result."""
+    """Bytes of JSON; the result of a longer output is truncated and an artifact has all of it."""
     network: bool = True
     """Whether an external tool may open connections."""
     version: str = "1.0"
     executable_hash: str = ""
-    """SHA-256 of an external tool's program: another program is another set of tools."""
+    """SHA-256 of an external tool's program; part of the hash that identifies the set of tools."""
 
 
 @dataclass(frozen=True, slots=True)

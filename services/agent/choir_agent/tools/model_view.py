@@ -1,8 +1,8 @@
-"""Write tools as the model sees them: pure. Called by `registry`.
+"""Render tools as the model's function list. Pure; called by `registry`.
 
-Every request carries this, so bounds that hardly any call comes near are left out of the schemas: lengths,
-counts, and that further properties are refused. The arbiter checks calls against the whole schema, and a
-refusal names what did not fit.
+Every request contains this list. To save tokens, the schemas omit limits that calls rarely reach:
+lengths, counts, and `additionalProperties: false`. The arbiter validates calls against the full
+schema, and an error names the violated limit.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ _TRIVIAL_MINIMA = (0, 1)
 
 
 def model_name_of(name: str) -> str:
-    """Return the name a model knows a tool by."""
+    """Return a tool's name as the model sees it."""
     return name.replace(".", "_")
 
 
 def model_view(manifests: Iterable[ToolManifest]) -> bytes:
-    """Return tools as a JSON list for a request."""
+    """Return tools as a JSON list for a model request."""
     return orjson.dumps(
         [
             {
@@ -44,7 +44,7 @@ def model_view(manifests: Iterable[ToolManifest]) -> bytes:
 
 
 def short_schema(schema: JsonObject) -> JsonObject:
-    """Return a JSON Schema without the bounds that a model need not know beforehand."""
+    """Return a JSON Schema without the limits that a model need not know."""
     return {
         key: _shortened(key, value) for key, value in schema.items() if not _is_bound(key, value)
     }

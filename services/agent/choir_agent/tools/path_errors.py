@@ -1,4 +1,4 @@
-"""Say in words a model can act on why a path cannot be used: pure.
+"""Convert path and file errors into ToolFailed messages for the model. Pure.
 
 Called by `workspace` and `draft`.
 """
@@ -9,7 +9,7 @@ from choir_agent.tools.tool import ToolFailed
 
 
 def not_a_file(path: str, mode: int) -> ToolFailed:
-    """Return the error for a directory, link, fifo, socket or device."""
+    """Return the error for a directory, symlink, FIFO, socket or device."""
     kind = "directory" if stat.S_ISDIR(mode) else "symlink" if stat.S_ISLNK(mode) else "device"
     if stat.S_ISFIFO(mode):
         kind = "fifo"
@@ -19,7 +19,7 @@ def not_a_file(path: str, mode: int) -> ToolFailed:
 
 
 def failed(path: str, error: OSError) -> ToolFailed:
-    """Return the error for what the system said."""
+    """Return the error for an OSError."""
     match error:
         case FileExistsError():
             return ToolFailed("exists", f"There is a {path!r} already.")

@@ -1,7 +1,8 @@
-"""All tools of this agent, found by either of their names, and checked inputs (spec 8.2, 8.8).
+"""Registry of all tools of an agent: lookup by name, views for models, input validation.
 
-Built by `app`, immutable afterwards. OpenAI's function names may not hold dots, so the model sees
-`choir_fs_read`; the way back goes through the table made here, never through string surgery.
+Built by `app`, immutable afterwards. OpenAI's function names may not contain dots, so the model
+sees `choir_fs_read`. A table maps it back; underscores cannot be replaced blindly because canonical
+names contain them, too.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.wire.json import JsonObject
 
-# a lane's view is asked for at every model call; skills' states and jobs' constraints are few
+# A lane's view is needed at every model call; there are few distinct skill states and job
+# constraints.
 MAX_VIEWS = 64
 
 
@@ -32,7 +34,7 @@ class _SchemasModule(Protocol):
 
 
 class Registry:
-    """The tools, their validators and the model's view of them."""
+    """The tools, their validators and the models' views of them."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.manifest.name: tool for tool in tools}
@@ -53,10 +55,10 @@ class Registry:
         allowed: frozenset[str] | None = None,
         hidden: frozenset[str] = frozenset(),
     ) -> bytes:
-        """Return a lane's tools as a model sees them: a JSON list of the same bytes at every call.
+        """Return a lane's tools as a JSON list for the model; the same arguments give identical bytes.
 
-        `allowed` (canonical names) narrows it to a skill state's tools, beside which stand those
-        that move the skill. `hidden` ones are left out in any case: they cannot work at present.
+        `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
+        are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
         """
         key = (lane == EDGE, allowed, hidden)
         view = self._views.get(key)
@@ -72,7 +74,7 @@ class Registry:
         return view
 
     def offers(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
-        """Tell whether a canonical name stands in the view of that lane."""
+        """Return whether the view of that lane contains a canonical name."""
         tool = self._tools.get(name)
         if tool is None:
             return False
@@ -81,15 +83,15 @@ class Registry:
         return fits and (allowed is None or name in allowed or runtime.in_skills)
 
     def canonical(self, name: str) -> str | None:
-        """Return the canonical name for either name of a tool, or None."""
+        """Return the canonical name for a canonical or model name, or None."""
         return self._canonical.get(name)
 
     def model_name(self, name: str) -> str | None:
-        """Return the model's name of a canonical one, or None."""
+        """Return the model's name for a canonical name, or None."""
         return model_name_of(name) if name in self._tools else None
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool of a canonical name."""
+        """Return the tool with a canonical name, or None."""
         return self._tools.get(name)
 
     def manifests(self) -> list[ToolManifest]:
@@ -97,14 +99,16 @@ class Registry:
         return [self._tools[name].manifest for name in sorted(self._tools)]
 
     def names(self, lane: str, hidden: frozenset[str] = frozenset()) -> list[str]:
-        """Return the names that a lane's model knows its tools by, sorted, but for hidden ones."""
+        """Return the sorted model names of a lane's tools, without hidden ones."""
         shown = (name for name in self._tools if name not in hidden and self.offers(name, lane))
         return sorted(map(model_name_of, shown))
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
-        """Return what does not fit the tool's schema, in words; the first use takes a moment."""
+        """Return the schema violations of a call as texts. The first call loads the validator, which
+        takes time."""
         if self._schemas is None:
-            # see schemas.py for why so late; checks run in a thread, so nothing waits for this
+            # schemas.py has the reason for the late import; checks run in a thread, so nothing
+            # waits for it.
             module = cast(_SchemasModule, importlib.import_module("choir_agent.tools.schemas"))
             self._schemas = module.Schemas(
                 {name: tool.manifest.llm.parameters for name, tool in self._tools.items()}

@@ -1,7 +1,7 @@
-"""Read what ripgrep says (`rg --json`) while it says it, and know when it has said enough.
+"""Parse ripgrep's output (`rg --json`) as it arrives, and stop when there are enough matches.
 
-Called by `choir.fs.search`. Nothing it writes is trusted to be short: lines are cut, and what is beyond the
-bounds is counted.
+Called by `choir.fs.search`. Output may be arbitrarily long: lines are truncated, and messages over
+the limit are dropped.
 """
 
 import base64
@@ -23,14 +23,14 @@ MAX_LINE_CHARS = 500
 
 
 def find_ripgrep() -> str | None:
-    """Return ripgrep's path: the wheel's that came with us, else the system's."""
+    """Return the path of ripgrep: the installed wheel's, else the system's; None if there is none."""
     beside_us = Path(sysconfig.get_path("scripts"), "rg")
     return str(beside_us) if beside_us.is_file() else shutil.which("rg", path=PATH)
 
 
 @dataclass(slots=True)
 class FileHits:
-    """What was found in one file."""
+    """Matches in one file."""
 
     path: str
     lines: list[JsonObject] = field(default_factory=list)
@@ -38,7 +38,7 @@ class FileHits:
 
 
 class Matches(Sink):
-    """Collects matches until there are `max_results` of them, or as many files."""
+    """Collects matches until there are `max_results` of them, or as many files with `files_only`."""
 
     def __init__(self, max_results: int, *, files_only: bool, only_path: str | None = None) -> None:
         super().__init__()
@@ -51,11 +51,11 @@ class Matches(Sink):
         self.count = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take in what arrived, message by message; a message is a line."""
+        """Parse the messages that arrived; each message is a line."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         for line in whole:
             if self._skipping:
-                # the end of a message of which the beginning was dropped
+                # The rest of a message whose beginning was dropped.
                 self._skipping = False
             elif not self.enough.is_set():
                 self._take(line)
@@ -96,7 +96,7 @@ class Matches(Sink):
 
 
 def _around(data: JsonObject) -> str:
-    """Return the line, cut to the part where the match is."""
+    """Return the line, truncated to the part with the match."""
     text = _text(data.get("lines")).rstrip("\r\n")
     if len(text) <= MAX_LINE_CHARS:
         return text
@@ -104,7 +104,7 @@ def _around(data: JsonObject) -> str:
     start = 0
     if isinstance(first, list) and first and isinstance(first[0], dict):
         found = first[0].get("start")
-        # bytes, not characters: near enough to choose a window by
+        # A byte offset, not characters: accurate enough to choose a window.
         start = max(0, found - MAX_LINE_CHARS // 4) if isinstance(found, int) else 0
     start = min(start, len(text) - MAX_LINE_CHARS)
     cut = text[start : start + MAX_LINE_CHARS]
@@ -112,7 +112,7 @@ def _around(data: JsonObject) -> str:
 
 
 def _text(value: JsonValue) -> str:
-    """Return one of ripgrep's texts, which come as base64 where they are no UTF-8."""
+    """Return a text of a ripgrep message, which is base64 if it is not UTF-8."""
     if not isinstance(value, dict):
         return ""
     text, encoded = value.get("text"), value.get("bytes")

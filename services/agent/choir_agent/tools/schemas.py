@@ -1,7 +1,7 @@
-"""Check a tool's input against its JSON Schema (spec 8.2), in words a model can act on.
+"""Validate a tool's input against its JSON Schema and report faults that a model can act on.
 
-Imported by `registry` at the first call and nowhere else: the validator takes 6 MB, which an agent that only
-talks need not have.
+Imported only by `registry`, at the first call: the validator takes 6 MB, which an agent that never
+calls a tool does not need.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ class Schemas:
 
     def __init__(self, parameters: Mapping[str, JsonObject]) -> None:
         self._validators = {
-            # offline: a manifest's schema may not make us read files or addresses
+            # Offline: a schema in a manifest must not make the agent read files or URLs.
             name: jsonschema_rs.Draft202012Validator(schema, offline=True)
             for name, schema in parameters.items()
         }
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
-        """Return what does not fit; empty if all fits."""
+        """Return what violates the schema; empty if the input is valid."""
         found: list[str] = []
         for error in self._validators[name].iter_errors(arguments):
             where = "/".join(str(part) for part in error.instance_path)

@@ -1,12 +1,15 @@
-"""Give up what a program of a tool must not have, then become that program; the pid stays the same.
+"""Restrict this process, then exec a tool's program in it; the pid stays the same.
 
-`child` runs this file as a script (`python -I -S seal.py OPTIONS -- PROGRAM ARGS`), so it imports nothing but
-the standard library, and not `dataclasses` or `platform`, which would treble its time. Options:
+`child` runs this file as a script (`python -I -S seal.py OPTIONS -- PROGRAM ARGS`). It imports only
+the standard library, and neither `dataclasses` nor `platform`, which would triple its startup time.
+Options:
     --parent PID    die with this process
-    --offline       no socket of any kind can be made, by this program or what it starts (seccomp)
-    --read PATH     only such paths can be read, and nothing can be written (Landlock)
-Without a program it tries the walls and exits 0. Where the kernel has no seccomp, `--offline` is an error;
-where it has no Landlock, `--read` is left out: it is a second wall behind the program's own care.
+    --offline       forbid sockets to this program and its descendants (seccomp)
+    --read PATH     allow reading of such paths only, and no writing (Landlock)
+
+Without a program it applies the restrictions and exits 0. If the kernel has no seccomp, `--offline`
+is an error. If it has no Landlock, `--read` is ignored: it is a second line of defence in addition
+to the program's own checks.
 """
 
 import ctypes
@@ -19,14 +22,14 @@ SIGKILL = 9
 SECCOMP_MODE_FILTER = 2
 EACCES = 13
 
-# BPF: load a word of seccomp_data, compare, return
+# BPF: load a 32-bit word of seccomp_data, compare, return.
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 AT_NUMBER, AT_ARCHITECTURE = 0, 4
 ALLOW, DENY, KILL = 0x7FFF0000, 0x00050000 | EACCES, 0x80000000
 X32_NUMBERS = 0x40000000
 
 SYS_IO_URING_SETUP, SYS_PIDFD_GETFD = 425, 438
-# socket, ptrace, process_vm_writev: the first makes one, the others could take a neighbour's
+# socket creates one; ptrace and process_vm_writev could take one from another process.
 CALLS = {"x86_64": (41, 101, 311), "aarch64": (198, 117, 271)}
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -34,12 +37,12 @@ SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE, SYS_LANDLOCK_RESTRICT_SELF =
 RULE_PATH_BENEATH = 1
 FS_EXECUTE, FS_READ_FILE, FS_READ_DIR = 1, 4, 8
 FS_FIRST_ABI = (1 << 13) - 1
-# what a dynamically linked program needs to start
+# Needed to start a dynamically linked program.
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache")
 
 
 class Options:
-    """What the command line says."""
+    """The parsed command line."""
 
     def __init__(self, program: list[str]) -> None:
         self.parent = 0
@@ -49,7 +52,7 @@ class Options:
 
 
 def parse(arguments: list[str]) -> Options:
-    """Read the command line; ValueError or IndexError where it does not fit."""
+    """Parse the command line; raises ValueError or IndexError if it is invalid."""
     end = arguments.index("--")
     options, rest = Options(arguments[end + 1 :]), arguments[:end]
     while rest:
@@ -72,7 +75,7 @@ class Kernel:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def prctl(self, option: int, first: int, second: object = 0) -> None:
-        """Change something about this process."""
+        """Call prctl, which changes an attribute of this process."""
         if self._libc.prctl(option, ctypes.c_ulong(first), second, 0, 0) != 0:
             raise self._error(f"prctl({option})")
 
@@ -89,11 +92,12 @@ class Kernel:
 
 
 def network_filter(machine: str) -> bytes:
-    """Return the seccomp program that leaves no way to a socket; KeyError for another processor."""
+    """Return the seccomp program that denies sockets; raises KeyError for an unknown processor."""
     denied = (*CALLS[machine], SYS_IO_URING_SETUP, SYS_PIDFD_GETFD)
     steps = [
         (LOAD, 0, 0, AT_ARCHITECTURE),
-        # another calling convention has other numbers: a program that uses one is not ours to judge
+        # Another calling convention has other call numbers, which this filter cannot check: kill
+        # the program.
         (JUMP_EQUAL, 1, 0, ARCHITECTURES[machine]),
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, AT_NUMBER),
@@ -106,7 +110,7 @@ def network_filter(machine: str) -> bytes:
 
 
 def cut_network(kernel: Kernel) -> None:
-    """Make sockets impossible for this process and its descendants."""
+    """Deny sockets to this process and its descendants."""
     program = network_filter(os.uname().machine)
     held = ctypes.create_string_buffer(program, len(program))
     shape = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
@@ -114,7 +118,7 @@ def cut_network(kernel: Kernel) -> None:
 
 
 def restrict_files(kernel: Kernel, readable: list[str]) -> None:
-    """Let only `readable` and the system's programs be read, and nothing be written."""
+    """Allow reading of `readable` and the system's programs only, and no writing."""
     try:
         shape = FS_FIRST_ABI.to_bytes(8, sys.byteorder)
         create = (SYS_LANDLOCK_CREATE_RULESET, shape, ctypes.c_size_t(len(shape)), 0)
@@ -141,7 +145,7 @@ def _allow(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Put up the walls and become the program."""
+    """Apply the restrictions and exec the program."""
     options = parse(arguments)
     if sys.platform == "linux":
         kernel = Kernel()

@@ -1,7 +1,7 @@
-"""The staging area `.choirtmp/` of a workspace (spec 9.2, 15.1): files on their way to or from the user.
+"""The staging area `.choirtmp/` of a workspace: files on their way to and from the user.
 
-Made ready by `app` at the start. It stands outside of the workspace's lock and has its own: the host puts
-files into `recv` and takes them from `send` while a command runs.
+Created by `app` at startup. It is not covered by the workspace's lock but has its own: the host
+writes to `recv` and takes files from `send` while a command runs.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ LOCK = "choirtmp"
 
 
 def holds(canonical: str) -> bool:
-    """Tell whether a canonical path lies in the staging area."""
+    """Return whether a canonical path is in the staging area."""
     return canonical == STAGING or canonical.startswith(f"{STAGING}/")
 
 
 def make_staging(workspace: Workspace) -> None:
-    """Make the directories; whatever stands in their way is put aside, never followed or lost."""
+    """Create the directories. Anything else at these paths is renamed, never followed or deleted."""
     for place in (STAGING, SEND, RECEIVE, ARTIFACTS):
         try:
             _put_aside(workspace, place)
             os.close(workspace.make_directories(place))
         except (ToolFailed, OSError) as error:
-            # the session can go on without; the tools that need it will say so
+            # The session works without it; tools that need it report an error.
             log.warning("the staging area is not usable", place=place, reason=str(error))
 
 

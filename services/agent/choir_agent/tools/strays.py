@@ -1,8 +1,9 @@
-"""End what a command left behind after its process group was killed.
+"""Kill processes that a command left behind after its process group was killed.
 
-Called by `child`. As the subreaper (see `boot.harden`) we become the parent of every orphan a command leaves,
-however it detached itself; whoever is our child and none of our own is a stray. Strays that have ended
-already are reaped while commands still run, so that none stays a zombie.
+Called by `child`. The agent is a subreaper (see `boot.harden`), so it becomes the parent of every
+orphan process, even of detached ones. A child process that the agent did not start itself is an
+orphan of a command. Orphans that have ended are reaped while commands still run, so that they do
+not stay zombies.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import signal
 from collections.abc import Collection
 from pathlib import Path
 
-# each round finds the children of those that the round before killed
+# Each pass finds the children of the processes that the previous pass killed.
 ROUNDS = 20
 PROC = Path("/proc")
 TASKS = PROC / "self/task"
@@ -25,11 +26,11 @@ def kill_group(group: int) -> None:
 
 
 def end_strays(known: Collection[int], running_calls: Collection[str]) -> int:
-    """Kill and reap our children other than `known`; return how many there were.
+    """Kill and reap child processes other than `known`; return how many there were.
 
-    While other calls run, only those are killed that are certainly not theirs. What cannot be told apart
-    (the kernel shows no environment while a process becomes another program) is looked at again by who
-    calls us, and ends with the last call at the latest.
+    While other calls run, only processes that certainly do not belong to them are killed. A process
+    whose call is unknown (the kernel shows no environment during an exec) is left for a later call
+    of this function, at the latest when the last call ends.
     """
     ended = 0
     for _ in range(ROUNDS):
@@ -43,14 +44,14 @@ def end_strays(known: Collection[int], running_calls: Collection[str]) -> int:
         for pid in strays:
             with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
-                # a killed process ends at once; waiting for it lets its own children come to us
+                # A killed process ends at once; reaping it makes its own children ours.
                 os.waitpid(pid, 0)
                 ended += 1
     return ended
 
 
 def reap_ended(known: Collection[int]) -> int:
-    """Reap our children other than `known` that have ended by themselves; return how many."""
+    """Reap child processes other than `known` that have ended by themselves; return how many."""
     reaped = 0
     for pid in _children() - set(known):
         with contextlib.suppress(ChildProcessError):

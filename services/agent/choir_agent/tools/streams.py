@@ -1,7 +1,7 @@
-"""Take in what a program writes, and hand it what it reads: bounded, whatever it does.
+"""Bounded pipes to and from a program: capture its output and feed its input.
 
-Called by `child`. Pipes of our own, because asyncio's process waits for the ends of its pipes, and something
-that a program left in the background may hold them open.
+Called by `child`. Uses its own pipes because asyncio's process waits until its pipes are closed,
+and a background process may keep them open.
 """
 
 import asyncio
@@ -10,24 +10,24 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# how long to read on when the program has ended but something still holds its output open
+# How long to keep reading after the program has ended while another process keeps its output open.
 DRAIN_S = 0.2
 
 
 class Sink(asyncio.Protocol):
-    """Where a stream goes; a sink that has `enough` lets the program be ended."""
+    """Receives a stream; setting `enough` makes the caller kill the program."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
         self.enough = asyncio.Event()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that nobody writes any more."""
+        """Record that the stream has ended."""
         self.ended.set()
 
 
 class Capture(Sink):
-    """A stream's beginning and end; the middle of a long one is counted and dropped."""
+    """Keeps a stream's beginning and end; the middle of a long one is dropped and counted."""
 
     def __init__(self, keep_each_end: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Capture(Sink):
         self.size = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take in what arrived."""
+        """Store the data that arrived."""
         self.size += len(data)
         room = self._keep - len(self.start)
         self.start += data[:room]
@@ -46,11 +46,11 @@ class Capture(Sink):
 
     @property
     def missing(self) -> int:
-        """Bytes that were dropped."""
+        """Number of bytes that were dropped."""
         return self.size - len(self.start) - len(self.end)
 
     def text(self) -> str:
-        """Return what was kept, with a note where something is missing."""
+        """Return the captured text, with a note where bytes are missing."""
         if not self.missing:
             return bytes(self.start + self.end).decode("utf-8", "replace")
         head, tail = (bytes(part).decode("utf-8", "replace") for part in (self.start, self.end))
@@ -59,7 +59,7 @@ class Capture(Sink):
 
 @asynccontextmanager
 async def pipe_into(sink: Sink) -> AsyncIterator[int]:
-    """Yield the writing end of a pipe that `sink` reads."""
+    """Yield the write end of a pipe that `sink` reads."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(write_end, True)
     with os.fdopen(read_end, "rb", buffering=0) as reader, os.fdopen(write_end, "wb") as writer:
@@ -91,6 +91,6 @@ async def feeding(given: bytes | int | None) -> AsyncIterator[int]:
             transport.write_eof()
             yield reader.fileno()
         finally:
-            # one that has closed already takes no abort
+            # Aborting a closed transport is an error.
             if not gone.ended.is_set():
                 transport.abort()

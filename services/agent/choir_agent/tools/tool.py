@@ -1,6 +1,7 @@
-"""The port `Tool`, what a call gets and what it gives back.
+"""The `Tool` protocol, the context of a call and its output.
 
-Implemented by `builtin`; called by the arbiter once it has ruled, locked and committed.
+Implemented by `builtin` and `external_tool`. The arbiter calls a tool after it has decided to run
+the call, acquired its locks and committed it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from choir_common.wire.json import JsonObject
 
 
 class ToolFailed(ChoirError):
-    """The tool ran and could not do what was asked; `kind` is a stable word for the model."""
+    """The tool could not do what the call requested; `kind` is a stable error code for the model."""
 
     code, status = "tool_failed", 422
 
@@ -26,23 +27,23 @@ class ToolFailed(ChoirError):
         self.details = details or {}
 
     def output(self) -> JsonObject:
-        """Return the structured error the model is given."""
+        """Return the structured error for the model."""
         return {"code": self.kind, "message": self.message, **self.details}
 
 
 class ToolRefused(ToolFailed):
-    """What was asked is not allowed as things stand; the call counts as refused, not as failed."""
+    """The request is not allowed in the current state; the call counts as refused, not as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call gave back."""
+    """The result of a successful call."""
 
     output: JsonObject
     summary: str
-    """What happened, in a few words: it stands in every result, also where the rest is cut or kept out."""
+    """What happened, in a few words; part of every result, even if the rest is truncated or masked."""
     events: tuple[EventPayload, ...] = ()
-    """What else it made happen in this session; the arbiter appends them before the result."""
+    """Further events for the session's log; the arbiter appends them before the result."""
 
     def result(self) -> JsonObject:
         """Return the output with its summary first."""
@@ -51,29 +52,30 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Who calls; `call_id` is the idempotency key of every effect."""
+    """The caller of a tool; `call_id` is the idempotency key of every effect."""
 
     call_id: str
     lane: str
     path: str = ""
-    """The canonical path that is locked, for a tool whose locks name `{path}`."""
+    """The canonical path that is locked, for a tool whose locks contain `{path}`."""
     turn_id: str = ""
     dm: str = ""
     settings: AgentSettings | None = None
-    """As they were when the call began (spec 16.3); none only in a tool's own tests."""
+    """The settings when the call began; None only in a tool's own tests."""
     secrets: Mapping[SecretResource, str] = field(default_factory=dict, repr=False)
-    """Those of the resources the manifest names, and no others (spec 14.3)."""
+    """Secrets of the resources that the manifest names, and no others."""
 
 
 class Tool(Protocol):
-    """Something the model can use."""
+    """A tool that a model can call."""
 
     @property
     def manifest(self) -> ToolManifest: ...
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Do it; `arguments` fit the schema.
+        """Run the call; `arguments` are valid against the schema.
 
-        Raises ToolFailed for what the model can understand; a cancellation must leave nothing running.
+        Raises ToolFailed for errors that the model can understand. A cancelled call must leave
+        nothing running.
         """
         ...

@@ -1,7 +1,7 @@
-"""Call somebody's HTTP API for a tool: with a deadline, a size limit, and one wait where it limits the rate.
+"""HTTP client for tools: a deadline, a size limit, and one retry after a rate limit.
 
-Called by the tools that talk to a service. What a service says is passed on cut short and without the key,
-whoever echoes it.
+Called by the tools that use an external service. Error texts of a service are truncated, and the
+key is redacted from them.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from choir_common.wire.json import JsonObject
 CONNECT_S = 10.0
 MAX_BODY_BYTES = 8_000_000
 MAX_DETAIL_CHARS = 300
-# a call may wait this long for its turn; longer is the model's to decide
+# Longest wait after a 429; for a longer one the model gets the error and decides.
 LONGEST_WAIT_S = 20.0
 TOO_MANY_REQUESTS = 429
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Whom to call, and the key that must not be told."""
+    """A service to call, and its secret key."""
 
     name: str
-    """As people call it."""
+    """Name of the service, for error messages."""
     endpoint: str
     secret_name: str
     secret: str = field(repr=False)
@@ -42,7 +42,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request; `effect` says whether it changes something there."""
+    """One request; `effect` is true if it changes something at the service."""
 
     method: str
     path: str
@@ -53,14 +53,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, read whole."""
+    """A complete response."""
 
     status: int
     headers: httpx2.Headers
     body: bytes
 
     def json(self, service: Service) -> JsonObject:
-        """Return the body's object; raises ToolFailed where it is none."""
+        """Return the body's JSON object; raises ToolFailed if it is not one."""
         try:
             value = orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -71,15 +71,16 @@ class Answer:
 
 
 class WebClient:
-    """Calls services; one for all tools of an agent."""
+    """Calls services; one client for all tools of an agent."""
 
     def __init__(self) -> None:
         self._tls: ssl.SSLContext | None = None
 
     async def call(self, service: Service, call: Call, timeout_s: float) -> Answer:
-        """Make a call and read its answer, whatever its status; waits once where it is asked to.
+        """Send a request and return its response, whatever its status; retry once after a 429.
 
-        Raises ToolFailed where there is no answer.
+        The retry happens only if the service names a wait that is short enough. Raises ToolFailed
+        if there is no response.
         """
         ends_at = time.monotonic() + timeout_s
         answer = await self._once(service, call, ends_at)
@@ -88,7 +89,7 @@ class WebClient:
         wait_s = short_wait(answer.headers, ends_at - time.monotonic())
         if wait_s is None:
             return answer
-        # it was refused, so nothing happened there, whatever the call does
+        # A 429 had no effect at the service, so any request may be repeated.
         await asyncio.sleep(wait_s)
         return await self._once(service, call, ends_at)
 
@@ -96,12 +97,12 @@ class WebClient:
     async def stream(
         self, service: Service, call: Call, timeout_s: float
     ) -> AsyncIterator[httpx2.Response]:
-        """Make a call and yield its answer unread, within `timeout_s` for all of it.
+        """Send a request and yield its unread response; `timeout_s` covers the whole block.
 
-        Raises ToolFailed where there is none, or it breaks off.
+        Raises ToolFailed if there is no response or the connection breaks.
         """
         if service.endpoint.startswith("https:") and self._tls is None:
-            # reading the certificates takes a moment
+            # Loading the certificates takes a moment.
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
         limits = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
         try:
@@ -138,13 +139,13 @@ class WebClient:
 
 
 def short_wait(headers: httpx2.Headers, left_s: float) -> float | None:
-    """Return how long to wait before the one retry, None where it is unknown or too long."""
+    """Return how many seconds to wait before the retry, or None if unknown or too long."""
     wait_s = retry_after(headers)
     return wait_s if wait_s is not None and wait_s <= min(LONGEST_WAIT_S, left_s - 1.0) else None
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:
-    """Return how many seconds a service asks to wait, None where it does not say."""
+    """Return how many seconds the service asks to wait, or None if it does not say."""
     text = headers.get("retry-after", "").strip()
     if text:
         try:
@@ -159,7 +160,7 @@ def retry_after(headers: httpx2.Headers) -> float | None:
 
 
 def _until_reset(headers: httpx2.Headers) -> float | None:
-    """Return the seconds until the window that is used up begins anew (X-RateLimit-*, Brave)."""
+    """Return the seconds until the exhausted rate-limit window resets (X-RateLimit-*, Brave)."""
     resets = _numbers(headers.get("x-ratelimit-reset", ""))
     left = _numbers(headers.get("x-ratelimit-remaining", ""))
     used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]
@@ -177,12 +178,12 @@ def _numbers(text: str) -> list[float]:
 
 
 def hidden(text: str, service: Service) -> str:
-    """Return what a service said: cut short, and without the key."""
+    """Return a service's text, truncated and with the key redacted."""
     return masked(text, service.secret)[:MAX_DETAIL_CHARS]
 
 
 def failure(service: Service, answer: Answer, said: str) -> ToolFailed:
-    """Return the error for an answer that is none, where nothing more is known than its status."""
+    """Return the error for an unsuccessful response, judged by its status alone."""
     said = hidden(said, service)
     detail = f" It says: {said}" if said else ""
     match answer.status:

@@ -1,7 +1,7 @@
-"""The workspace directory: the only files there are for tools (spec 15.4).
+"""The workspace directory: the only files that tools can reach.
 
-Called by the arbiter (canonical paths for locks) and the file tools. A path is resolved once to its canonical
-form; the lock is taken on that form and the file is opened by it, so both always mean the same file.
+Called by the arbiter (canonical paths for locks) and by the file tools. A path is resolved once to
+its canonical form. The lock and the open both use that form, so they always refer to the same file.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ NEW_DIR_MODE = 0o755
 
 
 class Workspace:
-    """A directory that nothing leaves."""
+    """A directory outside of which no path resolves."""
 
     def __init__(self, root: Path) -> None:
         try:
@@ -31,7 +31,7 @@ class Workspace:
         self._beneath = Beneath(self._root_fd)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory's descriptor."""
         os.close(self._root_fd)
 
     def canonical(self, path: str) -> str:
@@ -53,7 +53,7 @@ class Workspace:
         return os.path.relpath(real, self.root)
 
     def shared_inode(self, canonical: str) -> str | None:
-        """Return what identifies a file that has several names (hard links); none for any other."""
+        """Return the identity of a file that has several names (hard links); None for any other file."""
         try:
             found = os.stat(canonical, dir_fd=self._root_fd, follow_symlinks=False)
         except OSError:
@@ -62,9 +62,9 @@ class Workspace:
         return f"{found.st_dev}:{found.st_ino}" if several else None
 
     def open_file(self, canonical: str) -> int:
-        """Open a regular file for reading; returns its descriptor.
+        """Open a regular file for reading and return its descriptor.
 
-        Raises ToolFailed for a directory, fifo, device or socket, or one that cannot be opened.
+        Raises ToolFailed for a directory, FIFO, device or socket, or if it cannot be opened.
         """
         descriptor = self._open(canonical, os.O_RDONLY)
         mode = os.fstat(descriptor).st_mode
@@ -74,9 +74,9 @@ class Workspace:
         raise not_a_file(canonical, mode)
 
     def open_place(self, canonical: str) -> int:
-        """Open a regular file or a directory for reading; returns its descriptor.
+        """Open a regular file or a directory for reading and return its descriptor.
 
-        Raises ToolFailed for anything else, or what cannot be opened.
+        Raises ToolFailed for anything else, or if it cannot be opened.
         """
         descriptor = self._open(canonical, os.O_RDONLY)
         mode = os.fstat(descriptor).st_mode
@@ -86,13 +86,13 @@ class Workspace:
         raise not_a_file(canonical, mode)
 
     def open_directory(self, canonical: str) -> int:
-        """Open a directory; returns its descriptor. Raises ToolFailed when it is none."""
+        """Open a directory and return its descriptor; raises ToolFailed if it is not one."""
         return self._open(canonical, os.O_RDONLY | os.O_DIRECTORY)
 
     def make_directories(self, canonical: str) -> int:
-        """Make a directory and those above it, where they are missing; returns its descriptor.
+        """Create a directory and its missing parents; return the directory's descriptor.
 
-        Raises ToolFailed when something else stands in the way.
+        Raises ToolFailed if a component exists and is not a directory.
         """
         try:
             return self._make_directories(canonical)
@@ -100,10 +100,10 @@ class Workspace:
             raise failed(canonical, error) from error
 
     def replace_file(self, canonical: str, content: bytes, *, must_be_new: bool = False) -> bool:
-        """Put `content` in the place of the file, all or nothing; returns whether it is new.
+        """Replace the file with `content` atomically; return whether the file is new.
 
-        Missing directories are made. Raises ToolFailed when the place is not a regular file, or is
-        taken although it `must_be_new`.
+        Missing directories are created. Raises ToolFailed if the target is not a regular file, or
+        exists although it `must_be_new`.
         """
         draft = self.draft(canonical, must_be_new=must_be_new)
         try:
@@ -114,7 +114,7 @@ class Workspace:
         return draft.is_new
 
     def draft(self, canonical: str, *, must_be_new: bool = False) -> Draft:
-        """Begin a file that takes its place when it is complete; missing directories are made.
+        """Start a file that replaces its target when it is complete; missing directories are created.
 
         Raises ToolFailed as `replace_file` does.
         """
