@@ -1,8 +1,5 @@
-"""What two services of Choir need, and nothing that only one of them does.
+"""Code that at least two services of Choir share: wire models, hash chain, clients and adapters.
 
-Owns the words on the wire, the hash chain of the log, and the few doors to the outside (NATS, HTTP,
-Postgres). Never holds policy: who may act is control's, how to think is the agent's.
-
-Ladder, top to bottom; each layer imports only those below it:
-    testing > clients > bus | http | postgres > eventlog > wire > errors | settings | telemetry > ids | clock
+Owns the models that cross process boundaries, the hash chain of the event log, and the adapters for NATS,
+HTTP and Postgres. Contains no policy: control decides who may act, and the agent decides how to think.
 """

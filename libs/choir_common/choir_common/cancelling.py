@@ -1,8 +1,8 @@
-"""Keep cancellations that a library swallows. Used around calls of asyncpg and nats-py.
+"""Preserve task cancellations that a library swallows. Used around calls of asyncpg and nats-py.
 
-Before Python 3.12 `asyncio.wait_for` forgets a cancellation that comes in the same moment as its result, and
-a connection that breaks in that moment hides it behind its own error. A loop that tries again after errors
-would then never end.
+Before Python 3.12 `asyncio.wait_for` drops a cancellation that arrives together with its result, and a
+connection that breaks at that time replaces the cancellation by its own error. A loop that retries after
+errors would then never end.
 """
 
 import asyncio

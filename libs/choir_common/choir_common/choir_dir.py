@@ -1,7 +1,7 @@
-"""What stands in /choir, hashed the same way by who bakes it and who runs with it (spec 15.1).
+"""Content hashes of the identity directory `/choir`, and its version file.
 
-Called by control when an image is built and by the agent when it introduces itself: if the two differ,
-what runs is not what was built.
+Used by control when it builds an image and by the agent when it sends INIT_HELLO. If the hashes differ, the
+agent does not run what control built. See docs/design/security.md.
 """
 
 import hashlib
@@ -27,19 +27,22 @@ class ImageVersion(BaseModel):
     global_repo_commit: str = ""
     agent_repo_commit: str = ""
     tool_manifest_hash: str = ""
-    """Of every file below /choir/tools, programs included."""
+    """Hash of all files below /choir/tools, executables included."""
     skill_manifest_hash: str = ""
-    """Of every file below /choir/skills."""
+    """Hash of all files below /choir/skills."""
 
 
 def hash_files(files: Iterable[tuple[str, bool, str]]) -> str:
-    """Return one hash for files given as path, whether executable, and SHA-256 of the content."""
+    """Return one hash for files given as (path, is executable, SHA-256 of the content)."""
     lines = sorted(f"{path}\0{'x' if runs else '-'}\0{digest}\n" for path, runs, digest in files)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def hash_directory(top: Path) -> str:
-    """Return the hash of all files below `top` but its version.json; no directory counts as empty. Blocks."""
+    """Return the hash of all files below `top` except version.json. Blocks.
+
+    A missing directory has the hash of an empty one.
+    """
     return hash_files(
         (path.relative_to(top).as_posix(), *_describe(path))
         for path in top.rglob("*")
@@ -48,7 +51,7 @@ def hash_directory(top: Path) -> str:
 
 
 def read_version(choir_dir: Path) -> ImageVersion | None:
-    """Return what version.json says, none when it is missing or says nothing. Blocks."""
+    """Return the parsed version.json, or None if it is missing or invalid. Blocks."""
     try:
         return ImageVersion.model_validate_json((choir_dir / VERSION_FILE).read_bytes())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Tell the time; a `Clock` is passed in, so that tests can set it.
+"""Clocks, passed in as a `Clock` so that tests can control time.
 
-Wall time is for stamps that people read; leases and timeouts use `monotonic`, which never jumps.
+Wall time is for timestamps that people read. Leases and timeouts use `monotonic`, which never jumps.
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of wall time (aware UTC) and of seconds that only grow."""
+    """A source of wall time (aware UTC) and of monotonic seconds."""
 
     def now(self) -> datetime: ...
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The operating system's clocks."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -27,12 +27,15 @@ class SystemClock:
 
 
 class SteadyTime:
-    """Wall time as it goes on from when this is made: a clock that is set moves it not at all."""
+    """Wall time that is not affected when the system clock is set.
+
+    It reads the wall clock once and then advances with the monotonic clock.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began_at, self._began = clock.now(), clock.monotonic()
 
     def now(self) -> datetime:
-        """Return the time it would be."""
+        """Return the wall time at creation plus the monotonic time since then."""
         return self._began_at + timedelta(seconds=self._clock.monotonic() - self._began)

@@ -1,7 +1,7 @@
-"""End this process in time, whatever still hangs in it. Used by `http.listen` once a signal to stop has come.
+"""Hard deadline for process shutdown. Used by `http.listen` after a stop signal.
 
-All that matters is durable when it is acknowledged, so a process that is cut off loses no more than one that
-is killed; one that never ends keeps its successor waiting.
+Everything that matters is durable before it is acknowledged, so a forced exit loses no more than a kill. A
+process that never exits would block its successor.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ import structlog
 
 log = structlog.get_logger("choir.ending")
 
-EXIT_CODE = 70  # EX_SOFTWARE: it did not end by itself
+EXIT_CODE = 70  # EX_SOFTWARE: the shutdown deadline passed
 
 
 class Deadline:
-    """Ends the process some seconds after `start`, unless that has ended before; may be shortened."""
+    """Terminates the process if it has not exited some seconds after `start`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: threading.Timer | None = None
 
     def start(self, within_s: float) -> None:
-        """Set the time that is left; of several the last counts."""
+        """Set the remaining time in seconds; a later call replaces an earlier one."""
         if self._timer is not None:
             self._timer.cancel()
-        # A thread, because the loop itself may be what hangs.
+        # A thread, because the event loop itself may be blocked.
         self._timer = threading.Timer(within_s, self._end, (within_s,))
         self._timer.daemon = True
         self._timer.start()
@@ -41,7 +41,7 @@ class Deadline:
 
 
 def _places(tasks: Iterable[asyncio.Task[object]]) -> Iterable[str]:
-    """Say where each task waits: its name, and the innermost line of its own code."""
+    """Yield each task's name and the innermost source line where it is suspended."""
     for task in tasks:
         frames = task.get_stack(limit=1)
         code = frames[-1].f_code if frames else None

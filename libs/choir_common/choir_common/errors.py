@@ -1,22 +1,22 @@
-"""One tree of errors for all of Choir; every door turns it into its own words.
+"""The error hierarchy of Choir. Each HTTP route, bus endpoint and command renders it in its own format.
 
-    ChoirError                     500 internal
-    ├── BadInput                   400 bad_input          the caller must change the request
-    ├── Unauthorized               401 unauthorized       no or wrong token
-    ├── Forbidden                  403 forbidden          known, but not allowed
-    ├── NotFound                   404 not_found
-    ├── Conflict                   409 conflict           the state does not allow it
-    │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
-    ├── TooLarge                   413 too_large
-    ├── TooSlow                    408 too_slow           the request did not arrive in time
-    ├── RateLimited                429 rate_limited       try again after `retry_after_s`
-    ├── Unavailable                503 unavailable        a part is down: nothing happened, try again
-    │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry under the same key
-    ├── DeadlineExceeded           504 deadline_exceeded
-    └── StartupError               exit 1 startup         a process cannot start; one paragraph for a person
+  ChoirError                     500 internal
+  ├── BadInput                   400 bad_input          the caller must change the request
+  ├── Unauthorized               401 unauthorized       no or wrong token
+  ├── Forbidden                  403 forbidden          known, but not allowed
+  ├── NotFound                   404 not_found
+  ├── Conflict                   409 conflict           the state does not allow it
+  │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
+  ├── TooLarge                   413 too_large
+  ├── TooSlow                    408 too_slow           the request did not arrive in time
+  ├── RateLimited                429 rate_limited       retry after `retry_after_s`
+  ├── Unavailable                503 unavailable        a dependency is down: nothing happened, retry
+  │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry with the same key
+  ├── DeadlineExceeded           504 deadline_exceeded
+  └── StartupError               exit 1 startup         the process cannot start; one paragraph of text
 
-The class docstring is the default message. HTTP renders RFC 9457 problems, the bus an envelope, the
-CLI a paragraph and an exit code; all of them read `code`, `status` and `exit_code` from here.
+The class docstring is the default message. HTTP renders RFC 9457 problem documents, the bus an envelope,
+and the CLI a paragraph and an exit code. All of them read `code`, `status` and `exit_code` from here.
 """
 
 from pydantic import BaseModel, ConfigDict
@@ -45,7 +45,7 @@ class ChoirError(Exception):
         super().__init__(self.message)
 
     def envelope(self) -> ErrorEnvelope:
-        """Return what may leave the process."""
+        """Return the part of the error that may leave the process."""
         return ErrorEnvelope(code=self.code, message=self.message, retry_after_s=self.retry_after_s)
 
 
@@ -132,7 +132,7 @@ def _subclasses(of: type[ChoirError]) -> list[type[ChoirError]]:
 
 
 def from_envelope(envelope: ErrorEnvelope) -> ChoirError:
-    """Rebuild the error that `envelope` came from; an unknown code becomes a `ChoirError`."""
+    """Rebuild the error from its envelope; an unknown code becomes a `ChoirError`."""
     for kind in _subclasses(ChoirError):
         if kind.code == envelope.code:
             return kind(envelope.message, retry_after_s=envelope.retry_after_s)

@@ -1,6 +1,6 @@
-"""Make and name the identifiers that cross process boundaries.
+"""Identifier types that cross process boundaries, and how they are generated.
 
-Called by every service; an id is an opaque string whose prefix tells a reader what it names.
+An id is an opaque string; its prefix shows the reader which kind of object it identifies.
 """
 
 import os
@@ -18,9 +18,9 @@ GatewayName = NewType("GatewayName", str)
 RequestId = NewType("RequestId", str)
 ApprovalId = NewType("ApprovalId", str)
 
-# An agent id stands as it is in the names of a Postgres schema and role (quoted), of directories, sockets,
-# logs and containers, so two agents never share one. No dot and no capital: what has to set something
-# apart from an agent id uses a dot.
+# An agent id is used unchanged in the names of a Postgres schema and role (quoted), of directories,
+# sockets, logs and containers, so two agents never share one. Dots and capitals are not allowed: names that
+# must not collide with an agent id contain a dot.
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,40}$"
 AGENT_ID_RULE = (
     "an agent id begins with a lower-case letter and holds lower-case letters, digits, `_` and `-`, 41 "
@@ -28,8 +28,8 @@ AGENT_ID_RULE = (
 )
 _NAME = re.compile(NAME_PATTERN)
 
-# each agent has a database schema of its own, choir_<agent>, a log, <agent>.log, and a repository beside the
-# global one; these are Choir's
+# Each agent has its own database schema (choir_<agent>), log file (<agent>.log) and repository next to the
+# global one. These names are used by Choir itself.
 RESERVED_AGENTS = (
     *("control", "memory", "choird", "gateway", "browser", "global"),
     *("postgres", "nats", "rehearsal", "stack"),
@@ -37,10 +37,10 @@ RESERVED_AGENTS = (
 
 
 def is_agent_id(text: str) -> bool:
-    """Tell whether `text` may name an agent: it becomes a Postgres schema and role."""
+    """Return whether `text` is a valid agent id."""
     return _NAME.fullmatch(text) is not None
 
 
 def new_id(prefix: str) -> str:
-    """Return a fresh id `<prefix>_<23 hex digits>`: it sorts by the millisecond it was made."""
+    """Return a new id `<prefix>_<23 hex digits>` that sorts by its creation time in milliseconds."""
     return f"{prefix}_{time.time_ns() // 1_000_000:011x}{os.urandom(6).hex()}"

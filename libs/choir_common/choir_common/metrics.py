@@ -1,6 +1,6 @@
-"""Count what happens, for Prometheus: names begin with `choir_`, labels are few and never a person's words.
+"""Prometheus metrics. Names begin with `choir_`; labels are few and never contain user text.
 
-Each service has one `Metrics`, made by its `app`; `http.service_app` counts requests with it and serves it.
+Each service has one `Metrics`, made by its `app`. `http.service_app` counts requests with it and serves it.
 """
 
 from prometheus_client import (
@@ -15,16 +15,16 @@ from prometheus_client import (
 )
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# seconds: from what a Unix socket takes to what a model takes
+# Seconds: QUICK suits local requests (Unix socket), SLOW suits model calls.
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """One process's counters."""
+    """The metrics of one process."""
 
     def __init__(self, service: str) -> None:
-        """Start from nothing; the process's own figures (memory, CPU, files) are included."""
+        """Create the registry with the process's own metrics (memory, CPU, files)."""
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
@@ -37,7 +37,7 @@ class Metrics:
         )
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
-        """Return a new counter; `_total` is added to its name."""
+        """Return a new counter; Prometheus appends `_total` to its name."""
         return Counter(name, text, labels, registry=self.registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
@@ -51,10 +51,10 @@ class Metrics:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an HTTP request; `route` is the template, not the path."""
+        """Count an HTTP request; `route` is the route template, not the requested path."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def render(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,6 +1,6 @@
-"""Run a service as a process: exit code 0 when it ended, and one paragraph when it could not start.
+"""Run a service as a process: exit code 0 after a normal end, one paragraph if it cannot start.
 
-Called by the `__main__` of each service; what it serves is the service's own affair.
+Called by the `__main__` module of each service.
 """
 
 import gc
@@ -12,16 +12,17 @@ import uvloop
 from choir_common.errors import StartupError
 
 GARBAGE_AFTER = (10_000, 20, 20)
-"""Objects that are new before the youngest are looked through, and such looks before the older ones are."""
+"""Arguments of gc.set_threshold(): allocations before gen 0; gen-0 runs before gen 1, gen-1 runs before
+gen 2."""
 
 
 def run_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
-    """Run `serve` to its end and return the exit code.
+    """Run `serve` until it ends and return the exit code.
 
-    What was imported is never looked through for garbage again, and the rest more seldom than by default:
-    that was a tenth of a search in memory.
+    Imported objects are excluded from garbage collection, and collections run less often than by default:
+    they took a tenth of the time of a memory search.
 
-    A StartupError is written to standard error, also one inside the group of whatever it brought down.
+    A StartupError is printed to standard error, also when it is wrapped in an exception group.
     """
     gc.freeze()
     gc.set_threshold(*GARBAGE_AFTER)
@@ -30,7 +31,7 @@ def run_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
     except StartupError as error:
         return _explain(error)
     except ExceptionGroup as group:
-        # the task group wraps what stopped it; a start-up error is for a person and stands alone
+        # A task group wraps the error that stopped it; print the start-up error alone.
         found = group.subgroup(StartupError)
         if found is None:
             raise

@@ -1,7 +1,7 @@
-"""Mask every known secret in whatever is written: logs, tracebacks, spans.
+"""Redaction of known secret values in logs, tracebacks and spans.
 
-Each process has one `Redactor`; `telemetry` and `logs` get it handed in. It imports next to nothing, since
-the supervisor and every agent carry it.
+Each process has one `Redactor`, passed to `telemetry` and `logs`. The module imports little, because the
+supervisor and every agent load it. See docs/design/security.md.
 """
 
 import base64
@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from urllib.parse import quote
 
 MASK = "[redacted]"
-# Shorter values would blank out ordinary words.
+# Shorter values would mask ordinary words.
 SHORTEST_SECRET = 6
-# A part is a guess at what is secret in a value, so it has to look less like an ordinary word.
+# A part is only assumed to be secret, so it must be longer than an ordinary word.
 SHORTEST_PASSWORD = 8
 SHORTEST_KEY_LINE = 16
 
 
 class Redactor:
-    """Replaces known secret values by a mask: whole, encoded, and in the parts they are used in."""
+    """Replaces known secret values by a mask: the whole value, its encodings and its parts."""
 
     def __init__(self) -> None:
         self._values: tuple[str, ...] = ()
 
     def learn(self, values: Iterable[str]) -> None:
-        """Add secret values; those under six characters are ignored.
+        """Add secret values; values shorter than six characters are ignored.
 
-        Of `user:password` the password is learned as well, of a private key each line.
+        For `user:password` the password is added as well, for a private key each of its lines.
         """
         known = set(self._values)
         for value in values:
@@ -34,7 +34,7 @@ class Redactor:
                 known |= _forms(value)
                 for part in _parts(value):
                     known |= _forms(part)
-        # longest first, so that a secret inside another leaves no tail
+        # Longest first, so that masking a secret inside another one leaves no remainder.
         self._values = tuple(sorted(known, key=len, reverse=True))
 
     def clean(self, text: str) -> str:
@@ -47,11 +47,11 @@ class Redactor:
     def __call__(
         self, _: object, __: str, event: MutableMapping[str, object]
     ) -> Mapping[str, object]:
-        """Clean a log line (a structlog processor that stands after the traceback's rendering)."""
+        """Clean a log line; a structlog processor that must run after the traceback is rendered."""
         return {key: self.clean_deep(value) for key, value in event.items()}
 
     def clean_deep(self, value: object) -> object:
-        """Return a value as JSON has them with every known secret masked, in names as well."""
+        """Return a JSON value with every known secret masked, in keys as well."""
         match value:
             case str():
                 return self.clean(value)
@@ -66,9 +66,9 @@ class Redactor:
 
 
 def masked(text: str, *secrets: str | None) -> str:
-    """Return a text without these secrets in any form: for words that are cut before they are written down.
+    """Return `text` without these secrets in any form. Use it before text is truncated.
 
-    A cut would leave a part of a secret that nobody knows any more.
+    Truncation could otherwise leave a part of a secret that redaction no longer recognizes.
     """
     redactor = Redactor()
     redactor.learn(secret for secret in secrets if secret)
@@ -76,17 +76,17 @@ def masked(text: str, *secrets: str | None) -> str:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it stands in texts, addresses, headers and JSON."""
+    """Return a value as it appears in plain text, URLs, headers (base64) and JSON."""
     encoded = base64.b64encode(value.encode()).decode().rstrip("=")
     escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     return {value, quote(value, safe=""), encoded} | escaped
 
 
 def _parts(value: str) -> list[str]:
-    """Return what would still be a secret if it stood alone."""
+    """Return the parts of a value that are secrets on their own."""
     lines = value.splitlines()
     if len(lines) > 1:
-        # the first and last line of a key only say that it is one
+        # The first and last line of a key are only its header and footer.
         return [
             line
             for line in map(str.strip, lines)

@@ -1,7 +1,7 @@
-"""Read and change secrets.json: for its owner alone (0600), whole or not at all, one writer at a time.
+"""Read and change secrets.json: mode 0600, atomic replacement, one writer at a time.
 
-Used by control (`secret apply`), choirctl (`secret set`) and the embedded stack. No message ever quotes
-a value, and what a message says of a broken file is its place only (spec 6.3, 17.1).
+Used by control (`secret apply`), choirctl (`secret set`) and the embedded stack. Error messages never
+contain a value; for a broken file they give the position only. See docs/design/security.md.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ LOCK_LOOK_S = 0.05
 def read_secret_file(path: Path) -> dict[str, str]:
     """Return all secrets by name.
 
-    Raises NotFound without a file, Forbidden for one that others may open, BadInput for one that is no
-    JSON object of texts, Unavailable when it cannot be read.
+    Raises NotFound if there is no file, Forbidden if others may open it, BadInput if it is not a JSON
+    object of strings, Unavailable if it cannot be read.
     """
     return _parse(path, _read(path))
 
 
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[dict[str, str]]:
-    """Lend the secrets for a change; what they are at the end of the block replaces the file.
+    """Yield the secrets as a dict; its state at the end of the block replaces the file.
 
-    Nothing is written when the block raises or changes nothing. Raises what `read_secret_file` raises
-    (a missing file is empty), and Conflict when another writer keeps the lock for five seconds.
+    Nothing is written if the block raises or changes nothing. Raises the errors of `read_secret_file` (a
+    missing file counts as empty), and Conflict if another writer keeps the lock for five seconds.
     """
     with _locked(path.parent / LOCK_NAME):
         _clear_leftovers(path)
@@ -54,7 +54,7 @@ def changing(path: Path) -> Iterator[dict[str, str]]:
 
 def _read(path: Path) -> bytes:
     try:
-        # a link could name any file of its maker's choice; non-blocking: a pipe would hang us
+        # O_NOFOLLOW: a link could point to any file. O_NONBLOCK: opening a pipe would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound(
@@ -109,7 +109,7 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    # beside the file, not the file itself: that one is replaced under its name
+    # A separate lock file, because the secrets file itself is replaced by rename.
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     except OSError as error:
@@ -139,7 +139,7 @@ def _wait_for(descriptor: int, path: Path) -> None:
 
 
 def _clear_leftovers(path: Path) -> None:
-    """Remove what a writer left that was killed: it holds values, and nobody would look for them there."""
+    """Remove temporary files of a writer that was killed: they contain secret values."""
     for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}"):
         left.unlink(missing_ok=True)
 
@@ -163,7 +163,7 @@ def _replace(path: Path, values: Mapping[str, str]) -> None:
 
 
 def _keep_owner(path: Path, descriptor: int) -> None:
-    """Leave the file to whom it belonged, or to the directory's owner: root may change it for others."""
+    """Preserve the file's owner (the directory's for a new file), since root may change it for others."""
     if os.geteuid() == 0:
         owner = (path if path.exists() else path.parent).stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)

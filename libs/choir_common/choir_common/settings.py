@@ -1,8 +1,8 @@
-"""Read a service's settings from the environment and its secrets from one JSON object.
+"""Settings of a service from the environment, and its secrets from one JSON object.
 
-Each service subclasses `ServiceSettings` in its own `settings.py`, which is its only reader of the
+Each service subclasses `ServiceSettings` in its own `settings.py`, the only module that reads the
 environment. Secrets never come from the environment: `CHOIR_SECRETS_FILE` names a file or a pipe
-(`/dev/stdin` under the embedded supervisor) that is read once, at start.
+(`/dev/stdin` under the embedded supervisor) that is read once, at startup.
 """
 
 from pathlib import Path
@@ -19,26 +19,26 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class ServiceSettings(BaseSettings):
-    """Settings every service has; a service adds its own below them."""
+    """Settings common to all services; each service adds its own in a subclass."""
 
     model_config = SettingsConfigDict(env_prefix="CHOIR_", frozen=True, extra="ignore")
 
     home: Path = Field(default_factory=lambda: Path.home() / ".choir.d")
-    """State directory (spec 6.3); the spec's own default."""
+    """State directory."""
     nats_url: str = "nats://127.0.0.1:4222"
-    """Where the bus listens; the embedded stack picks a free port and says it here."""
+    """Address of the NATS server; the embedded stack picks a free port and sets this."""
     secrets_file: Path | None = None
-    """One JSON object with this service's secrets; none means it has none."""
+    """File with one JSON object of this service's secrets; None if it has no secrets."""
     otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
-    """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
+    """OTLP/HTTP collector for spans; None disables tracing and the SDK is not loaded."""
     log_level: str = "info"
-    """debug, info, warning or error; info shows one line per turn, not per event."""
+    """debug, info, warning or error. At info there is one line per turn, not per event."""
 
     @classmethod
     def load(cls) -> Self:
-        """Read the environment.
+        """Read the settings from the environment.
 
-        Raises StartupError naming each variable that does not fit, and why.
+        Raises StartupError that names each invalid variable and the reason.
         """
         try:
             return cls()
@@ -46,9 +46,9 @@ class ServiceSettings(BaseSettings):
             raise StartupError(_paragraph("The environment does not fit", error)) from error
 
     def read_secrets(self, shape: type[S]) -> S:
-        """Read this service's secrets into `shape`.
+        """Read this service's secrets into the model `shape`.
 
-        Raises StartupError naming the file and the field, never a value.
+        Raises StartupError that names the file and the field, never a value.
         """
         try:
             text = self.secrets_file.read_text() if self.secrets_file else "{}"
@@ -60,7 +60,7 @@ class ServiceSettings(BaseSettings):
             ) from error
         except ValidationError as error:
             where = f"The secrets in {self.secrets_file} do not fit"
-            # `from None`: pydantic's own text quotes the value
+            # `from None`: pydantic's own message quotes the value.
             raise StartupError(_paragraph(where, error)) from None
 
 
@@ -73,7 +73,7 @@ def _paragraph(where: str, error: ValidationError) -> str:
 
 
 def _words(fault: ErrorDetails) -> str:
-    """Say what is wrong with a setting, without the regular expression that it does not match."""
+    """Return the message for an invalid setting, without quoting the regular expression."""
     if fault["type"] != "string_pattern_mismatch":
         return fault["msg"]
     pattern = str(fault.get("ctx", {}).get("pattern"))

@@ -1,7 +1,7 @@
-"""Write structured logs, through the one redactor.
+"""Structured logging through the process's redactor.
 
-`configure_logging` is called once by each `__main__`; everybody else uses `structlog.get_logger`.
-Secrets registered with the `Redactor` never reach a line, whether in a field, a message or a traceback.
+Each `__main__` calls `configure_logging` once; all other modules use `structlog.get_logger`. Secrets that
+the `Redactor` knows never reach a log line, whether in a field, the message or a traceback.
 """
 
 import contextlib
@@ -9,8 +9,8 @@ import logging
 import sys
 from collections.abc import Callable
 
-# structlog loads rich when it finds it, for coloured tracebacks: 5 MB that no service uses. None forbids it,
-# until structlog is there; whoever wants rich itself still gets it.
+# structlog imports rich if it is installed, for coloured tracebacks: 5 MB that no service uses. A None
+# entry in sys.modules prevents the import while structlog loads; later imports of rich still work.
 _WITHOUT_RICH = sys.modules.setdefault("rich", None) is None  # type: ignore[arg-type]
 
 import structlog  # noqa: E402 - the lines above must come first
@@ -26,9 +26,9 @@ __all__ = ["MASK", "Redactor", "configure_logging"]
 def configure_logging(
     source: str, level: str, redactor: Redactor, keep: Callable[[bytes], None] | None = None
 ) -> None:
-    """Send JSON lines to standard error: timestamp, level, source, message (spec 22.2).
+    """Log JSON lines to standard error: timestamp, level, source, message.
 
-    `keep` gets every line as well: for a process whose standard error nobody writes to a file.
+    `keep` receives every line as well, for a process whose standard error is not captured in a file.
     """
     structlog.configure(
         processors=[
@@ -49,7 +49,7 @@ def configure_logging(
 
 
 class _Lines:
-    """Standard error, whose reader may be gone: a line that nobody hears stops no work."""
+    """Standard error as a log target; write errors are ignored if the reader is gone."""
 
     def __init__(self, keep: Callable[[bytes], None] | None) -> None:
         self._keep = keep
@@ -66,7 +66,7 @@ class _Lines:
 
 
 class _ToStructlog(logging.Handler):
-    """Carries the libraries' own log records into ours."""
+    """Logging handler that forwards the log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(record.name)

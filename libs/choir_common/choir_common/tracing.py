@@ -1,8 +1,8 @@
-"""Spans across HTTP, the bus and an agent's work, linked by W3C `traceparent`. Used by all services.
+"""Spans across HTTP, NATS and the agent's work, linked by W3C `traceparent`. Used by all services.
 
-A span names a route, a subject, a model or a tool, and how it ended: never an address, a text or an error's
-words, so there is nothing to redact. Without a collector every call here does next to nothing; the SDK is
-loaded only with one.
+A span names a route, a subject, a model or a tool, and its result. It never contains an address, user text
+or an error message, so there is nothing to redact. Without a collector each call here is nearly free: the
+SDK is imported only when a collector is configured.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# the SDK and its exporter take 20 MB that a process without a collector does not need
+# The SDK and its exporter take 20 MB, which a process without a collector does not need.
 _EXPORT = "choir_common.tracing_export"
 
 TRACEPARENT = "traceparent"
@@ -26,10 +26,10 @@ Attributes = Mapping[str, str | int | float | tuple[str, ...]]
 def exporting(
     service: str, endpoint: str | None, about: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Send this process's spans to the collector at `endpoint` (OTLP over HTTP), if there is one.
+    """Export this process's spans to the collector at `endpoint` (OTLP over HTTP), if it is set.
 
-    `about` is told of the process with every span. The last ones are sent at the end of the block, which may
-    take some seconds.
+    `about` is added to every span as resource attributes. The last spans are flushed at the end of the
+    block, which may take some seconds.
     """
     if not endpoint:
         yield
@@ -43,20 +43,20 @@ def exporting(
 
 
 def is_exporting() -> bool:
-    """Tell whether this process's spans go anywhere."""
+    """Return whether this process exports spans."""
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
 @contextlib.contextmanager
 def calling(name: str, system: str) -> Iterator[dict[str, str]]:
-    """Span a request to another service; yield the headers to send with it."""
+    """Trace a request to another service; yield the headers to send with it."""
     with _span(name, SpanKind.CLIENT, {"rpc.system": system}, None):
         yield carried()
 
 
 @contextlib.contextmanager
 def answering(name: str, system: str, headers: Mapping[str, str]) -> Iterator[Span]:
-    """Span the answer to a request that came with `headers`."""
+    """Trace the handling of a request that came with `headers`."""
     with _span(name, SpanKind.SERVER, {"rpc.system": system}, headers) as span:
         yield span
 
@@ -69,14 +69,14 @@ def working(
     parent: str | None = None,
     kind: SpanKind = SpanKind.INTERNAL,
 ) -> Iterator[Span]:
-    """Span a piece of work, below the span that `parent` (a traceparent) names or the current one."""
+    """Trace a unit of work, as a child of `parent` (a traceparent) or of the current span."""
     with _span(name, kind, attributes, {TRACEPARENT: parent} if parent else None) as span:
         yield span
 
 
 @contextlib.contextmanager
 def continuing(parent: str | None) -> Iterator[None]:
-    """Let what is spanned inside hang below the span that `parent` (a traceparent) names."""
+    """Make spans inside the block children of the span that `parent` (a traceparent) names."""
     if not parent:
         yield
         return
@@ -86,19 +86,19 @@ def continuing(parent: str | None) -> Iterator[None]:
 
 
 def carried() -> dict[str, str]:
-    """Return the headers that make another process's spans part of the current trace; none outside one."""
+    """Return the headers that propagate the current trace; empty outside a trace."""
     headers: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(headers)
     return headers
 
 
 def traceparent() -> str | None:
-    """Return the current span as text that may be stored."""
+    """Return the current span as a traceparent string, which may be stored; None outside a trace."""
     return carried().get(TRACEPARENT)
 
 
 def failed(span: Span, kind: str) -> None:
-    """Say that what the span is about ended badly; `kind` is one of a few words, never a message."""
+    """Mark a span as failed; `kind` is one of a small set of names, never a message."""
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
@@ -109,14 +109,14 @@ def _span(
 ) -> Iterator[Span]:
     parent = TraceContextTextMapPropagator().extract(headers) if headers else None
     if parent is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        yield trace.INVALID_SPAN  # nobody collects, and there is nothing to pass on
+        yield trace.INVALID_SPAN  # no collector, and no trace to propagate
         return
     with trace.get_tracer("choir").start_as_current_span(
         name,
         context=parent,
         kind=kind,
         attributes=attributes,
-        record_exception=False,  # its words may be a person's
+        record_exception=False,  # the error text may contain user text
         set_status_on_exception=False,
     ) as span:
         try:

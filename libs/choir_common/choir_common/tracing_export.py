@@ -1,4 +1,4 @@
-"""Export spans over OTLP/HTTP. Loaded late, by `tracing`, and only where a collector is configured."""
+"""Span export over OTLP/HTTP. Imported by `tracing` only if a collector is configured."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,21 +12,24 @@ from opentelemetry.trace import NoOpTracer, Tracer
 
 OURS = "choir"
 TIMEOUT_S = 5
-QUEUE = 2_048  # spans; when the collector is away, further ones are dropped
+QUEUE = 2_048  # spans; more are dropped while the collector is unavailable
 
 
 class OurSpans(TracerProvider):
-    """Spans of our own making alone: libraries that make some put addresses and texts into theirs."""
+    """Tracer provider that exports only spans made by Choir.
+
+    Libraries that make spans put addresses and message texts into theirs.
+    """
 
     def get_tracer(self, instrumenting_module_name: str, *more: Any, **named: Any) -> Tracer:
-        """Return a tracer; one that does nothing to everybody else."""
+        """Return a tracer; libraries other than Choir get one that does nothing."""
         if instrumenting_module_name != OURS:
             return NoOpTracer()
         return super().get_tracer(instrumenting_module_name, *more, **named)
 
 
 def install(service: str, endpoint: str, about: Mapping[str, str]) -> Callable[[], None]:
-    """Begin to export this process's spans; return what flushes and ends it."""
+    """Start to export this process's spans; return the function that flushes and stops the export."""
     provider = OurSpans(resource=Resource({"service.name": service, **about}))
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S)
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=QUEUE))

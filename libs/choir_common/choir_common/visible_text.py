@@ -1,11 +1,12 @@
-"""Make characters visible that steer a terminal, turn the direction of writing, or cannot be seen.
+"""Escape characters that control a terminal, change the writing direction or are invisible.
 
-Pure. Used by choirctl's output, by what a person is shown before a decision, and by service logs.
+Pure. Used for choirctl's output, for what a person sees before a decision, and for service logs. See
+docs/design/security.md.
 """
 
 import re
 
-# Controls, formats, separators and surrogates, then fillers and other characters without a width.
+# Control, format, separator and surrogate characters, then fillers and other characters without width.
 _CONTROLS = "\x00-\x1f\x7f-\x9f"
 _FORMATS = (
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
@@ -19,10 +20,10 @@ _LAST_ASCII = "\x7f"
 
 
 def make_visible(text: str, *, keep: str = "\n\t", joiners: bool = True) -> str:
-    """Return `text` with every hidden character written as `<U+001B>`; those of `keep` stay.
+    """Return `text` with every hidden character written as `<U+001B>`, except those in `keep`.
 
-    With `joiners`, a joiner between two visible characters that are not ASCII stays: emoji and several
-    scripts cannot be written without it.
+    With `joiners`, a joiner between two visible non-ASCII characters stays: emoji and several scripts need
+    it.
     """
 
     def spell(found: re.Match[str]) -> str:
@@ -37,7 +38,7 @@ def make_visible(text: str, *, keep: str = "\n\t", joiners: bool = True) -> str:
 
 
 def escape_json(text: str) -> str:
-    r"""Return a JSON text with every hidden character as `\uXXXX`: it means the same.
+    r"""Return a JSON text with every hidden character escaped as `\uXXXX`; its meaning is unchanged.
 
     Tabs and line ends between the tokens stay; JSON allows them nowhere else.
     """

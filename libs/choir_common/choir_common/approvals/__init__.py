@@ -1,4 +1,4 @@
-"""Owns what control and choirctl must say alike of a request for a decision: its digest, and how it is shown.
+"""Digest and display of approval requests, identical in control and choirctl.
 
-Never decides, and holds no request. Ladder: shown | digest.
+Does not decide and does not store requests. See docs/design/approvals.md.
 """

@@ -1,7 +1,7 @@
-"""Name exactly what is asked: pure.
+"""Digest that identifies the exact content of an approval request. Pure.
 
-Called by control, when it stores a request and again when it carries one out, and by choirctl, which does not
-show what its digest does not name.
+Control computes it when it stores a request and again before it applies one. choirctl computes it too, and
+shows nothing that the digest does not cover.
 """
 
 import hashlib
@@ -11,9 +11,9 @@ from choir_common.wire.json import JsonObject
 
 
 def digest_of(request_type: str, payload: JsonObject, basis: JsonObject | None = None) -> str:
-    """Return the SHA-256 of the canonical JSON of a request and of what it was shown with.
+    """Return the SHA-256 of the canonical JSON of a request and of the basis it was shown with.
 
-    Any change of either changes this.
+    Any change of either changes the digest.
     """
     asked: JsonObject = {"request_type": request_type, "payload": payload}
     if basis:

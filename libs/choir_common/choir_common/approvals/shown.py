@@ -1,7 +1,7 @@
-"""Show a human what he decides on, as a difference: all that the digest covers, and nothing else.
+"""Rendering of an approval request as a difference: all that the digest covers, and nothing else.
 
-Pure. choirctl colours the lines, control puts the first of them into the conversation. What an agent wrote
-can neither move a cursor nor hide: every character that is not seen is spelled out.
+Pure. choirctl colours the lines; control puts the first of them into the conversation. An agent's text can
+neither move the cursor nor hide anything: every invisible character is escaped.
 """
 
 import json
@@ -16,33 +16,33 @@ from choir_common.visible_text import make_visible
 from choir_common.wire.json import JsonObject
 
 MAX_GIST = 160
-# a change of config.json rests on these; people compare the first characters
+# Basis fields that are digests; people compare only the first characters.
 DIGESTS = ("config",)
 WHO_READS = 12
 
 
 class Mark(StrEnum):
-    """What a line is."""
+    """The kind of a line."""
 
     PLAIN = ""
     HEAD = "head"
-    """What the lines below it are about."""
+    """A heading for the lines below it."""
     PLACE = "place"
-    """Where in a file."""
+    """The position of a change in a file."""
     OLD = "old"
     NEW = "new"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line as it is printed; `OLD` begins with a minus, `NEW` with a plus."""
+    """A line as it is printed; `OLD` begins with a minus sign, `NEW` with a plus sign."""
 
     mark: Mark
     text: str
 
 
 def gist_of(request_type: str, payload: JsonObject) -> str:
-    """Return in a few words what is asked for."""
+    """Return a short description of the request."""
     match request_type:
         case "call":
             what = f"the use of {payload.get('tool')}"
@@ -58,7 +58,7 @@ def gist_of(request_type: str, payload: JsonObject) -> str:
 
 
 def lines_of(request_type: str, payload: JsonObject, basis: JsonObject) -> list[Line]:
-    """Return everything a decision is bound to: what changes, then the rest of it by name."""
+    """Return everything that the decision covers: the changes first, then the other fields by name."""
     left = {f"{name}": value for name, value in payload.items()}
     under = {f"{name}": value for name, value in basis.items()}
     changed = list(_changes(request_type, left, under))
@@ -72,7 +72,7 @@ def lines_of(request_type: str, payload: JsonObject, basis: JsonObject) -> list[
 
 
 def plainly(text: str) -> str:
-    """Return a text with every character spelled out that is not seen as itself."""
+    """Return a text with every character escaped that is not visible as itself."""
     shown = make_visible(text, keep="\t", joiners=False)
     return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in shown)
 
@@ -80,11 +80,12 @@ def plainly(text: str) -> str:
 def _changes(
     request_type: str, left: dict[str, JsonValue], under: dict[str, JsonValue]
 ) -> Iterator[Line]:
-    """Yield the difference, and take out of both what it shows whole."""
+    """Yield the difference, and remove from both arguments what it shows completely."""
     match request_type, under.get("files"), under.get("changes"), under.get("diff"):
         case (("skill" | "tool"), dict(files), _, _):
             del under["files"]
-            # the files are made of these alone, and `control` compares them again before it commits
+            # The files are generated from these fields alone, and control compares them again before it
+            # commits.
             for name in ("spec", "manifest", "behaviour"):
                 left.pop(name, None)
             for path, text in files.items():
@@ -139,12 +140,12 @@ def _named(name: str, value: JsonValue) -> Iterator[Line]:
         return
     first, *more = map(plainly, _split(value)) if isinstance(value, str) else (_json(value),)
     yield Line(Mark.PLAIN, f"{plainly(name)}: {first[:WHO_READS] if name in DIGESTS else first}")
-    # set in, so that none of them passes for a line of the difference
+    # Indented, so that no line can look like a line of the difference.
     yield from (Line(Mark.PLAIN, f"  {line}") for line in more)
 
 
 def _split(text: JsonValue) -> list[str]:
-    # by line feeds alone: what else ends a line for some is spelled out
+    # Split at line feeds only: other line separators are escaped.
     return str(text).removesuffix("\n").split("\n")
 
 
@@ -157,7 +158,7 @@ def _json(value: JsonValue) -> str:
 
 
 def plainly_lines(text: str) -> str:
-    """Return a text of several lines with every character spelled out that is not seen as itself."""
+    """Return a text of several lines with every invisible character escaped."""
     return "\n".join(plainly(line) for line in text.split("\n"))
 
 
@@ -180,7 +181,7 @@ def _keys(patch: JsonValue, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _is_known(character: str) -> bool:
-    # private and unassigned characters look as a font pleases: not before a decision
+    # Private and unassigned characters look different in each font, so they are escaped.
     return unicodedata.category(character)[0] != "C"
 
 

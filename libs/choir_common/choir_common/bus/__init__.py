@@ -1,5 +1,5 @@
-"""Requests and replies between services over NATS; the only room that imports `nats`.
+"""Typed request-reply and events between services over NATS; the only package that imports `nats`.
 
-`subjects` names every subject once; `client` connects, asks and answers with typed models, a deadline
-on every call and an error envelope on every failure. Nothing that must survive lives here.
+`subjects` defines every subject once. `client` connects, sends and serves requests with typed models, a
+deadline for every call and an error envelope for every failure. Nothing here is durable.
 """

@@ -1,8 +1,8 @@
-"""Ask and answer typed requests over NATS.
+"""NATS client with typed requests, deadlines and error envelopes.
 
-Each service builds one `Bus` in its `app`, serves its endpoints and asks others through
-`choir_common.clients`. A call carries what is left of its deadline; the answering side stops working
-when it has passed. An error crosses as an `ErrorEnvelope` in the body of a `nats.micro` error reply.
+Each service builds one `Bus` in its `app`, serves its endpoints and calls other services through
+`choir_common.clients`. A request carries its remaining time; the server stops working on it when that has
+passed. An error is sent as an `ErrorEnvelope` in the body of a `nats.micro` error reply.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ DEADLINE_HEADER = "Choir-Deadline-Ms"
 ERROR_HEADER = "Nats-Service-Error-Code"
 CONNECT_TIMEOUT_S = 2
 STOP_GRACE_S = 2.0
-# what a farewell may meet when the server went away first; RuntimeError is uvloop's for a closed transport
+# Errors of a shutdown after the server has gone; RuntimeError is uvloop's for a closed transport.
 _FAREWELL = (NatsError, TimeoutError, OSError, RuntimeError)
 NOBODY = "choir.nobody"
-"""A subject without listeners: the server itself says so."""
-# More at once than this from one endpoint wait in NATS' own pending buffer, which is bounded too.
+"""A subject without subscribers, for `ping`: the server itself replies that there are none."""
+# Further requests to one endpoint wait in NATS' own pending buffer, which is bounded too.
 MAX_CONCURRENT_PER_ENDPOINT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A subject this service answers, the model it takes and the function that answers."""
+    """A served subject: its request model and its handler."""
 
     subject: str
     takes: type[Wire]
@@ -62,7 +62,7 @@ class Endpoint:
 
 
 class Bus:
-    """One connection to NATS; reconnects for ever, and says so when it is away."""
+    """One NATS connection, which reconnects without limit and reports when it is down."""
 
     def __init__(self, url: str, token: str | None, name: str) -> None:
         self._url = url
@@ -75,7 +75,7 @@ class Bus:
         self._serving = False
 
     async def __aenter__(self) -> Self:
-        """Connect; waits for a server that is still starting, for ever (readiness tells)."""
+        """Connect. Waits without limit for a server that is still starting; `/readyz` reports it."""
         self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
         await self._client.connect(
             self._url,
@@ -87,14 +87,14 @@ class Bus:
             allow_reconnect=True,
             ping_interval=5,
             max_outstanding_pings=2,
-            # a request made while away fails at once instead of being sent long after its deadline
+            # While disconnected a request fails at once; it must not be sent after its deadline.
             pending_size=0,
             error_cb=self._on_error,
         )
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop answering, give answers under way two seconds, close."""
+        """Stop serving, allow two seconds for handlers in progress, close."""
         with contextlib.suppress(*_FAREWELL):
             await asyncio.wait_for(self._client.drain(), STOP_GRACE_S)
         if self._working:
@@ -103,18 +103,18 @@ class Bus:
                 task.cancel()
         await self._stack.aclose()
         if not self._client.is_closed:
-            # a server that went away first resets the connection under the farewell
+            # A server that stopped first resets the connection during the close.
             with contextlib.suppress(*_FAREWELL):
                 await asyncio.wait_for(self._client.close(), 2)
 
     @property
     def connected(self) -> bool:
-        """Whether the server is there right now."""
+        """Whether the connection is up."""
         return self._client.is_connected
 
     @property
     def trouble(self) -> str:
-        """Why requests to this service find no answer right now; empty while they do."""
+        """Why requests to this service fail now; empty if they do not."""
         if not self._client.is_connected:
             return "NATS is not reachable; it is being reconnected."
         return "" if self._serving else "Still starting: no subscription is in place yet."
@@ -122,10 +122,10 @@ class Bus:
     async def ask(
         self, subject: str, request: Wire, answer: type[Answer], timeout_s: float
     ) -> Answer:
-        """Send `request` and return the typed answer.
+        """Send `request` and return the typed response.
 
-        Raises the ChoirError the other side raised; Unavailable when nobody listens or NATS is away;
-        DeadlineExceeded after `timeout_s`.
+        Raises the ChoirError that the server raised, Unavailable if no service is subscribed or NATS is
+        down, DeadlineExceeded after `timeout_s` seconds.
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
@@ -160,14 +160,15 @@ class Bus:
             ) from error
 
     async def ping(self, timeout_s: float) -> None:
-        """Return once the server has answered.
+        """Return once the NATS server has responded.
 
-        Raises Unavailable when it is away, DeadlineExceeded when it does not answer within `timeout_s`.
+        Raises Unavailable if it is down, DeadlineExceeded if it does not respond within `timeout_s`
+        seconds.
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
         try:
-            # Not nats-py's flush: a ping that was given up makes it drop the connection at the next answer.
+            # Not nats-py's flush: after an abandoned ping it drops the connection at the next pong.
             await self._client.request(NOBODY, b"", timeout=timeout_s)
         except NoRespondersError:
             return
@@ -179,7 +180,7 @@ class Bus:
             raise Unavailable("The message bus (NATS) failed.") from error
 
     async def publish(self, subject: str, event: Wire) -> None:
-        """Tell whoever listens; dropped when NATS is away (listeners poll as well)."""
+        """Publish an event; dropped while NATS is down, because subscribers poll as well."""
         if self._client.is_connected:
             await self._client.publish(subject, event.model_dump_json().encode())
 
@@ -208,9 +209,9 @@ class Bus:
 
     @contextlib.asynccontextmanager
     async def serve(self, name: str, version: str, *endpoints: Endpoint) -> AsyncIterator[None]:
-        """Answer `endpoints` as the micro service `name` until the block ends.
+        """Serve `endpoints` as the micro service `name` until the block ends.
 
-        All replicas of a service share one queue group, so each request is answered once.
+        All replicas of a service share one queue group, so each request is handled once.
         """
         service = await nats.micro.add_service(
             self._client, nats.micro.service.ServiceConfig(name=name, version=version)
@@ -224,8 +225,9 @@ class Bus:
                     handler=self._handler(endpoint),
                 )
             )
-        # A request sent after we said ready must find the subscription at the server. Twice, since
-        # nats-py's ping overtakes what waits to be written: only the second comes after it.
+        # A request sent after this service reports ready must find the subscription at the server. Flush
+        # twice: nats-py's ping overtakes data that waits to be written, so only the second one comes after
+        # it.
         await self._client.flush()
         await self._client.flush()
         self._serving = True
@@ -246,7 +248,7 @@ class Bus:
                 slots.release()
 
         async def take(request: MicroRequest) -> None:
-            # nats-py runs a subscription's callbacks one after the other: hand over at once
+            # nats-py runs the callbacks of a subscription one after the other, so start a task at once.
             await slots.acquire()
             if self._tasks is None:
                 raise Unavailable("This bus is closed.")
@@ -261,7 +263,7 @@ class Bus:
 
 
 def _service(subject: str) -> str:
-    """Return the name of the service that answers `choir.<service>...`: people do not know subjects."""
+    """Return the service name in `choir.<service>...`: error messages name services, not subjects."""
     return subject.split(".")[1] if subject.startswith("choir.") else "the service"
 
 
@@ -280,9 +282,7 @@ async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
         await _refuse(request, error)
     except TimeoutError:
         await _refuse(request, DeadlineExceeded())
-    except (
-        Exception
-    ):  # the outermost loop of an endpoint: the caller gets an envelope, the log the trace
+    except Exception:  # outermost handler: the caller gets an envelope, the log the trace
         log.exception("endpoint failed", subject=endpoint.subject)
         await _refuse(request, ChoirError())
 

@@ -1,23 +1,23 @@
-"""Every subject of the bus, each a function, so that a subject is spelled in one place."""
+"""Every NATS subject as a function, so that each is spelled in one place."""
 
 
 def accept_message() -> str:
-    """gateway → control: store an InboundMessage, answer Accepted."""
+    """gateway → control: InboundMessage → Accepted; the message is stored."""
     return "choir.control.inbox.accept"
 
 
 def press_button() -> str:
-    """gateway → control: Press → Pressed; the decision is durable when this answers."""
+    """gateway → control: Press → Pressed; the decision is durable before the response."""
     return "choir.control.inbox.press"
 
 
 def keep_card() -> str:
-    """gateway → control: KeptCard → Nothing; a later Card names the message."""
+    """gateway → control: KeptCard → Nothing; later Cards carry the stored message id."""
     return "choir.control.cards.keep"
 
 
 def keep_progress() -> str:
-    """gateway → control: PartlySent → Nothing; a later attempt to deliver names it."""
+    """gateway → control: PartlySent → Nothing; a delivery retry carries the stored progress."""
     return "choir.control.outbox.progress"
 
 
@@ -37,12 +37,12 @@ def read_memory_orders() -> str:
 
 
 def channels_changed() -> str:
-    """control → all gateways (published): Nothing; read the channels again."""
+    """control → all gateways (published): Nothing; they read the channels again."""
     return "choir.event.channels.changed"
 
 
 def dm_activity() -> str:
-    """control → all gateways (published): DmActivity; typing, idle or a card to be shown."""
+    """control → all gateways (published): DmActivity; typing, idle or a progress card to show."""
     return "choir.event.dm.activity"
 
 
@@ -127,12 +127,12 @@ def show_memory() -> str:
 
 
 def search_memory() -> str:
-    """control → memory: MemoryQuery → MemoryHits, asked by an operator."""
+    """control → memory: MemoryQuery → MemoryHits, for an operator."""
     return "choir.memory.operator.search"
 
 
 def put_memory() -> str:
-    """control → memory: MemoryUpsert → MemoryWritten, written by an operator."""
+    """control → memory: MemoryUpsert → MemoryWritten, for an operator."""
     return "choir.memory.operator.put"
 
 

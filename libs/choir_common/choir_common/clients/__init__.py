@@ -1,4 +1,4 @@
-"""The only way to call another service: a port, its client over the bus, and its fake.
+"""Clients of other services: a Protocol per service and its implementation over NATS or HTTP.
 
-A fake keeps its state in memory and obeys the same suite as the real service (tests/contract).
+Each Protocol also has a fake with in-memory state that passes the same contract suite (tests/contract).
 """

@@ -1,4 +1,4 @@
-"""Call the browser service over the bus; used by control's host tools."""
+"""Client of the browser service over NATS; used by control's host tools."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from choir_common.wire.messages import Nothing
 from choir_common.wire.operator import PartStatus
 
 CONTEXT_TIMEOUT_S = 10.0
-# what the page itself may take comes on top
+# Added to the request's own page timeout.
 GRACE_S = 15.0
 STATUS_TIMEOUT_S = 2.0
 
@@ -31,16 +31,16 @@ class BusBrowser:
         self._bus = bus
 
     async def close(self, context: ContextRequest) -> None:
-        """Destroy the agent's context and all it holds."""
+        """Destroy the agent's browser context with its tabs and cookies."""
         await self._bus.ask(subjects.close_context(), context, Nothing, CONTEXT_TIMEOUT_S)
 
     async def browse(self, request: BrowseRequest) -> BrowsedPage:
-        """Load a page as text; raises Forbidden for a private address, BadInput for a bad URL."""
+        """Run one browser action; raises Forbidden for a private address, BadInput for a bad URL."""
         timeout_s = request.timeout_ms / 1000 + GRACE_S
         return await self._bus.ask(subjects.browse_page(), request, BrowsedPage, timeout_s)
 
     async def status(self) -> PartStatus:
-        """Tell how the browser is."""
+        """Return the browser's status."""
         return await self._bus.ask(
             subjects.browser_status(), Nothing(), PartStatus, STATUS_TIMEOUT_S
         )

@@ -1,4 +1,4 @@
-"""Call control over the bus; used by the gateway."""
+"""Client of control over NATS; used by the gateway."""
 
 from typing import Protocol
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 5.0
 
 
 class ControlInbox(Protocol):
-    """What a channel needs of control."""
+    """Control's requests that a channel needs."""
 
     async def accept(self, message: InboundMessage) -> Accepted: ...
 
@@ -41,14 +41,14 @@ class BusControlInbox:
     """Control over NATS."""
 
     def __init__(self, bus: Bus, instance: str = "") -> None:
-        """`instance` identifies this process of the gateway; empty: control does not watch for restarts."""
+        """`instance` identifies this gateway process; empty: control does not detect its restarts."""
         self._bus = bus
         self._instance = instance
 
     async def accept(self, message: InboundMessage) -> Accepted:
         """Store a message; returns once it is durable. Safe to repeat.
 
-        Raises NotFound for an unknown DM, Unavailable when nothing was stored for sure.
+        Raises NotFound for an unknown DM, Unavailable if nothing was stored.
         """
         return await self._bus.ask(subjects.accept_message(), message, Accepted, TIMEOUT_S)
 
@@ -57,21 +57,21 @@ class BusControlInbox:
         return await self._bus.ask(subjects.read_history(), request, History, TIMEOUT_S)
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable:
-        """Return the configured gateways and DMs; control learns which tokens the gateway has."""
+        """Return the configured gateways and DMs; reports which tokens the gateway has."""
         request = ChannelsRequest(tokens_version=tokens_version, instance=self._instance)
         return await self._bus.ask(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
 
     async def press(self, press: Press) -> Pressed:
-        """Do what a button says; returns once that is durable. Safe to repeat.
+        """Carry out the action of a button; returns once it is durable. Safe to repeat.
 
-        One that is forged, used or another's does nothing and is answered like any other.
+        A forged, used or foreign button does nothing; the response is the same as for any other.
         """
         return await self._bus.ask(subjects.press_button(), press, Pressed, TIMEOUT_S)
 
     async def keep_card(self, card: KeptCard) -> None:
-        """Remember the message that shows a card, for the time after a restart."""
+        """Store the id of the message that shows a progress card, for use after a restart."""
         await self._bus.ask(subjects.keep_card(), card, Nothing, TIMEOUT_S)
 
     async def keep_progress(self, progress: PartlySent) -> None:
-        """Remember how far a message is, for the time after a restart. Safe to repeat."""
+        """Store a message's delivery progress, for use after a restart. Safe to repeat."""
         await self._bus.ask(subjects.keep_progress(), progress, Nothing, TIMEOUT_S)

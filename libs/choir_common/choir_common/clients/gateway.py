@@ -1,4 +1,4 @@
-"""Call the gateway over the bus; used by control's outbox."""
+"""Client of the gateway over NATS; used by control's outbox."""
 
 import asyncio
 from typing import Protocol
@@ -8,12 +8,12 @@ from choir_common.bus.client import Bus
 from choir_common.errors import OutcomeUnknown
 from choir_common.wire.messages import OutboundMessage, Receipt
 
-# a long Telegram answer under rate limits takes its time
+# A long Telegram message takes this long under its rate limits.
 TIMEOUT_S = 60.0
 
 
 class Gateway(Protocol):
-    """Something that carries words to users."""
+    """Delivers messages to users."""
 
     async def deliver(self, message: OutboundMessage) -> Receipt: ...
 
@@ -27,9 +27,10 @@ class BusGateway:
         self._in_flight: set[asyncio.Timeout] = set()
 
     def note_instance(self, instance: str) -> None:
-        """Record which gateway process runs; a new one cannot answer what an earlier one was asked.
+        """Record which gateway process runs; a new one cannot respond to an earlier one's requests.
 
-        Call this before the new process learns its channels: until then it delivers nothing.
+        Pending deliveries then fail at once. Call this before the new process receives its channels: until
+        then it delivers nothing.
         """
         if instance in ("", self._instance):
             return
@@ -42,10 +43,10 @@ class BusGateway:
         self._in_flight.clear()
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
-        """Hand a message to its channel.
+        """Deliver a message through its channel.
 
-        Raises Unavailable or RateLimited when it was surely not sent, DeadlineExceeded or
-        OutcomeUnknown when it may have been.
+        Raises Unavailable or RateLimited if it was certainly not sent, DeadlineExceeded or OutcomeUnknown
+        if it may have been.
         """
         try:
             async with asyncio.timeout(None) as delivery:
@@ -55,7 +56,7 @@ class BusGateway:
                         subjects.deliver_message(), message, Receipt, TIMEOUT_S
                     )
                 finally:
-                    # an ended timeout must not be rescheduled
+                    # An expired timeout must not be rescheduled.
                     self._in_flight.discard(delivery)
         except TimeoutError as error:
             raise OutcomeUnknown("The gateway was restarted while it delivered.") from error

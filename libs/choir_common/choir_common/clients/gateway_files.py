@@ -1,6 +1,7 @@
-"""Fetch what a user sent from the gateway's own door; used by control, which lays it into a workspace.
+"""Download of users' attachments from the gateway over HTTP; used by control.
 
-The bot's token never leaves the gateway: it asks the channel, and passes the bytes on as they come.
+Control puts the files into a workspace. The bot's token never leaves the gateway, which requests the file
+from the channel and streams the bytes.
 """
 
 import contextlib
@@ -13,28 +14,28 @@ import httpx2
 from choir_common.http.bytes_stream import streamed
 
 PATH = "/v1/files/{gateway}"
-"""`GET`, with `?ref=`; the operator token is needed."""
+"""Route of `GET`, with `?ref=`; requires the operator token."""
 
 
 class GatewayFiles(Protocol):
-    """Files that channels hold."""
+    """Attachments that the channels have."""
 
     def open(self, gateway: str, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
 class HttpGatewayFiles:
-    """The gateway's door over HTTP."""
+    """The gateway's file endpoint over HTTP."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
-        """`client` is made for the gateway's endpoint and shows the operator token."""
+        """`client` must have the gateway's address and the operator token."""
         self._client = client
 
     @contextlib.asynccontextmanager
     async def open(self, gateway: str, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give the bytes of an inbound attachment; whoever reads bounds them.
+        """Yield the bytes of an inbound attachment; the caller must limit how much it reads.
 
-        Raises NotFound when the channel no longer has it, TooLarge when it does not give it for its size,
-        Unavailable or RateLimited when it may be asked again.
+        Raises NotFound if the channel no longer has it, TooLarge if the channel refuses it for its size,
+        Unavailable or RateLimited if it may be requested again.
         """
         path = PATH.format(gateway=gateway)
         async with streamed(self._client, path, {"ref": ref}) as pieces:

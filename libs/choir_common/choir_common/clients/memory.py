@@ -1,4 +1,4 @@
-"""Call the memory service over the bus; used by control's host tools."""
+"""Client of the memory service over NATS; used by control's host tools."""
 
 from typing import Protocol
 
@@ -20,9 +20,9 @@ from choir_common.wire.messages import Nothing
 
 TIMEOUT_S = 10.0
 HINTS_TIMEOUT_S = 2.0
-"""A failed call waits for it, and can do without."""
+"""Short, because a failed call waits for the hints and can do without them."""
 REMINDERS_TIMEOUT_S = 1.5
-"""So does a user's message."""
+"""Short, because a user's message waits for the reminders."""
 
 
 class Memory(Protocol):
@@ -50,30 +50,30 @@ class BusMemory:
         self._bus = bus
 
     async def ensure(self, space: EnsureSpace) -> None:
-        """Make the agent's schema and role if missing."""
+        """Create the agent's schema and role if missing."""
         await self._bus.ask(subjects.ensure_memory(), space, Nothing, TIMEOUT_S)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
-        """Search; raises NotFound when the target agent has no memory, BadInput for a bad query."""
+        """Search; raises NotFound if the target agent has no memory, BadInput for an invalid query."""
         return await self._bus.ask(subjects.query_memory(), query, MemoryHits, TIMEOUT_S)
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
-        """Write knowledge; repeating the same call_id changes nothing and answers the same."""
+        """Write knowledge; repeating a call_id changes nothing and returns the same response."""
         return await self._bus.ask(subjects.upsert_memory(), write, MemoryWritten, TIMEOUT_S)
 
     async def receipt(self, asked: ReadReceipt) -> Receipt:
-        """Return what a search did; raises NotFound when it is not kept (any more)."""
+        """Return the record of a search; raises NotFound if it is unknown or expired."""
         return await self._bus.ask(subjects.memory_receipt(), asked, Receipt, TIMEOUT_S)
 
     async def status(self) -> MemoryStatus:
-        """Tell how the embedding pipeline stands."""
+        """Return the state of the embedding pipeline."""
         return await self._bus.ask(subjects.memory_status(), Nothing(), MemoryStatus, TIMEOUT_S)
 
     async def hints(self, wanted: HintsWanted) -> ToolHints:
-        """Return like failures of the same tool, those that were resolved first."""
+        """Return similar past failures of the same tool, resolved ones first."""
         return await self._bus.ask(subjects.memory_hints(), wanted, ToolHints, HINTS_TIMEOUT_S)
 
     async def remind(self, wanted: RemindersWanted) -> Reminders:
-        """Return what the agent should have in mind when it answers this."""
+        """Return the memories to show the model with a user's message."""
         subject = subjects.memory_reminders()
         return await self._bus.ask(subject, wanted, Reminders, REMINDERS_TIMEOUT_S)

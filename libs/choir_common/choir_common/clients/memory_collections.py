@@ -1,4 +1,4 @@
-"""Bring documents to an agent's memory and take them away; used by control's operator routes."""
+"""Client for an agent's document collections over NATS; used by control's operator routes."""
 
 from typing import Protocol
 
@@ -14,11 +14,11 @@ from choir_common.wire.memory_collections import (
 )
 
 TIMEOUT_S = 30.0
-"""Two hundred thousand characters are cut into tokens in about a second on a busy machine."""
+"""Tokenizing 200,000 characters takes about a second on a busy machine."""
 
 
 class CollectionMemory(Protocol):
-    """The documents that were brought to agents."""
+    """Documents that operators added to an agent's memory."""
 
     async def add(self, document: AddDocument) -> DocumentAdded: ...
 
@@ -34,15 +34,15 @@ class BusCollectionMemory:
         self._bus = bus
 
     async def add(self, document: AddDocument) -> DocumentAdded:
-        """Put a document into a collection; repeating it changes nothing."""
+        """Add a document to a collection; repeating it changes nothing."""
         return await self._bus.ask(subjects.add_to_collection(), document, DocumentAdded, TIMEOUT_S)
 
     async def listed(self, asked: ListCollections) -> BroughtDocuments:
-        """Return what was brought; raises NotFound when the agent has no memory."""
+        """Return the added documents; raises NotFound if the agent has no memory."""
         return await self._bus.ask(subjects.list_collections(), asked, BroughtDocuments, TIMEOUT_S)
 
     async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
-        """Erase a document or a collection; raises NotFound when there is none."""
+        """Erase a document or a collection; raises NotFound if there is none."""
         return await self._bus.ask(
             subjects.remove_from_collection(), asked, DocumentsRemoved, TIMEOUT_S
         )

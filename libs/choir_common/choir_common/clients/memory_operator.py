@@ -1,4 +1,4 @@
-"""Call the memory service for an operator over the bus; used by control's operator door."""
+"""Operator client of the memory service over NATS; used by control's operator routes."""
 
 from typing import Protocol
 
@@ -24,11 +24,11 @@ from choir_common.wire.memory_operator import (
 
 TIMEOUT_S = 15.0
 ERASE_S = 60.0
-"""What stands on a document may be much; a piece of an import is cut into words."""
+"""Many documents may depend on an erased one; the records of an import are tokenized."""
 
 
 class OperatorMemory(Protocol):
-    """An agent's memory as an operator sees and changes it; everything is audited as the operator's."""
+    """An agent's memory for an operator; every call is audited under the operator's name."""
 
     async def list(self, asked: ListMemory) -> DocumentPage: ...
 
@@ -68,25 +68,25 @@ class BusOperatorMemory:
         return await self._bus.ask(subjects.search_memory(), query, MemoryHits, TIMEOUT_S)
 
     async def put(self, write: MemoryUpsert) -> MemoryWritten:
-        """Write knowledge; raises Conflict when it is at another version than expected."""
+        """Write knowledge; raises Conflict if its version is not the expected one."""
         return await self._bus.ask(subjects.put_memory(), write, MemoryWritten, TIMEOUT_S)
 
     async def delete(self, asked: DeleteDocument) -> MemoryErased:
-        """Erase a document and what only it supported; raises NotFound, Conflict."""
+        """Erase a document and everything derived from it alone; raises NotFound, Conflict."""
         return await self._bus.ask(subjects.delete_memory(), asked, MemoryErased, ERASE_S)
 
     async def export(self, asked: ExportMemory) -> ExportedPage:
-        """Return a page of everything."""
+        """Return one page of the full export."""
         return await self._bus.ask(subjects.export_memory(), asked, ExportedPage, TIMEOUT_S)
 
     async def bring_in(self, asked: BringIn) -> MemoryImported:
-        """Store a piece of an export, all of it or nothing; repeating it changes nothing."""
+        """Import a part of an export, all or nothing; repeating it changes nothing."""
         return await self._bus.ask(subjects.import_memory(), asked, MemoryImported, ERASE_S)
 
     async def audit(self, asked: AuditQuery) -> AuditEntries:
-        """Return who did what, newest first."""
+        """Return the audit log, newest first."""
         return await self._bus.ask(subjects.audit_memory(), asked, AuditEntries, TIMEOUT_S)
 
     async def state(self, asked: ReadState) -> AgentMemory:
-        """Tell how an agent's memory stands."""
+        """Return counts and sizes of an agent's memory."""
         return await self._bus.ask(subjects.state_of_memory(), asked, AgentMemory, TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Ask control over the bus what the memory service's rounds go by; used by the memory service."""
+"""Client for the memory service's configuration, read from control over NATS; used by memory."""
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
@@ -15,7 +15,7 @@ class BusMemoryOrders:
         self._bus = bus
 
     async def read(self) -> MemoryOrders:
-        """Return the configuration's orders; raises Unavailable while control is away."""
+        """Return memory's part of the configuration; raises Unavailable while control is down."""
         return await self._bus.ask(
             subjects.read_memory_orders(), Nothing(), MemoryOrders, TIMEOUT_S
         )

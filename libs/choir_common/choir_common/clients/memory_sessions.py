@@ -1,4 +1,4 @@
-"""Hand sessions to the memory service over the bus; used by control's archivist and by imports."""
+"""Client that sends sessions to the memory service over NATS; used by control's archiving and by imports."""
 
 from typing import Protocol
 
@@ -14,11 +14,11 @@ from choir_common.wire.memory_sessions import (
 )
 
 TIMEOUT_S = 30.0
-"""A page of long texts takes a second or two to cut into words on a busy machine."""
+"""Tokenizing a page of long texts takes a second or two on a busy machine."""
 
 
 class SessionMemory(Protocol):
-    """Where sessions become memory."""
+    """The part of memory that stores sessions."""
 
     async def record(self, units: RecordUnits) -> UnitsRecorded: ...
 
@@ -38,9 +38,9 @@ class BusSessionMemory:
         return await self._bus.ask(subjects.record_units(), units, UnitsRecorded, TIMEOUT_S)
 
     async def archive(self, page: ArchivePage) -> Archived:
-        """Hand on the next events; what memory has is skipped, and a gap is answered by where it is."""
+        """Send the next events; known ones are skipped, and a gap returns the stored position."""
         return await self._bus.ask(subjects.archive_session(), page, Archived, TIMEOUT_S)
 
     async def erase(self, session: EraseSession) -> SessionErased:
-        """Forget a session for good; repeating it changes nothing."""
+        """Erase a session permanently; repeating it changes nothing."""
         return await self._bus.ask(subjects.erase_session(), session, SessionErased, TIMEOUT_S)

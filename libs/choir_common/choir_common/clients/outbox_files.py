@@ -1,6 +1,6 @@
-"""Fetch the files of an outbound message from control's door; used by the gateway, which uploads them.
+"""Download of outbound attachments from control over HTTP; used by the gateway, which uploads them.
 
-They lie in control's spool from the moment the message is durable until it is delivered.
+Control keeps a copy from the moment the message is durable until it is delivered.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ import httpx2
 from choir_common.http.bytes_stream import streamed
 
 PATH = "/v1/outbox/{outbox_id}/files/{ref}"
-"""`GET`; the operator token is needed over TCP."""
+"""Route of `GET`; requires the operator token over TCP."""
 
 
 class OutboxFiles(Protocol):
-    """Files of messages that are on their way."""
+    """Attachments of messages that are not delivered yet."""
 
     def open(
         self, outbox_id: int, ref: str
@@ -25,18 +25,18 @@ class OutboxFiles(Protocol):
 
 
 class HttpOutboxFiles:
-    """Control's door over HTTP."""
+    """Control's file endpoint over HTTP."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
-        """`client` is made for control's endpoint and shows the operator token."""
+        """`client` must have control's address and the operator token."""
         self._client = client
 
     @contextlib.asynccontextmanager
     async def open(self, outbox_id: int, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give the bytes of an attachment, as many as its `size` says.
+        """Yield the bytes of an attachment, as many as its `size`.
 
-        Raises NotFound when the message has been delivered or has no such file, Unavailable when control
-        may be asked again.
+        Raises NotFound if the message has been delivered or has no such file, Unavailable if control may be
+        asked again.
         """
         async with streamed(self._client, PATH.format(outbox_id=outbox_id, ref=ref)) as pieces:
             yield pieces

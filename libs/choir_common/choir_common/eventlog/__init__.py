@@ -1,4 +1,5 @@
-"""The log's arithmetic: how events are chained, and how a chain is checked. Pure; no I/O.
+"""The hash chain of the event log: linking and verifying events. Pure; no I/O.
 
-Used by the agent's arbiter (to append), by control (to accept) and by `choirctl session verify`.
+Used by the agent's arbiter (append), by control (accept) and by `choirctl session verify`. See
+docs/design/log-and-recovery.md.
 """

@@ -1,7 +1,8 @@
-"""Link events by hash, and find the first broken link (ARCHITECTURE, the spine).
+"""Hash chain of a session's events, and the search for its first broken link.
 
-`hash = sha256(hash_prev || canonical JSON of the event without hash_prev and hash)`. Canonical means
-orjson with sorted keys, UTF-8, no spaces; so the same event has the same hash on every machine.
+`hash = sha256(hash_prev || canonical JSON of the event without hash_prev and hash)`. Canonical JSON is
+orjson output with sorted keys, in UTF-8, without spaces, so the same event has the same hash on every
+machine. See docs/design/log-and-recovery.md.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from choir_common.wire.model import stamp
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last link of a chain: revision 0 and the genesis hash before the first event."""
+    """The last event of a chain; revision 0 and the genesis hash before the first event."""
 
     rev: int = 0
     hash: str = GENESIS
@@ -27,16 +28,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first event of a log that does not fit, and why."""
+    """The first event that does not fit the chain, and the reason."""
 
     rev: int
     reason: str
 
 
 def canonical(value: JsonObject) -> bytes:
-    """Return the bytes that are hashed and stored.
+    """Return the canonical JSON that is hashed and stored.
 
-    Raises BadInput for what JSON of 64-bit numbers cannot hold.
+    Raises BadInput for values that JSON with 64-bit numbers cannot represent.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -45,7 +46,7 @@ def canonical(value: JsonObject) -> bytes:
 
 
 def digest(event: Event) -> str:
-    """Compute the hash an event must carry, from its other fields."""
+    """Return the hash an event must have, computed from its other fields."""
     body = canonical(
         {
             "session_id": event.session_id,
@@ -60,7 +61,7 @@ def digest(event: Event) -> str:
 
 
 def link(head: Head, session_id: str, lane: str, payload: EventPayload, at: datetime) -> Event:
-    """Return the event that follows `head`."""
+    """Return a new event that follows `head`."""
     unsealed = Event(
         session_id=session_id,
         rev=head.rev + 1,
@@ -80,7 +81,7 @@ def head_of(event: Event) -> Head:
 
 
 def first_break(events: Iterable[Event], start: Head | None = None) -> Break | None:
-    """Find the first event that does not follow from `start` and those before it; None if all do."""
+    """Return the first event that does not follow from `start` and the events before it, or None."""
     head = start or Head()
     for event in events:
         if event.rev != head.rev + 1:

@@ -1,4 +1,4 @@
-"""Check the hashes that are left of an erased log. Used by control and by the check of backups."""
+"""Verification of the hashes that remain of an erased log. Used by control and by the backup check."""
 
 from choir_common.eventlog.chain import Head
 
@@ -6,12 +6,12 @@ HASH_BYTES = 32
 
 
 def count_hashes(hashes: bytes) -> int:
-    """Return of how many events there are hashes."""
+    """Return the number of events whose hashes these are."""
     return len(hashes) // HASH_BYTES
 
 
 def find_fault(hashes: bytes, head: Head) -> str:
-    """Say why the hashes are not those of a log that ends at `head`; nothing if they fit."""
+    """Return why the hashes do not belong to a log that ends at `head`; empty if they do."""
     if len(hashes) != head.rev * HASH_BYTES:
         return f"{count_hashes(hashes)} hashes are kept of its {head.rev} events"
     if hashes[-HASH_BYTES:].hex() != head.hash:

@@ -1,23 +1,25 @@
-"""Read from a tool's result whether it failed, and in which words: pure.
+"""Detection of failed tool results, and the text that identifies a failure. Pure.
 
-Called by the agent, which asks whether that is known, and by memory, which remembers it: both see the same.
+Used by the agent, which looks for known failures, and by memory, which stores them: both must get the same
+text.
 """
 
 from choir_common.wire.events import ToolStatus
 from choir_common.wire.json import JsonObject
 
 MAX_SAID = 600
-"""Characters; the end of a long message says what went wrong, the beginning where."""
+"""Characters. The beginning and the end of a long message are kept: where it failed, and why."""
 SEEN_BEFORE = "seen_before"
-"""The place in a failed call's output where the agent lays what it remembers of such failures."""
-# its own memory, jobs and skills: what goes wrong there is told on the spot and is no experience
+"""Key in a failed call's output under which the agent puts remembered failures."""
+# Choir's own tools for memory, jobs and skills: the agent handles their failures at once; they are not
+# remembered.
 _OWN = ("choir.memory.", "choir.core.", "choir.skill.", "choir.propose.")
 
 
 def failure_words(tool: str, status: ToolStatus, output: JsonObject) -> str | None:
-    """Return what a failed call said of itself; none for one that did not fail, or was not allowed to run.
+    """Return the text of a failed call; None if it did not fail, or was not allowed to run.
 
-    A command that ended with an exit code other than 0 has failed, although the tool that ran it has not.
+    A command with an exit code other than 0 has failed, although the tool that ran it succeeded.
     """
     if tool.startswith(_OWN):
         return None

@@ -1,12 +1,13 @@
-"""Which tools bring in what strangers wrote. Pure; used by the agent's fold and by memory.
+"""Which tools return text from outside, such as web pages and mail. Pure.
 
-Both have to agree: what an agent notes down after it read a page is trusted as far as the page.
+Used by the agent's fold and by memory, which must agree: a note that an agent writes after it read a page
+is trusted no more than the page. See docs/design/security.md.
 """
 
 OUTSIDE = ("choir.web.", "choir.email.")
-"""How their names begin."""
+"""Name prefixes of these tools."""
 
 
 def is_outside(tool: str) -> bool:
-    """Tell whether this tool brings in what strangers wrote."""
+    """Return whether this tool returns text that outsiders wrote."""
     return tool.startswith(OUTSIDE)

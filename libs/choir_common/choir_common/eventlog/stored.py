@@ -1,4 +1,4 @@
-"""Read an event as `session_events` keeps it. Used by control and by the check of backups."""
+"""Conversion of a `session_events` row to an event. Used by control and by the backup check."""
 
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ class Row(Protocol):
 
 
 def event_of(session_id: str, row: Row) -> Event:
-    """Return the event of a row of this session's log."""
+    """Return the event in a row of this session's log."""
     return Event(
         session_id=session_id,
         rev=row["rev"],

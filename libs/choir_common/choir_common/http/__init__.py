@@ -1,4 +1,4 @@
-"""HTTP as all of Choir speaks it: one app factory, one way to listen, one client factory, SSE.
+"""HTTP for all services: app factory, listener, client factory, server-sent events.
 
-`transport` is the only place that knows Unix sockets from TCP.
+Callers need not distinguish Unix sockets from TCP: `transport` and `listen` do.
 """

@@ -1,7 +1,7 @@
-"""Make a service's OpenAPI document whole: references that resolve, and how callers show who they are.
+"""The OpenAPI document of a service: references that resolve, and security schemes.
 
-Used by `service_app`, and by the doors, which put the schemes on their routers as dependencies. The schemes
-only describe: each door has its own check.
+Used by `service_app`, and by the routers, which declare the schemes as dependencies. The schemes only
+document: each router has its own check.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ LOCAL, SHARED = "#/$defs/", "#/components/schemas/"
 
 
 class DescribedApp(FastAPI):
-    """A FastAPI app whose bodies may be described by schemas with definitions of their own."""
+    """A FastAPI app that accepts body schemas with `$defs` of their own."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
@@ -37,9 +37,9 @@ class DescribedApp(FastAPI):
 
 
 def share_definitions(document: dict[str, Any]) -> dict[str, Any]:
-    """Move each `$defs` of a document to its components, and point references there; returns the document.
+    """Move every `$defs` of a document to its components, and redirect the references; return it.
 
-    A definition that differs from the component of its name gets a name of its own.
+    A definition that differs from the component of the same name gets the suffix `Body`.
     """
     shared: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
     _share(document.get("paths", {}), shared)
@@ -74,7 +74,7 @@ def _move(schema: dict[str, Any], shared: dict[str, Any]) -> None:
 
 
 def _pointed(value: Any, targets: dict[str, str]) -> Any:
-    """Return a schema with its local references replaced: in `$ref`, and in a discriminator's mapping."""
+    """Return a schema with its local references replaced, in `$ref` and in discriminator mappings."""
     match value:
         case str() if value.startswith(LOCAL):
             return targets.get(value.removeprefix(LOCAL), value)

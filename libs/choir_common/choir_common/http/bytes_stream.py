@@ -1,4 +1,4 @@
-"""Read a file from another service's door, piece by piece. Used by the clients that move files."""
+"""Stream a file from another service's HTTP endpoint. Used by the clients that move files."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -10,16 +10,16 @@ from choir_common.http.problem_document import read_problem
 
 PIECE = 64 * 1024
 SILENCE_S = 20.0
-"""A door that sends nothing for so long is given up."""
+"""Read timeout: a response that sends nothing for this long is abandoned."""
 
 
 @contextlib.asynccontextmanager
 async def streamed(
     client: httpx2.AsyncClient, path: str, query: Mapping[str, str] | None = None
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give the body of `GET path` in pieces.
+    """Yield the body of `GET path` in chunks.
 
-    Raises the error that the other side answered with, Unavailable when it is away or breaks off.
+    Raises the error in the response, or Unavailable if the service is down or the connection breaks.
     """
     try:
         async with client.stream(

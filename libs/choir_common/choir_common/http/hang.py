@@ -1,6 +1,6 @@
-"""Notice a server that accepts requests and answers none, long before a request's own deadline.
+"""Detection of a server that accepts requests but responds to none, before a request's own deadline.
 
-Used by choirctl (is choird hanging?) and by control (is the gateway?).
+Used by choirctl for choird and by control for the gateway.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ async def unless_hung(
     sending: Coroutine[Any, Any, httpx2.Response],
     patience_s: float = PATIENCE_S,
 ) -> httpx2.Response:
-    """Return the answer to a request; one that takes long is given up if `/livez` is not answered either.
+    """Return the response to a request; give up a slow one if `/livez` does not respond either.
 
-    Raises httpx2.ReadTimeout then, and what `sending` raises.
+    Raises httpx2.ReadTimeout in that case, and any error of `sending`.
     """
     task = asyncio.ensure_future(sending)
     try:

@@ -1,7 +1,7 @@
-"""Listen for HTTP on Unix sockets and TCP ports, and stop without hanging on open streams.
+"""Serve HTTP on Unix sockets and TCP ports, and stop without waiting for open streams.
 
-Called by each service's `__main__` through `serve`. Sockets are bound first, so that a taken port or an
-overlong path is one clear sentence before anything else has started.
+Called by each service's `__main__` through `serve`. Sockets are bound first, so that a used port or a path
+that is too long is reported in one sentence before anything else has started.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ MAX_SOCKET_PATH = 107
 BACKLOG = 2048
 STOP_GRACE_S = 3
 STOP_WITHIN_S = 8.0
-"""Less than whoever sent the signal waits before it kills (10 s the supervisor, 15 s compose)."""
+"""Shorter than the wait before a kill: 10 s by the supervisor, 15 s by compose."""
 HURRY_WITHIN_S = 6.0
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Bind a Unix socket at `path` in a directory of mode 0700; a stale socket file is replaced.
+    """Bind a Unix socket at `path` in a directory of mode 0700; replace a stale socket file.
 
-    Raises StartupError when the path is too long or cannot be made.
+    Raises StartupError if the path is too long or cannot be created.
     """
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise StartupError(
@@ -56,12 +56,12 @@ def bind_unix(path: Path) -> socket.socket:
 
 
 def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
-    """Bind a TCP port; `setting` is named in the error when the port is taken.
+    """Bind a TCP port; the error names the setting `setting`.
 
-    Raises StartupError when it cannot be bound.
+    Raises StartupError if the port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where the protocol is named; without it an answer takes 40 ms
+    # asyncio sets TCP_NODELAY only if the protocol is given; without it a response takes 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -84,13 +84,16 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
 
 
 class AnsweringCutOff:
-    """Answers a request that the end of this process cuts off; uvicorn's own words would be a bare 500."""
+    """ASGI middleware that responds to requests which the shutdown cancels.
+
+    Without it uvicorn would send a bare 500.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the app answer; after a cancellation say that this process is ending."""
+        """Run the app; if it is cancelled before it responds, send `outcome_unknown`."""
         begun = False
 
         async def noted(message: Message) -> None:
@@ -115,7 +118,7 @@ def _ending() -> OutcomeUnknown:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server whose signals are its owner's affair."""
+    """A uvicorn server that leaves signal handling to the caller."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -128,9 +131,9 @@ async def serve(
     stop: asyncio.Event,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve `app` on `sockets` until `stop` is set; open streams get a short grace, then the end.
+    """Serve `app` on `sockets` until `stop` is set; open streams get a short grace period.
 
-    With `tls` all of these sockets speak it, and nothing else.
+    With `tls` all of these sockets use it.
     """
     config = uvicorn.Config(
         AnsweringCutOff(app),
@@ -140,8 +143,8 @@ async def serve(
         access_log=False,
         lifespan="off",
         server_header=False,
-        # no proxy is before us; who claims to speak for another would choose his own `client`, and so
-        # pass for a peer of a Unix socket
+        # There is no proxy in front: a client that sends forwarding headers could choose its own `client`
+        # value, and so pass for the peer of a Unix socket.
         proxy_headers=False,
         timeout_graceful_shutdown=STOP_GRACE_S,
         timeout_keep_alive=75,
@@ -162,10 +165,10 @@ async def serve(
 def stop_on_signals(
     hurry: asyncio.Event | None = None, within_s: float = STOP_WITHIN_S
 ) -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets; `within_s` later the process ends, done or not.
+    """Return an event that SIGTERM or SIGINT sets; the process is terminated `within_s` seconds later.
 
-    A second one sets `hurry`; so does the first, if it came because the parent process is gone. Then the
-    process has `HURRY_WITHIN_S` left.
+    A second signal sets `hurry`; so does the first if the parent process has exited. Then the process has
+    at most `HURRY_WITHIN_S` seconds left.
     """
     loop = asyncio.get_running_loop()
     stop, parent, deadline = asyncio.Event(), os.getppid(), Deadline(loop)

@@ -1,17 +1,17 @@
-"""Tell errors of a connection that broke from faults of our own. Used by `service_app`.
+"""Classification of errors as lost connections. Used by `service_app`.
 
-The clients of Postgres, NATS and HTTP translate what they know; this is for what escapes them while the other
-side, or this process, is ending.
+The clients of Postgres, NATS and HTTP translate the errors they know. This handles the ones they miss while
+the other side, or this process, is shutting down.
 """
 
 import httpx2
 
 _CLOSED = ("the handler is closed", "the client has been closed")
-"""What uvloop and the HTTP client say of a transport that was closed a moment ago: plain RuntimeErrors."""
+"""Texts of the plain RuntimeErrors that uvloop and the HTTP client raise for a closed transport."""
 
 
 def is_lost_connection(error: BaseException) -> bool:
-    """Tell whether an error means that the other side went away; a repetition may succeed then."""
+    """Return whether an error means that the peer went away, so that a retry may succeed."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_lost_connection(each) for each in error.exceptions)
     if isinstance(error, RuntimeError):

@@ -1,7 +1,7 @@
-"""Tell an app which process is at the other end of a Unix socket; bound what comes before an app is asked.
+"""HTTP protocol class with peer credentials of Unix sockets and limits on the request head.
 
-`listen.serve` speaks HTTP with this protocol; an app finds the peer in `request.client`: host
-`UNIX_PEER`, and its pid as port (0 when the peer lives in another pid namespace).
+`listen.serve` uses it. An app finds the peer in `request.client`: host `UNIX_PEER`, and the pid as port (0
+if the peer is in another pid namespace).
 """
 
 import asyncio
@@ -19,18 +19,18 @@ UNIX_PEER = "unix"
 _UCRED = struct.Struct("3i")  # pid, uid, gid
 
 
-# tokens, ids and a cookie or two; a line that is longer is nobody's we know
+# Enough for tokens, ids and a few cookies; no known client sends more.
 MAX_HEAD = 32_768
-# from the connection, or the first byte of a further request, to the end of its headers
+# Seconds from the connection, or the first byte of a further request, to the end of its headers.
 HEAD_WITHIN_S = 10.0
-# how long the rest of a body may come in that was answered before it was whole
+# Seconds in which the rest of a body may arrive after its request was answered.
 REST_WITHIN_S = 5.0
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with the credentials of Unix peers, and bounds on a request's head.
+    """uvicorn's protocol with the pid of Unix peers, and limits on size and time of a request head.
 
-    The parser itself takes headers without end, at any pace, and the rest of a body after its answer.
+    The parser itself accepts headers of any size, at any speed, and the rest of a body after its response.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -51,7 +51,7 @@ class PeerProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # counted before it is parsed: the parser gathers a header's value without telling anybody
+        # Counted before parsing: the parser buffers a header value without a callback.
         self._head_size += len(data) if self._in_head else 0
         super().data_received(data)
         if self._in_head and self._head_size > MAX_HEAD and not self.transport.is_closing():
@@ -87,7 +87,7 @@ class PeerProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser could not read, as a problem document, and hang up."""
+        """Reject a request that the parser cannot read with a problem document, and close."""
         self._in_time()
         status, code, detail = self._refusal
         problem = Problem(
@@ -106,7 +106,7 @@ class PeerProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _count(self, size: int) -> None:
-        # many headers in one piece of data; the parser turns this into `send_400_response`
+        # Limits many headers in one chunk; the parser turns the error into `send_400_response`.
         self._counted += size
         if self._counted > MAX_HEAD:
             self._head_too_large()

@@ -1,4 +1,4 @@
-"""The shape of an RFC 9457 problem document, and how a client reads one back into an error.
+"""RFC 9457 problem document, and how a client turns one back into an error.
 
 Rendered by `problems`, read by every HTTP client of a Choir service.
 """
@@ -23,7 +23,7 @@ class Problem(BaseModel):
 
 
 def read_problem(status: int, body: bytes, retry_after: str | None = None) -> ChoirError:
-    """Rebuild the error behind a response with a status of 400 or more; `retry_after` is its header."""
+    """Rebuild the error from a response with status 400 or more; `retry_after` is its header."""
     try:
         problem = Problem.model_validate_json(body)
     except ValidationError:

@@ -13,7 +13,7 @@ __all__ = ["CONTENT_TYPE", "Problem", "problem_response", "read_problem", "rende
 
 
 def problem_response(error: ChoirError) -> JSONResponse:
-    """Return the response that says `error`."""
+    """Return the response that describes `error`."""
     problem = Problem(
         type=f"urn:choir:error:{error.code}",
         title=error.code.replace("_", " "),
@@ -25,7 +25,7 @@ def problem_response(error: ChoirError) -> JSONResponse:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
     if error.status == TooSlow.status:
-        # what still drips in belongs to a request that is over
+        # The rest of the body would belong to a request that is already answered.
         headers["Connection"] = "close"
     return JSONResponse(
         problem.model_dump(), error.status, headers=headers, media_type=CONTENT_TYPE
@@ -33,5 +33,5 @@ def problem_response(error: ChoirError) -> JSONResponse:
 
 
 async def render_choir_error(_: Request, error: Exception) -> JSONResponse:
-    """Answer a ChoirError raised anywhere in a door."""
+    """Render a ChoirError that a route raised (FastAPI exception handler)."""
     return problem_response(error if isinstance(error, ChoirError) else ChoirError())

@@ -1,7 +1,7 @@
-"""Build the FastAPI app every service's doors are mounted on.
+"""Factory of the FastAPI app on which every service mounts its routers.
 
-Called by each `app.py`. Adds problem details for every error, a body limit that counts what arrives,
-`/livez` (the process runs), `/readyz` (it can work; 503 and the reasons otherwise), and counts requests.
+Called by each `app.py`. Adds problem documents for every error, a limit on the received body, `/livez` (the
+process runs), `/readyz` (it can work; otherwise 503 with the reasons), and request metrics.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from choir_common.wire.operator import PartStatus
 
 log = structlog.get_logger("choir.http")
 
-# a few megabytes over a bad line; nobody honest takes longer
+# Enough for a few megabytes over a slow connection.
 BODY_WITHIN_S = 20.0
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
-# the framework's would span every request a second time, with its address and its errors' words
+# The framework's instrumentation would trace every request twice, with its address and error messages.
 OUR_OWN_SPANS: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -47,18 +47,18 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How a service finds out whether it can work."""
+    """The readiness check of a service."""
 
     check: Callable[[], Awaitable[Sequence[PartStatus]]]
 
 
 @dataclass(frozen=True, slots=True)
 class LargeBody:
-    """Requests whose body is a file: they may be larger than all others, and take longer to come."""
+    """Requests with a file as body: a larger size limit and a longer timeout than others."""
 
     method: str
     path: str
-    """A regular expression of the whole path."""
+    """A regular expression that matches the whole path."""
     max_bytes: int
     within_s: float
 
@@ -75,7 +75,7 @@ def make_service_app(
 ) -> FastAPI:
     """Return an app with error handling, body limit and health routes.
 
-    Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to whoever reaches this app.
+    Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to every client of this app.
     """
     counts = metrics or Metrics(title)
     app = DescribedApp(
@@ -90,12 +90,12 @@ def make_service_app(
 
     @app.get("/livez", tags=["health"])
     async def livez() -> dict[str, str]:
-        """Say that the process runs."""
+        """Report that the process runs."""
         return {"status": "ok"}
 
     @app.get("/readyz", tags=["health"])
     async def readyz() -> JSONResponse:
-        """Say whether every part this service needs is there, and which is not."""
+        """Report each part this service needs, and whether all are available."""
         parts = list(await readiness.check())
         ready = all(part.ok for part in parts)
         body = {"ready": ready, "parts": [part.model_dump() for part in parts]}
@@ -105,14 +105,17 @@ def make_service_app(
 
         @app.get("/metrics", include_in_schema=False)
         async def figures() -> Response:
-            """Give Prometheus this process's figures."""
+            """Return this process's metrics for Prometheus."""
             return Response(counts.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app
 
 
 class Counting:
-    """Counts and spans requests by route; times them to the head of their answer: a stream has no end."""
+    """ASGI middleware that counts and traces requests by route.
+
+    It measures the time to the response head, because a stream has no end.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -144,7 +147,10 @@ class Counting:
 
 
 class BodyLimit:
-    """Cuts a request whose body grows past the limit, whatever it claims, or takes too long to come."""
+    """ASGI middleware that rejects a body that is too large or arrives too slowly.
+
+    It counts the received bytes, whatever Content-Length claims.
+    """
 
     def __init__(
         self,
@@ -162,7 +168,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if "\0" in scope["path"]:  # no id holds one, and Postgres takes none
+        if "\0" in scope["path"]:  # no id contains one, and Postgres rejects it
             await problem_response(NotFound("No path holds a NUL."))(scope, receive, send)
             return
         most, within_s = self._limits(scope)
@@ -176,7 +182,7 @@ class BodyLimit:
 
         async def counted() -> Message:
             nonlocal seen, whole
-            if whole:  # what comes now is the end of the connection, and may take its time
+            if whole:  # the next message is the disconnect, which has no deadline
                 return await receive()
             try:
                 async with asyncio.timeout_at(until):
@@ -199,7 +205,7 @@ class BodyLimit:
 
 
 def _template(scope: Scope) -> str:
-    """Return the route that was taken, never a path that a stranger chose: each would be a series."""
+    """Return the matched route, never a path that a client chose: each would be a new time series."""
     route = getattr(scope.get("route"), "path", None)
     if route is not None:
         return str(route)
@@ -238,7 +244,7 @@ def _connection_lost() -> OutcomeUnknown:
 
 
 class _WithStatus(BadInput):
-    """A framework's own refusal (405 and the like)."""
+    """The framework's own rejection, such as 405."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message or None)

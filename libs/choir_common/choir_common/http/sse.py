@@ -1,7 +1,7 @@
-"""Write server-sent events (SSE).
+"""Server-sent events (SSE): rendering and the streaming response.
 
-Used by control's signal door and the gateway's console; the reader's side is `sse_read`, whose names
-stand here too for those who need both.
+Used for control's signals and the gateway's console. The reader is `sse_read`; its names are re-exported
+here for modules that need both.
 """
 
 from collections.abc import AsyncIterator
@@ -25,16 +25,16 @@ KEEPALIVE_S = 15.0
 
 
 def render(event: ServerSentEvent) -> bytes:
-    """Return the bytes of one event; JSON text has no line breaks, so one data line suffices.
+    """Return the bytes of one event; JSON text has no line breaks, so one data line is enough.
 
-    An event without an id leaves it open where a reader resumes: an empty one would say "from now".
+    An event without an id does not change where a reader resumes: an empty id would mean "from now".
     """
     place = f"id: {event.id}\n" if event.id else ""
     return f"{place}event: {event.event}\ndata: {event.data}\n\n".encode()
 
 
 def stream(body: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return the response that sends `body` as an event stream nobody may cache or buffer."""
+    """Return the response that sends `body` as an event stream, without caching or buffering."""
     return StreamingResponse(
         body,
         media_type="text/event-stream",

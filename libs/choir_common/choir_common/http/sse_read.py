@@ -1,7 +1,7 @@
-"""Read server-sent events (SSE).
+"""Server-sent events (SSE): the parser.
 
-Used by the agent (signals), by `choirctl chat` and the gateway; their writer is `sse`. It stands alone
-so that a reader need not load a web framework.
+Used by the agent (signals), `choirctl chat` and the gateway. The writer is `sse`; the parser is a separate
+module so that a reader need not import a web framework.
 """
 
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ MAX_LINE_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event: `id` resumes the stream, `event` names the kind, `data` is JSON text."""
+    """One event: `id` is the position to resume from, `event` the kind, `data` JSON text."""
 
     id: str
     event: str
@@ -20,9 +20,9 @@ class ServerSentEvent:
 
 
 async def read(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
-    """Parse an event stream; comments are passed over, an unfinished last event is dropped.
+    """Parse an event stream; comments are skipped, an incomplete last event is dropped.
 
-    Raises ValueError when a line is longer than 1,000,000 bytes.
+    Raises ValueError if a line is longer than 1,000,000 bytes.
     """
     buffer = b""
     fields: dict[str, str] = {}

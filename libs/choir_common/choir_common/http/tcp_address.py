@@ -1,4 +1,4 @@
-"""Address of a TCP server as its clients type it: scheme, host, port.
+"""URL of a TCP server as its clients use it: scheme, host, port.
 
 Used by control, which opens the server, and by the embedded stack, which prints its address.
 """
@@ -7,12 +7,12 @@ import ipaddress
 from typing import Literal
 
 TlsMode = Literal["auto", "on", "off"]
-# any address: not one that a client could ask for
+# Wildcard addresses: a client cannot connect to them.
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach `host`."""
+    """Return whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
 
 
 def speaks_tls(mode: TlsMode, certificate: str, host: str) -> bool:
-    """Tell whether the server speaks TLS: asked for, or needed where other machines reach it."""
+    """Return whether the server uses TLS: it is configured, or other machines can reach the host."""
     if mode == "auto":
         return bool(certificate) or not is_loopback(host)
     return mode == "on"

@@ -1,4 +1,4 @@
-"""Make HTTP clients for an endpoint: the one place that tells a Unix socket from TCP (spec 12.2)."""
+"""HTTP client factory: Unix sockets and TCP behind one function."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from choir_common.errors import BadInput
 
 UNIX = "unix://"
 MAX_CONNECTIONS = 500
-"""Of one client. Whoever holds connections open for long must leave some of them for short requests."""
+"""Connections of one client. Long-lived streams must leave some of them for short requests."""
 
 
 def make_client(
@@ -20,17 +20,17 @@ def make_client(
     ca_pem: str | None = None,
     unix_transport: Callable[[str], httpx2.AsyncBaseTransport] | None = None,
 ) -> httpx2.AsyncClient:
-    """Return a client for `unix:///path/to.sock` or `http(s)://host:port`; close it after use.
+    """Return a client for `unix:///path/to.sock` or `http(s)://host:port`; the caller closes it.
 
-    Streams (SSE) must pass their own read timeout. Proxies of the environment are never used.
-    `ca_pem` holds the only certificates that are trusted; without it those of the system are.
-    `unix_transport` makes the transport for a socket path where httpx2's own is too slow.
+    Streams (SSE) must set their own read timeout. Proxy settings of the environment are ignored. `ca_pem`
+    contains the only trusted certificates; without it the system's are trusted. `unix_transport` creates
+    the transport for a socket path where httpx2's own is too slow.
     """
     limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=100)
     timeout = httpx2.Timeout(timeout_s, connect=5.0)
     if endpoint.startswith(UNIX):
         path = endpoint.removeprefix(UNIX)
-        # no TLS on a Unix socket: loading the certificate bundle would take 30 ms and 3 MB
+        # No TLS on a Unix socket: loading the certificate bundle would take 30 ms and 3 MB.
         transport = (
             unix_transport(path)
             if unix_transport
@@ -51,14 +51,14 @@ def make_client(
 
 
 def trusting(ca_pem: str) -> ssl.SSLContext:
-    """Return what verifies a server by these certificates alone: authorities, or its own.
+    """Return an SSL context that trusts only these certificates: authorities, or the server's own.
 
-    Raises BadInput when they are none.
+    Raises BadInput if the text contains no valid certificate.
     """
     try:
         context = ssl.create_default_context(cadata=ca_pem)
     except ssl.SSLError as error:
         raise BadInput(f"The certificates to trust cannot be read: {error.reason}.") from error
-    # a server's own certificate may be pinned, which is no authority's; 3.13 has this by default
+    # Allows pinning a server's own certificate, which no authority signed; the default since Python 3.13.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

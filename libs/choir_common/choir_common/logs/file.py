@@ -1,8 +1,9 @@
-"""Append lines to one source's log, and move it to the archive (spec 22.2).
+"""Log file of one source, with rotation into the archive.
 
-Called by `pump` and by control's runtimes. `logs/<source>.log` goes to `logs/archive/<source>/<time>.log` in
-one rename, so that no line is lost or doubled; it is compressed afterwards, by one thread, and a rename again
-makes the whole `.gz` appear at once. What a crash left uncompressed is compressed at the next opening.
+Used by `pump` and by control's runtimes. `logs/<source>.log` is renamed to
+`logs/archive/<source>/<time>.log`, so that no line is lost or duplicated. One thread compresses it
+afterwards, and a second rename makes the complete `.gz` appear at once. Files that a crash left
+uncompressed are compressed when the log is next opened.
 """
 
 import contextlib
@@ -17,17 +18,17 @@ from pathlib import Path
 from choir_common.logs.limits import LogLimits
 from choir_common.logs.prune import prune
 
-BLOCK = 1 << 20  # bytes read at a time when lines are counted
+BLOCK = 1 << 20  # bytes read at a time when counting lines
 JOIN_S = 10.0
 
 
 class LogFile:
-    """One source's log; any thread may write to it."""
+    """The log of one source; any thread may write to it."""
 
     def __init__(
         self, logs: Path, source: str, limits: Callable[[], LogLimits] = LogLimits
     ) -> None:
-        """Describe a log in the directory `logs`; `limits` is asked at every write."""
+        """Describe a log in the directory `logs`; `limits` is called at every write."""
         self.path = logs / f"{source}.log"
         self._archive = logs / "archive" / source
         self._limits = limits
@@ -38,9 +39,9 @@ class LogFile:
         self._tidying: threading.Thread | None = None
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines; a disk that takes none loses them, and nothing else.
+        """Append whole lines; write errors, such as a full disk, lose the lines and are ignored.
 
-        Blocks as long as the page cache takes: the lines of a log were never written otherwise.
+        Blocks for as long as a write to the page cache takes.
         """
         with self._lock, contextlib.suppress(OSError):
             os.write(self._opened(), lines)
@@ -49,18 +50,18 @@ class LogFile:
                 self._put_away()
 
     def open(self) -> None:
-        """Make the file at once, so that who follows it finds it. Raises OSError."""
+        """Create the file at once, so that a reader finds it. Raises OSError."""
         with self._lock:
             self._opened()
 
     def archive(self) -> None:
-        """Move what was written to the archive; nothing happens to an empty log."""
+        """Move the log to the archive; an empty log stays."""
         with self._lock, contextlib.suppress(OSError):
             if self.path.exists() and self.path.stat().st_size:
                 self._put_away()
 
     def close(self) -> None:
-        """Close the file and wait for what is being compressed."""
+        """Close the file and wait for the compression thread."""
         with self._lock:
             self._release()
             busy = self._tidying
@@ -88,10 +89,10 @@ class LogFile:
             self._fd = None
 
     def _tidy(self) -> None:
-        """Have what was put away compressed, and what is not kept any longer deleted."""
+        """Start to compress archived files and to delete expired ones."""
         self._untidy = True
         if self._tidying is None:
-            # one at a time: two would write to one file
+            # One thread at a time: two would write to the same file.
             self._tidying = threading.Thread(target=self._tidy_up, name="log archive")
             self._tidying.start()
 
@@ -104,7 +105,7 @@ class LogFile:
                 self._untidy = False
                 limits = self._limits()
             for path in sorted(self._archive.glob("*.log")):
-                # a full disk leaves the plain file, which is tried again at the next opening
+                # A full disk leaves the uncompressed file; it is tried again at the next opening.
                 with contextlib.suppress(OSError):
                     _compress(path)
             with contextlib.suppress(OSError):
@@ -130,5 +131,5 @@ def _count_lines(path: Path) -> int:
 
 
 def _stamp() -> str:
-    """Return a name that sorts by time and is not given twice."""
+    """Return a unique name that sorts by time."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%fZ")

@@ -1,7 +1,7 @@
-"""Read a log and go on with what is appended, whatever becomes of the file. Called by `choirctl logs`.
+"""Log reader that continues across rotations. Used by `choirctl logs`.
 
-A log that is archived is renamed: what is open is read to its end, then what was put away meanwhile, then the
-new one.
+A log that is archived is renamed. The reader finishes the open file, then reads the files archived
+meanwhile, then opens the new one.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ LOOK_S = 0.2
 
 
 def snapshot(path: Path, newest: int | None = None) -> Generator[bytes, None, None]:
-    """Yield the lines of a log, the `newest` ones if given; none if there is no log.
+    """Yield the lines of a log, or only the `newest`; nothing if there is no log.
 
-    Raises OSError when it cannot be read.
+    Raises OSError if it cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -29,9 +29,9 @@ def snapshot(path: Path, newest: int | None = None) -> Generator[bytes, None, No
 
 
 def follow(path: Path, newest: int | None = None) -> Generator[bytes, None, None]:
-    """Yield what `snapshot` does, and then every line that is added, for ever.
+    """Yield the lines of `snapshot` and then every appended line, without end.
 
-    Raises OSError when it cannot be read.
+    Raises OSError if it cannot be read.
     """
     archive, file = _begin(path)
     rest = b""
@@ -46,7 +46,7 @@ def follow(path: Path, newest: int | None = None) -> Generator[bytes, None, None
                     yield rest
                     rest = b""
             if moved and file is not None:
-                # the move was seen before the last look, so nothing of the old file is missing
+                # The rename was seen before the last read, so the old file is complete.
                 file.close()
                 archive.pass_over_one()
                 file = None
@@ -54,7 +54,7 @@ def follow(path: Path, newest: int | None = None) -> Generator[bytes, None, None
                 yield from archive.unseen()
                 file = _opened(path)
                 if file is not None and archive.has_grown():
-                    # put away between the two: it is read from there
+                    # Archived between the two steps: read it from the archive.
                     file.close()
                     file = None
                     continue
@@ -66,7 +66,7 @@ def follow(path: Path, newest: int | None = None) -> Generator[bytes, None, None
 
 
 def _begin(path: Path) -> tuple["_Archive", BinaryIO | None]:
-    """Return what was put away before the log that is open."""
+    """Return the archive and the open log file, in a state without a rotation in between."""
     while True:
         archive, file = _Archive(path), _opened(path)
         if not archive.has_grown():
@@ -76,22 +76,22 @@ def _begin(path: Path) -> tuple["_Archive", BinaryIO | None]:
 
 
 class _Archive:
-    """What was put away since the beginning: a log may be, more than once, between two looks."""
+    """Files archived since the start; several may be added between two polls."""
 
     def __init__(self, path: Path) -> None:
         self._directory = path.parent / "archive" / path.stem
         self._known = set(self._names())
 
     def pass_over_one(self) -> None:
-        """Take the oldest new one for known: it was read while it was written."""
+        """Mark the oldest new file as known: it was read while it was still the log."""
         self._known |= set(self._new()[:1])
 
     def has_grown(self) -> bool:
-        """Tell whether there is a new one."""
+        """Return whether there is a new file."""
         return bool(self._new())
 
     def unseen(self) -> Generator[bytes, None, None]:
-        """Yield the lines of the new ones, which are known then."""
+        """Yield the lines of the new files and mark them as known."""
         for name in self._new():
             self._known.add(name)
             with contextlib.suppress(FileNotFoundError), self._open(name) as file:
@@ -100,20 +100,20 @@ class _Archive:
     def _open(self, name: str) -> BinaryIO:
         try:
             return (self._directory / name).open("rb")
-        except FileNotFoundError:  # it is compressed by now
+        except FileNotFoundError:  # compressed meanwhile
             return cast(BinaryIO, gzip.open(self._directory / f"{name}.gz", "rb"))
 
     def _new(self) -> list[str]:
         return sorted(set(self._names()) - self._known)
 
     def _names(self) -> Generator[str, None, None]:
-        """Yield the names, which are times, without what compression adds."""
+        """Yield the names, which are times, without the suffix of compression."""
         for found in self._directory.glob("[!.]*.log*"):
             yield found.name.removesuffix(".gz")
 
 
 def _last(file: BinaryIO, newest: int) -> list[bytes]:
-    """Return the newest whole lines; the file stands after them."""
+    """Return the newest complete lines and leave the file position after them."""
     kept: deque[bytes] = deque(maxlen=newest)
     end = 0
     for line in file:
@@ -132,7 +132,7 @@ def _opened(path: Path) -> BinaryIO | None:
 
 
 def _is_other(file: BinaryIO, path: Path) -> bool:
-    """Tell whether another file, or none, stands at `path` by now."""
+    """Return whether `path` is now another file, or missing."""
     try:
         there = path.stat()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""How much of the logs is kept (spec 22.2): what config.json says, for whoever writes one.
+"""Limits on log files, from config.json.
 
-Asked by `file`. The file is read here and not by its schema: logs are written before control has looked at
-it, by processes that never see the rest of it, and also while it does not fit.
+Used by `file`. The values are read here and not through the config models: processes that never load the
+whole file write logs, and they do so before control has validated it, or while it is invalid.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """The settings of the same names, and their defaults."""
+    """The settings of the same names, with their defaults."""
 
     log_archive_threshold_lines: int = 100_000
     log_archive_keep_days: int = 90
@@ -19,7 +19,7 @@ class LogLimits:
 
 
 class FileLimits:
-    """The limits of a config.json, read again when the file has changed."""
+    """The limits in a config.json, read again when the file has changed."""
 
     def __init__(self, config_file: Path) -> None:
         self._file = config_file
@@ -27,7 +27,10 @@ class FileLimits:
         self._limits = LogLimits()
 
     def __call__(self) -> LogLimits:
-        """Return those in force; what cannot be read changes nothing, and control says what is wrong."""
+        """Return the current limits; an unreadable file leaves them unchanged.
+
+        Control reports what is wrong with the file.
+        """
         try:
             changed = self._file.stat().st_mtime_ns
             if changed != self._read_at:
@@ -39,7 +42,7 @@ class FileLimits:
 
 
 def _limits_of(config: object) -> LogLimits:
-    """Return what fits, and the default for each that does not."""
+    """Return the valid values, and the default for each invalid one."""
     found = config if isinstance(config, dict) else {}
     given = {field.name: found.get(field.name) for field in fields(LogLimits)}
     return LogLimits(**{n: v for n, v in given.items() if type(v) is int and v > 0})

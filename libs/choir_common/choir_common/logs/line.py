@@ -1,19 +1,19 @@
-"""Shape one line of a log: timestamp, level, source, session, lane, message (spec 22.2).
+"""Format of one log line: timestamp, level, source, session, lane, message.
 
-Called by `pump`. What a program of ours writes is JSON already; what Postgres or a traceback writes becomes
-the message of a line. Who wrote it is stamped by the reader of the pipe and cannot be forged.
+Used by `pump`. Choir's programs write JSON already; other output, such as Postgres' or a traceback, becomes
+the message of a line. The reader of the pipe sets the source, so a child cannot forge it.
 """
 
 import datetime
 
 import orjson
 
-LONGEST = 64 * 1024  # bytes of one line; what is longer is cut, and says so
+LONGEST = 64 * 1024  # bytes of one line; a longer one is cut and marked
 _CUT = " [cut]"
 
 
 def shape(raw: bytes, source: str, session: str | None) -> bytes:
-    """Return `raw` as one JSON line with its end; empty for a blank line."""
+    """Return `raw` as one JSON line with a line end; empty for a blank line."""
     text = raw.strip()
     if not text:
         return b""
@@ -35,7 +35,7 @@ _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
 def _parse(text: bytes) -> dict[str, object]:
-    """Return the fields of a JSON object, or the text as a message."""
+    """Return the fields of a JSON object, or the text as `message`."""
     if text.startswith(b"{") and len(text) <= LONGEST:
         try:
             found: object = orjson.loads(text)

@@ -1,7 +1,7 @@
-"""Delete archived logs that are too old or too many. Called by `file`, in its thread.
+"""Deletion of archived logs by age and size. Called by `file`, in its thread.
 
-Every writer looks at the archives of all sources, since an agent that is gone writes no more; several may
-look at the same time.
+Every writer checks the archives of all sources, since a removed agent writes no more. Several may run at
+the same time.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ KEPT = "*.log*"
 
 
 def prune(archive: Path, limits: LogLimits) -> None:
-    """Delete what is older than the days to keep, then the oldest of each source that has too many bytes.
+    """Delete files past the retention period, then each source's oldest files above its size limit.
 
-    The newest file of a source always stays. What cannot be deleted is left to the next look.
+    The newest file of a source always stays. A file that cannot be deleted is tried again next time.
     """
     oldest = time.time() - limits.log_archive_keep_days * DAY_S
     for source in archive.iterdir() if archive.is_dir() else ():
-        # the names are times
+        # The names are timestamps.
         files = sorted((path for path in source.glob(KEPT) if path.is_file()), reverse=True)
         kept = 0
         for place, path in enumerate(files):

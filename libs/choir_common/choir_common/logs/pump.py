@@ -1,7 +1,7 @@
-"""Carry what a child writes from its pipe into a log: line by line, cleaned, stamped, and not too fast.
+"""Copy a child process's output from a pipe to its log: by line, redacted, stamped, rate limited.
 
-Used by whoever starts children: the embedded supervisor for services, control for agents. A child that
-floods its log is read more slowly, and waits; nobody else does.
+Used by the embedded supervisor for services and by control for agents. Output above the rate limit is read
+more slowly, so only the child that floods its log is blocked.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from typing import Self, cast
 from choir_common.logs.file import LogFile
 from choir_common.logs.line import LONGEST, shape
 
-RATE = 2 * 1024 * 1024  # bytes a second that one child may write on and on
-BURST = 8 * 1024 * 1024  # bytes at once: a long traceback, a start with debug logging
+RATE = 2 * 1024 * 1024  # bytes per second that one child may write continuously
+BURST = 8 * 1024 * 1024  # bytes: a long traceback, a start with debug logging
 
 Clean = Callable[[str], str]
-"""The redactor."""
+"""The redactor's `clean`."""
 
 
 class LineWriter:
-    """Turns chunks of output into lines of a log."""
+    """Splits chunks of output into log lines."""
 
     def __init__(
         self, file: LogFile, source: str, clean: Clean, session: str | None = None
@@ -33,7 +33,7 @@ class LineWriter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Write the lines that `chunk` completes; one without an end is cut when it is too long."""
+        """Write the lines that `chunk` completes; an unfinished line that is too long is cut."""
         *lines, rest = (self._rest + chunk).split(b"\n")
         if len(rest) > LONGEST:
             lines.append(rest)
@@ -42,7 +42,7 @@ class LineWriter:
         self._write(lines)
 
     def finish(self) -> None:
-        """Write what stands without an end."""
+        """Write the last, unfinished line."""
         rest, self._rest = self._rest, b""
         self._write([rest])
 
@@ -57,7 +57,7 @@ class LineWriter:
 
 
 class Allowance:
-    """How much may be read: a bucket that fills with time."""
+    """Token bucket in bytes, for the read rate."""
 
     def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
         self._rate = rate
@@ -66,7 +66,7 @@ class Allowance:
         self._at = time.monotonic()
 
     def spend(self, size: int) -> float:
-        """Take `size` bytes out; return how many seconds to wait before more is read."""
+        """Take `size` bytes; return the seconds to wait before the next read."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate) - size
         self._at = now
@@ -74,7 +74,7 @@ class Allowance:
 
 
 class Pump(asyncio.Protocol):
-    """Reads one pipe until everybody who holds its other end has closed it."""
+    """Reads one pipe until all copies of its write end are closed."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
@@ -84,7 +84,7 @@ class Pump(asyncio.Protocol):
 
     @classmethod
     async def open(cls, writer: LineWriter) -> tuple[Self, int]:
-        """Return a pump and the end of its pipe that the child writes to; close it once it has one."""
+        """Return a pump and the write end of its pipe; close that after the child has inherited it."""
         read_end, write_end = os.pipe()
         pump = cls(writer)
         loop = asyncio.get_running_loop()
@@ -96,12 +96,12 @@ class Pump(asyncio.Protocol):
         return pump, write_end
 
     async def settled(self, within_s: float) -> None:
-        """Wait until all that was written stands in the file, `within_s` at most."""
+        """Wait until all output is in the file, for at most `within_s` seconds."""
         try:
             async with asyncio.timeout(within_s):
                 await self._ended.wait()
         except TimeoutError:
-            return  # something the child started still holds the pipe; it is read on
+            return  # a process the child started still has the pipe open; reading continues
 
     def close(self) -> None:
         """Stop reading; the pipe is closed."""
@@ -109,12 +109,12 @@ class Pump(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, to slow it down."""
-        # uvloop's pipe transport is one in all but its class
+        """Store the transport, which is needed to pause reading."""
+        # uvloop's pipe transport has the interface, but not the base class.
         self._transport = cast(asyncio.ReadTransport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Write what came, and pause if it came too fast."""
+        """Write the chunk, and pause reading above the rate limit."""
         self._writer.feed(data)
         pause_s = self._allowance.spend(len(data))
         if pause_s and self._transport is not None:
@@ -122,7 +122,7 @@ class Pump(asyncio.Protocol):
             asyncio.get_running_loop().call_later(pause_s, self._go_on)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Write the last words."""
+        """Write the unfinished line."""
         self._writer.finish()
         self._ended.set()
 

@@ -1,4 +1,4 @@
-"""The door to Postgres: a pool whose failures are Choir's errors, and the runner of migrations.
+"""Postgres access: a connection pool that raises Choir's errors, and the migration runner.
 
-Only `store` modules hold SQL; they get a `Database` passed in.
+Only `store` modules contain SQL; they receive a `Database`.
 """

@@ -1,7 +1,7 @@
-"""Find the Postgres that config.json names, if it names one. Used by control and by who starts the services.
+"""The Postgres address from config.json, if it has one. Used by control and by programs that start services.
 
-Read apart from the rest of the file, and before it: what else the configuration says is checked against
-what the database holds.
+It is read before the rest of the file, because the remaining configuration is validated against the
+database's content.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from choir_common.wire.faults import faults_of
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """Where a database is, and what opens it."""
+    """A database's address and password."""
 
     dsn: str
-    """Without the password."""
+    """Connection URL without the password."""
     password: str = field(repr=False)
 
 
 def configured_postgres(config_file: Path, named: Mapping[str, str]) -> PostgresAddress | None:
-    """Return what the section `postgres` names; None without the section. `named`: secrets by name.
+    """Return the address in the section `postgres`, or None if there is none. `named`: secrets by name.
 
-    Raises StartupError for a section that does not fit, or whose secret is not set.
+    Raises StartupError for an invalid section, or if its secret is not set.
     """
     section = _section(config_file)
     if section is None:

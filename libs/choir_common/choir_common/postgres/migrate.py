@@ -1,9 +1,9 @@
-"""Bring a schema up to date: numbered `.sql` files, all that are missing in one transaction.
+"""Schema migrations: numbered `.sql` files, all missing ones applied in one transaction.
 
-Called by a service's `app` before it serves, and by `choirctl db`. The files are Alembic's revisions:
-`0004_x.sql` is revision `0004` and follows `0003`. A schema that is new is made at once and stamped; one that
-was made by an earlier version goes through Alembic (`revisions`), which is loaded only then. Replicas that
-start together wait for each other on an advisory lock. A file that was applied and then edited is refused.
+Called by each service's `app` before it serves, and by `choirctl db`. The files are Alembic revisions:
+`0004_x.sql` is revision `0004` and follows `0003`. A new schema is created and stamped at once; a schema of
+an earlier version is upgraded by Alembic (`revisions`), which is imported only then. An advisory lock
+serializes replicas that start together. A file that was edited after it was applied is refused.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ import asyncpg
 from choir_common.errors import StartupError
 from choir_common.postgres.pool import Connection, Database
 
-# any fixed number will do, as long as all of Choir's migrations share it
+# Any fixed number works, as long as all of Choir's migrations share it.
 LOCK = 0x43686F6972
-# Alembic with SQLAlchemy takes 25 MB and half a second, which a service that is up to date never needs
+# Alembic and SQLAlchemy take 25 MB and half a second; a service whose schema is current needs neither.
 _REVISIONS = "choir_common.postgres.revisions"
 
 Upgrade = Callable[[Database, str, "Sequence[Migration]"], Awaitable[None]]
@@ -28,51 +28,51 @@ Upgrade = Callable[[Database, str, "Sequence[Migration]"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A numbered file: `0001_sessions.sql`."""
+    """One numbered file, such as `0001_sessions.sql`."""
 
     name: str
     sql: str
 
     @property
     def revision(self) -> str:
-        """Return what Alembic calls it."""
+        """Return the Alembic revision id: the file's number."""
         return self.name.partition("_")[0]
 
     @property
     def digest(self) -> str:
-        """Return the fingerprint that tells an edited file."""
+        """Return the SHA-256 of the file, by which an edited file is detected."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     def for_schema(self, schema: str) -> str:
-        """Return the statements with their schema filled in."""
+        """Return the SQL with the schema's name filled in."""
         return self.sql.replace("{schema}", f'"{schema}"')
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """How far a schema is."""
+    """The migrations that a schema has."""
 
     schema: str
     applied: Mapping[str, str]
-    """Name and digest of each file it has."""
+    """Name and digest of each applied file."""
     stamp: str | None
-    """The revision that Alembic knows it by; none if it is new, or older than Alembic here."""
+    """Its Alembic revision; None for a new schema, or one made before Choir used Alembic."""
 
     def missing(self, migrations: Sequence[Migration]) -> list[str]:
-        """Return the names it lacks."""
+        """Return the names of the files that are not applied yet."""
         return [each.name for each in migrations if each.name not in self.applied]
 
 
 def read_migrations(package: str) -> list[Migration]:
-    """Return the `.sql` files of `package` in order of their names."""
+    """Return the `.sql` files of `package`, sorted by name."""
     found = [entry for entry in files(package).iterdir() if entry.name.endswith(".sql")]
     return [Migration(f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name)]
 
 
 async def migrate(database: Database, schema: str, migrations: Sequence[Migration]) -> list[str]:
-    """Apply what `schema` lacks, all of it or nothing; return the names applied now.
+    """Apply the files that `schema` lacks, all or none; return the names applied now.
 
-    Raises StartupError when a file fails, was edited after it was applied, or is unknown here.
+    Raises StartupError if a file fails, was edited after it was applied, or is unknown to this version.
     """
     async with database.transaction() as held:
         await held.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
@@ -90,7 +90,7 @@ async def migrate(database: Database, schema: str, migrations: Sequence[Migratio
 
 
 async def read_state(held: Connection, schema: str) -> SchemaState:
-    """Return how far a schema is; one that does not exist has nothing."""
+    """Return which migrations a schema has; none if it does not exist."""
     applied: dict[str, str] = {}
     if await _exists(held, schema, "migrations"):
         rows = await held.fetch(f'SELECT name, digest FROM "{schema}".migrations')  # noqa: S608 our own name
@@ -102,7 +102,7 @@ async def read_state(held: Connection, schema: str) -> SchemaState:
 
 
 def check(state: SchemaState, migrations: Sequence[Migration]) -> None:
-    """Refuse a schema that these files cannot go on from.
+    """Reject a schema that cannot be upgraded with these files.
 
     Raises StartupError.
     """
@@ -127,7 +127,7 @@ def check(state: SchemaState, migrations: Sequence[Migration]) -> None:
 
 
 def record_table(schema: str) -> str:
-    """Return the statement that makes the record of what was applied, which Alembic does not keep."""
+    """Return the statement that creates the table of applied files, which Alembic does not provide."""
     return (
         f'CREATE TABLE IF NOT EXISTS "{schema}".migrations '
         "(name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz DEFAULT now())"
@@ -135,12 +135,12 @@ def record_table(schema: str) -> str:
 
 
 def explain(schema: str, migration: Migration, error: Exception) -> StartupError:
-    """Return what is told when a file fails."""
+    """Return the error to raise when a file fails."""
     return StartupError(f"Migration {migration.name} of {schema} failed: {error}")
 
 
 async def _make(held: Connection, schema: str, migrations: Sequence[Migration]) -> None:
-    """Make a new schema as the newest version has it, and stamp it."""
+    """Create a new schema at the newest version and stamp it."""
     await held.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
     await held.execute(record_table(schema))
     for migration in migrations:
@@ -152,7 +152,7 @@ async def _make(held: Connection, schema: str, migrations: Sequence[Migration]) 
         f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)',  # noqa: S608 our own name
         [(migration.name, migration.digest) for migration in migrations],
     )
-    # the very table Alembic would make
+    # The same table that Alembic would create.
     await held.execute(
         f'CREATE TABLE "{schema}".alembic_version (version_num varchar(32) NOT NULL '
         "CONSTRAINT alembic_version_pkc PRIMARY KEY)"

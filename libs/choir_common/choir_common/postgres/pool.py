@@ -1,7 +1,7 @@
-"""Run statements on a small pool; every failure of the connection becomes a ChoirError.
+"""Connection pool for Postgres; every connection failure is raised as a ChoirError.
 
-Used by `store` modules. A connection that broke in the middle of a statement means *outcome unknown*:
-the caller retries under the same key. One that could not be had means *unavailable*: nothing happened.
+Used by `store` modules. If a connection breaks during a statement the outcome is unknown, and the caller
+retries under the same key. If no connection can be acquired the database is unavailable: nothing happened.
 """
 
 import asyncio
@@ -22,25 +22,26 @@ log = structlog.get_logger("choir.postgres")
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 AloneConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-# what a statement raises when the server runs but does not take what it is told
+# Raised when the server is up but rejects the statement.
 Refused: TypeAlias = asyncpg.PostgresError
 
 MAX_SCHEMAS = 200
-"""Schemas that one connection may touch before another takes its place. Postgres keeps what a connection has
-learnt of every table for as long as it lives: 70 KB for an agent's."""
+"""Schemas that one connection may touch before it is replaced. A Postgres backend caches the catalogue of
+every table it has used for as long as it lives: 70 KB for one agent's."""
 MAX_QUERIES = 5_000
-"""After which a connection is replaced as well: work of many schemas that does not say which it touches."""
+"""Queries after which a connection is replaced too: some work touches many schemas without
+`transaction_in`."""
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 2.0
-# what asyncpg raises when the server or the connection is gone or in trouble; InternalClientError in more
-# than half of the measured kills
+# Raised by asyncpg when the server or the connection is lost or failing; InternalClientError in more than
+# half of the measured kills.
 _LOST = (
     asyncpg.InternalClientError,
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.InterfaceError,
     asyncpg.PostgresConnectionError,
-    # ended by an operator, a shutdown or recovery; out of memory or files; failing below the server
+    # Terminated by an operator, a shutdown or recovery; out of memory or files; a system error.
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
@@ -58,7 +59,7 @@ _REFUSING = (
 _IS_READ_ONLY = """
 SELECT current_setting('transaction_read_only')::boolean OR pg_catalog.pg_is_in_recovery()
 """
-# more than `work_mem`, so it goes through a temporary file of some megabytes: no table grows for it
+# Exceeds `work_mem`, so it writes a temporary file of some megabytes; no table grows.
 _SPILL = "SELECT count(*) FROM pg_catalog.generate_series(1, 200000)"
 
 
@@ -75,9 +76,9 @@ class Database:
         self._touched: dict[int, set[str]] = {}
 
     async def __aenter__(self) -> Self:
-        """Open the pool, waiting up to half a minute for a server that is still starting.
+        """Open the pool; wait up to 30 s for a server that is still starting.
 
-        Raises StartupError when it does not come up or refuses the credentials.
+        Raises StartupError if the server does not come up or refuses the credentials.
         """
         try:
             async for attempt in stamina.retry_context(
@@ -108,9 +109,9 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[AloneConnection]:
-        """Lend a connection of its own, without a time limit: for work of minutes.
+        """Yield a dedicated connection without a statement timeout, for work of minutes.
 
-        Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
+        Raises Unavailable if none can be opened, OutcomeUnknown if it breaks while in use.
         """
         try:
             with keeping_cancellation():
@@ -126,13 +127,13 @@ class Database:
             held.terminate()
 
     async def connect_alone(self) -> AloneConnection:
-        """Open a connection beside the pool, without its time limit: for migrations. The caller closes it."""
+        """Open a connection outside the pool, without a statement timeout. The caller closes it."""
         return await asyncpg.connect(
             self._dsn, password=self._password, timeout=ACQUIRE_TIMEOUT_S, command_timeout=None
         )
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the pool; connections still busy after two seconds are cut."""
+        """Close the pool; connections still busy after two seconds are terminated."""
         if self._pool:
             try:
                 await _within(2, self._pool)
@@ -141,9 +142,9 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection.
+        """Yield a pooled connection.
 
-        Raises Unavailable when none can be had, OutcomeUnknown when it broke while in use.
+        Raises Unavailable if none can be acquired, OutcomeUnknown if it breaks while in use.
         """
         if self._pool is None:
             raise Unavailable("The database is not open: Choir is being stopped or started.")
@@ -165,15 +166,15 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """Lend a connection inside a transaction: all or nothing."""
+        """Yield a connection inside a transaction."""
         async with self.connection() as held, held.transaction():
             yield held
 
     @contextlib.asynccontextmanager
     async def transaction_in(self, schema: str, begin: str) -> AsyncIterator[Connection]:
-        """Lend a transaction that touches one of many schemas; `begin` opens it in one round trip.
+        """Yield a transaction on one of many schemas; `begin` opens it in one round trip.
 
-        A connection that has touched too many is replaced by a fresh one.
+        A connection that has touched more than `MAX_SCHEMAS` schemas is closed afterwards.
         """
         async with self.connection() as held:
             try:
@@ -190,7 +191,7 @@ class Database:
         touched = self._touched[held.get_server_pid()]
         touched.add(schema)
         if len(touched) > MAX_SCHEMAS:
-            # the pool opens another when this one is wanted again
+            # The pool opens a new connection when it needs one.
             await held.close()
 
     async def _prepare(self, opened: AloneConnection) -> None:
@@ -198,7 +199,7 @@ class Database:
         self._touched[server_pid] = set()
 
         def forget(_: object) -> None:
-            # one that is closed does not tell its number any more
+            # A closed connection no longer returns its pid.
             self._touched.pop(server_pid, None)
 
         opened.add_termination_listener(forget)
@@ -224,9 +225,10 @@ class Database:
             return await held.execute(sql, *args)
 
     async def trouble(self) -> str | None:
-        """Return why nothing can be written now, none if it can.
+        """Return why the database cannot be written now, or None if it can.
 
-        A full disk is looked for once a statement has met it, until there is room again.
+        Whether the disk is full is checked only after a statement has failed for that reason, until there
+        is space.
         """
         try:
             if await self.fetchval(_IS_READ_ONLY):
@@ -248,7 +250,7 @@ class Database:
         return True
 
     async def reachable(self) -> bool:
-        """Tell whether the server answers."""
+        """Return whether the server responds."""
         try:
             return bool(await self.fetchval("SELECT 1") == 1)
         except Unavailable:
@@ -297,7 +299,7 @@ def _broken(error: BaseException) -> OutcomeUnknown:
 
 
 async def _keep(_: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Spare the round trip that resets a session: nobody here sets more than `SET LOCAL`."""
+    """Skip the round trip that resets a session: no code here sets more than `SET LOCAL`."""
 
 
 async def _within(seconds: float, pool: "asyncpg.Pool[asyncpg.Record]") -> None:

@@ -1,7 +1,7 @@
-"""Run the numbered files as Alembic's revisions over a schema that an earlier version made.
+"""Run the numbered files as Alembic revisions on a schema of an earlier version.
 
-Loaded late, by `migrate`, and only when there is something to do: SQLAlchemy and Alembic are large. All that
-is missing is applied in one transaction, so a crash at any point leaves the schema as it was.
+Imported by `migrate` only when there is something to upgrade, because SQLAlchemy and Alembic are large. All
+missing files are applied in one transaction, so a crash at any point leaves the schema unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +30,9 @@ from choir_common.postgres.pool import Database
 
 
 async def upgrade(database: Database, schema: str, migrations: Sequence[Migration]) -> None:
-    """Bring `schema` to the newest of `migrations`, or leave it as it is.
+    """Upgrade `schema` to the newest of `migrations`, or leave it unchanged.
 
-    Raises StartupError when a file fails or the schema does not fit.
+    Raises StartupError if a file fails or the schema does not match the files.
     """
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=database.connect_alone, poolclass=NullPool
@@ -59,23 +59,23 @@ def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration
         },
     )
     if state.stamp is None:
-        # made before Alembic came: the record says how far it is
+        # The schema predates Alembic: its table of applied files shows the revision.
         done = [each.revision for each in migrations if each.name in state.applied]
         context.stamp(scripts, done[-1] if done else "base")
     context.run_migrations(connection=connection)
 
 
 class Scripts(ScriptDirectory):
-    """The numbered files as a line of revisions, each following the one before."""
+    """The numbered files as a chain of Alembic revisions."""
 
     def __init__(self, schema: str, migrations: Sequence[Migration]) -> None:
-        """Describe the line for one schema."""
+        """Describe the chain for one schema."""
         self._schema = schema
         self._migrations = tuple(migrations)
         super().__init__(str(Path(__file__).parent))
 
     def steps(self, now: Any) -> Iterable[RevisionStep]:
-        """Return what leads from the revisions `now` to the newest."""
+        """Return the steps from the revisions `now` to the newest."""
         return self._upgrade_revs("heads", now)
 
     def _load_revisions(self) -> Iterator[Script]:
@@ -88,11 +88,11 @@ class Scripts(ScriptDirectory):
 
 
 def _module(schema: str, migration: Migration, before: str | None) -> ModuleType:
-    """Return what Alembic would have imported, had the file been Python."""
+    """Return a module like the one Alembic would import from a Python revision file."""
 
     def upgrade_step(connection: Connection) -> None:
         try:
-            # asyncpg's own `execute`: SQLAlchemy's prepares statements, and a file holds several
+            # asyncpg's own `execute`: SQLAlchemy's prepares statements, but a file contains several.
             _raw(connection, lambda held: held.execute(migration.for_schema(schema)))
         except asyncpg.PostgresError as error:
             raise explain(schema, migration, error) from error
@@ -113,5 +113,5 @@ def _module(schema: str, migration: Migration, before: str | None) -> ModuleType
 
 
 def _raw(connection: Connection, work: Any) -> Any:
-    """Run `work` on asyncpg's connection below, in the same transaction."""
+    """Run `work` on the underlying asyncpg connection, in the same transaction."""
     return connection.connection.dbapi_connection.run_async(work)  # type: ignore[union-attr]
