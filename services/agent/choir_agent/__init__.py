@@ -1,9 +1,5 @@
-"""The agent runtime of Choir: it thinks, proposes, and does what its own arbiter allows.
+"""Agent runtime of Choir: one process that runs one session of one agent.
 
-Owns one running session: lanes, the arbiter and its log, locks, tools, the model's door and working memory.
-Never reaches Postgres, NATS, Docker or another service: it knows only control's endpoint.
-
-Ladder, top to bottom; each layer imports only those below it:
-    __main__ > app > lanes > arbiter > tools | models | replication > prompt > memory | locks >
-    log > control > boot | settings
+Owns the lanes, the arbiter and its event log, the locks, the tools, the model client and the working
+memory. Never connects to Postgres, NATS, Docker or another service: its only peer is control's endpoint.
 """

@@ -1,12 +1,13 @@
 """Run one agent: `python -m choir_agent`, with one line of JSON (AgentBoot) on standard input.
 
-Called by control's runtimes. Exit codes: 0 ended in good order, 1 could not start or flush, 3 control took
-the session away.
+Started by control's runtimes. Exit codes: 0 orderly shutdown, 1 startup or final flush failed, 3 control
+ended the session.
 """
 
 import sys
 
-# structlog loads rich when it finds it, for coloured tracebacks: 6 MB and 0.1 s an agent never uses
+# structlog imports rich when it is installed, for coloured tracebacks: 6 MB and 0.1 s that an agent
+# never needs
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
 
 import asyncio  # noqa: E402 - the line above must come first
@@ -23,7 +24,7 @@ from choir_common.tracing import exporting  # noqa: E402
 
 
 def main() -> int:
-    """Harden, read the boot line, be the agent."""
+    """Harden the process, read the boot line and run the agent; return the exit code."""
     redactor = Redactor()
     try:
         harden()
@@ -37,7 +38,7 @@ def main() -> int:
         sys.stderr.write(f"choir_agent cannot start. {redactor.clean(error.message)}\n")
         return error.exit_code
     except Exception:
-        # the process's outermost frame: whatever it is goes through the redactor
+        # Outermost frame of the process: log any error through the redactor.
         structlog.get_logger("choir.agent").exception("the agent broke")
         return 1
 

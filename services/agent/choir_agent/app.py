@@ -1,7 +1,7 @@
-"""Build the agent, greet control, run until told to stop, and end in good order (spec 11.8, 13.2, 17.2).
+"""Composition root of the agent: build its objects, run the session, and shut it down in order.
 
-Called by `__main__`. Objects are built closed, started together, and ended in reverse; what comes next is
-`lanes`.
+Called by `__main__`. Objects are created without starting anything, started together in one task group, and
+closed in reverse order.
 """
 
 import asyncio
@@ -79,9 +79,9 @@ EXIT_FENCED = 3
 
 
 async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: Redactor) -> int:
-    """Be the agent of `boot` until the session ends; returns the process's exit code.
+    """Run the agent described by `boot` until its session ends; return the process's exit code.
 
-    Raises StartupError when the workspace, the tools, the skills or control cannot be had.
+    Raises StartupError if the workspace, the tools or the skills are invalid, or if control is unreachable.
     """
     workspace = Workspace(Path(boot.workspace))
     make_staging(workspace)
@@ -114,7 +114,11 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
 
 
 def _introduction(boot: AgentBoot) -> HelloRequest:
-    """Say who we are and what we run, as it lies in /choir and not as we were told (spec 15.1)."""
+    """Return the INIT_HELLO request.
+
+    The version and the manifest hashes are those of /choir itself, so that control can detect an image that
+    differs from the boot line.
+    """
     choir_dir = Path(boot.choir_dir)
     version = read_version(choir_dir)
     return HelloRequest(
@@ -129,7 +133,7 @@ def _introduction(boot: AgentBoot) -> HelloRequest:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What was built before control had answered, and its answer."""
+    """The objects that exist before control has replied to INIT_HELLO, and that reply."""
 
     boot: AgentBoot
     settings: AgentProcessSettings
@@ -146,7 +150,7 @@ class Parts:
 
 
 class Agent:
-    """A running session: everything built, wired and started."""
+    """A running session: builds and connects all objects, and runs them."""
 
     def __init__(self, parts: Parts) -> None:
         self._boot, self._settings, self._hello = parts.boot, parts.settings, parts.hello
@@ -213,7 +217,8 @@ class Agent:
         metered = MeteredModel(
             RetryingModel(parts.model, self._dynamic.current), purse, meter, count
         )
-        # compaction has a backoff of its own, and a stop does not wait for a model that is away
+        # Compaction has its own backoff, and shutdown must not wait for an unreachable model: no
+        # RetryingModel here.
         asker = Asker(MeteredModel(parts.model, purse, meter, count), self._dynamic.current)
         self._compactor = Compactor(
             self._arbiter, parts.memory, assembler, asker, self._dynamic.current
@@ -251,9 +256,9 @@ class Agent:
         )
 
     async def run(self) -> int:
-        """Work until a stop is asked for, then end in good order; returns the exit code.
+        """Run the session until a stop is requested, then shut down in order; return the exit code.
 
-        Raises Fenced or Unauthorized (in a group) when control takes the session away.
+        Raises Fenced or Unauthorized (in an exception group) when control ends the session.
         """
         self._open_session()
         self._listen_to_sigterm()
@@ -267,7 +272,8 @@ class Agent:
             ]
             lane = tasks.create_task(self._work())
             reason, flushed = await self._ending.end(lane)
-            # before the goodbye: it ends our lease, and a heartbeat after it would look like a fence
+            # Cancel these before TERMINATE, which ends our lease: a later heartbeat would be answered
+            # as fenced.
             for task in background:
                 task.cancel()
         if not flushed:
@@ -277,7 +283,7 @@ class Agent:
 
     async def _work(self) -> None:
         self._status.note(EDGE, self._edge.state)
-        # heartbeats already run, so a slow answer here looks like no crash
+        # Heartbeats are running already, so a slow response here does not look like a crash.
         await self._dynamic.load_secrets()
         await self._edge.run()
 
@@ -295,7 +301,7 @@ class Agent:
                     seed=inherited.seed,
                 ),
             )
-        # a crash may have come before all copies were durable
+        # A crash may have interrupted the copying: continue after the last durable copy.
         for carried in inherited.carried[self._arbiter.state.carried :]:
             self._arbiter.commit(EDGE, carried, more_follows=True)
         if self._hello.head_rev:

@@ -1,7 +1,7 @@
-"""Close this process to its neighbours, and read who we are from standard input.
+"""Process hardening, and the boot message on standard input.
 
-Called by `__main__` before anything else; the lease token it returns is in no environment, no argument
-list and no file (spec 14.1, 14.2).
+Called by `__main__` before anything else. The lease token in the boot message never appears in an
+environment variable, an argument list or a file.
 """
 
 import ctypes
@@ -21,10 +21,12 @@ MAX_BOOT_BYTES = 64_000
 
 
 def harden() -> None:
-    """Forbid other processes of our user to read our memory, and every gain of privileges.
+    """Forbid other processes of our user to read our memory, and forbid gaining privileges.
 
-    Without it the shell we start could read the lease token from /proc/<our pid>/mem. As the
-    subreaper we become the parent of what a command leaves behind, and can end it.
+    Without this, a shell that we start could read the lease token from /proc/<our pid>/mem. As the child
+    subreaper we become the parent of orphan processes that a command leaves behind, and can kill them.
+
+    Raises StartupError if the kernel refuses.
     """
     if sys.platform != "linux":
         return
@@ -37,9 +39,9 @@ def harden() -> None:
 
 
 def read_boot(descriptor: int = 0) -> AgentBoot:
-    """Read the one line that says who this agent is and where control listens.
+    """Read the boot message: one line of JSON that names the agent, its session and control's endpoint.
 
-    Raises StartupError when the line is missing or does not fit; its content is never quoted.
+    Raises StartupError if the line is missing or invalid; the error never quotes its content.
     """
     line = b""
     while not line.endswith(b"\n") and len(line) < MAX_BOOT_BYTES:
@@ -56,5 +58,5 @@ def read_boot(descriptor: int = 0) -> AgentBoot:
         return AgentBoot.model_validate_json(line)
     except ValidationError as error:
         faults = "; ".join(faults_of(error, "line"))
-        # `from None`: pydantic's own text would quote the token
+        # `from None`: pydantic's own message would quote the token.
         raise StartupError(f"The boot line does not fit AgentBoot: {faults}.") from None

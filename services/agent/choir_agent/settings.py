@@ -1,7 +1,7 @@
-"""Settings of the agent process, and the moment's settings from control; the only reader of the environment.
+"""Process settings from the environment, and the agent's current settings from control.
 
-What an agent needs comes from control (`INIT_HELLO`); the environment says only how loudly to speak, where
-temporary files go, and where spans do.
+The only module that reads the environment. Everything else an agent needs comes from control
+(`INIT_HELLO`).
 """
 
 import os
@@ -17,28 +17,30 @@ USUAL_TMP_DIR = "/tmp"  # noqa: S108 - where the runtime names none
 
 @dataclass(frozen=True, slots=True)
 class AgentProcessSettings:
-    """What is known before control has answered."""
+    """Settings that are needed before control has replied."""
 
     log_level: str = "info"
-    """debug, info, warning or error; info shows each model call, tool call and change of a lane's state."""
+    """debug, info, warning or error. `info` logs each model call, tool call and change of a lane's
+    state."""
     otlp_endpoint: str | None = None
-    """Where a collector takes spans over HTTP; none, and the SDK is not even loaded."""
+    """OTLP/HTTP endpoint for spans. If None, the OpenTelemetry SDK is not loaded."""
     tmp_dir: str = USUAL_TMP_DIR
-    """Where commands may put temporary files; in the process runtime /tmp itself is out of reach."""
+    """Directory for temporary files of commands; in the process runtime /tmp itself is not accessible."""
     hello_patience_s: float = 60.0
-    """How long to wait for control at the start; a runtime that sees us exit starts us again."""
+    """Seconds to wait for control at startup. If we exit, the runtime starts us again."""
     stop_grace_s: float = 15.0
-    """How long a turn may go on after the shutdown signal; control waits twenty seconds for it."""
+    """Seconds that a turn may continue after the shutdown signal; control waits 20 s."""
     hurry_grace_s: float = 1.0
-    """The same after SIGTERM: the runtime kills three seconds later."""
+    """Seconds that a turn may continue after SIGTERM; the runtime kills the process after 3 s."""
     flush_grace_s: float = 1.5
-    """How long the last events may take to become durable; what is not is a crash to mend."""
+    """Seconds for the last events to become durable at shutdown; events that miss it are handled as
+    after a crash."""
 
     @classmethod
     def load(cls) -> "AgentProcessSettings":
-        """Read the environment.
+        """Load the settings from the environment.
 
-        Raises StartupError for a log level that does not exist.
+        Raises StartupError for an unknown log level.
         """
         level = os.environ.get("CHOIR_LOG_LEVEL", "info").lower()
         if level not in LEVELS:
@@ -54,11 +56,11 @@ class AgentProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class CurrentSettings:
-    """What control configured, and the secrets it names, taken whole at one moment (spec 16.3)."""
+    """A consistent copy of the agent's settings and the secrets they name, as last loaded from control."""
 
     settings: AgentSettings
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def secret(self, name: str | None) -> str | None:
-        """Return a secret's value, none for no name or no value."""
+        """Return a secret's value, or None if `name` is None or the value is unknown."""
         return None if name is None else self.secrets.get(name)

@@ -1,8 +1,9 @@
-"""Name the agent's spans as OpenTelemetry does for generative AI (spec 22.1); never their content.
+"""OpenTelemetry spans of the agent, named by the conventions for generative AI.
 
-Opened by the lanes, `metered`, `compaction` and `execute`. Agent and session are told of the whole process
-(`about`), the lane with each span. Of what a model or a tool said only known words and numbers are told: a
-provider's own name for its model, for one, could be anything.
+Opened by the lanes, `metered`, `compaction` and `execute`. Agent and session are attributes of the whole
+process (`about`); the lane is an attribute of each span. Spans contain no content: a value that a model or
+a tool returned is recorded only if it is a known keyword or a number. The model name that a provider
+returns, for example, could be any text.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ FINISHES = ("stop", "length", "tool_calls", "function_call", "content_filter")
 
 
 def about(boot: AgentBoot) -> dict[str, str]:
-    """Return whose process this is."""
+    """Return the resource attributes of this process: agent, session and epoch."""
     return {
         "service.instance.id": f"{boot.session_id}/{boot.epoch}",
         "choir.agent": boot.agent_id,
@@ -29,7 +30,7 @@ def about(boot: AgentBoot) -> dict[str, str]:
 
 @contextlib.contextmanager
 def lane_work(lane: str, turn_id: str, parent: str | None = None) -> Iterator[None]:
-    """Span a turn or a core job, all its model and tool calls inside; `parent` is its message's span."""
+    """Span of a turn or a core job and all its calls; `parent` is the span of the user's message."""
     said: Attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "choir.lane": lane,
@@ -41,17 +42,17 @@ def lane_work(lane: str, turn_id: str, parent: str | None = None) -> Iterator[No
 
 @contextlib.contextmanager
 def compaction(lane: str) -> Iterator[None]:
-    """Span a model call that sums up a lane."""
+    """Span of a model call that compacts a lane."""
     with working("compact", {"choir.lane": lane}):
         yield
 
 
 @contextlib.contextmanager
 def chat(model: ModelConfig, lane: str) -> Iterator[Span]:
-    """Span a model call; `answered` tells what it took."""
+    """Span of a model call; `answered` adds its result."""
     said: dict[str, str | int | float | tuple[str, ...]] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",  # the protocol spoken: whose model it is, is not known here
+        "gen_ai.provider.name": "openai",  # the protocol; the model's actual vendor is unknown here
         "gen_ai.request.model": model.model,
     }
     if lane:
@@ -65,7 +66,7 @@ def chat(model: ModelConfig, lane: str) -> Iterator[Span]:
 
 
 def answered(span: Span, finish: str, tokens: tuple[int, int, int]) -> None:
-    """Tell how a model call ended, and its input, output and cached tokens."""
+    """Record how a model call finished, and its input, output and cached tokens."""
     sent, said, cached = tokens
     span.set_attribute(
         "gen_ai.response.finish_reasons", (finish if finish in FINISHES else "other",)
@@ -77,14 +78,14 @@ def answered(span: Span, finish: str, tokens: tuple[int, int, int]) -> None:
 
 @contextlib.contextmanager
 def waiting(what: str, call_id: str, lane: str) -> Iterator[None]:
-    """Span the time a call waits for its locks or for a human's decision."""
+    """Span of the time that a call waits for its locks or for a human's decision."""
     with working(f"wait {what}", {"gen_ai.tool.call.id": call_id, "choir.lane": lane}):
         yield
 
 
 @contextlib.contextmanager
 def tool_call(tool: str, call_id: str, lane: str) -> Iterator[Span]:
-    """Span a permitted call while its tool runs; `ended` tells how."""
+    """Span of a permitted call while its tool runs; `ended` adds its status."""
     said: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
@@ -96,7 +97,7 @@ def tool_call(tool: str, call_id: str, lane: str) -> Iterator[Span]:
 
 
 def ended(span: Span, status: str) -> None:
-    """Tell how a call ended: one of the log's words."""
+    """Record a call's status, as in the log."""
     span.set_attribute("choir.tool.status", status)
     if status != "success":
         failed(span, status)

@@ -1,4 +1,7 @@
-"""Build the tools of an agent. Called by `app`; the only place that knows them all."""
+"""Factory for the agent's tools and skills: the only module that knows all built-in tools.
+
+Called by `app`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,9 +65,9 @@ def make_toolset(
     choir_dir: Path,
     git: GitAccess,
 ) -> Toolset:
-    """Load and build them all; blocks, for a start-up only.
+    """Load and build all tools and skills. Blocks on file I/O, so call it at startup only.
 
-    Raises StartupError for a skill or a tool that does not fit.
+    Raises StartupError for an invalid skill or tool.
     """
 
     def state() -> SessionState:
@@ -83,6 +86,7 @@ def make_toolset(
         *_on_jobs(state),
     ]
     of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
+    # An external tool must not use a built-in name, including the names of tools that are added below.
     tools += load_external(choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children)
     tools.append(CoreSpawn(state, [*_for_jobs(tools), skill_start.MANIFEST.name], SystemClock()))
     skills = load_skills(choir_dir, [*known(), *of_skills])

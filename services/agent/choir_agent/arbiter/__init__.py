@@ -1,5 +1,5 @@
-"""The arbiter (spec 7.4): the only one who appends to the log, and who lets a tool run.
+"""The arbiter: the only component that appends to the log, and the only way to run a tool.
 
-Commits are serial, because they never wait; work is concurrent, because each call runs in its own task under
-its own locks. Never thinks, never talks to a user.
+Commits are serial because they never wait; tool calls are concurrent, each in its own task under its own
+locks. It never calls a model or talks to the user. See docs/design/arbiter.md.
 """

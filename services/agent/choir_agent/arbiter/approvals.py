@@ -1,6 +1,6 @@
-"""Wait for a human's decision on a call (spec 8.10).
+"""Client for human approval of tool calls.
 
-Called by `arbiter` when the ruling is Ask; `app` hands over the signal that says a decision was made.
+Called by `arbiter` when the ruling is Ask; `lanes/decisions` passes on the signal that a decision was made.
 """
 
 import asyncio
@@ -17,47 +17,47 @@ from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 
 log = structlog.get_logger("choir.agent.approvals")
 
-# A decision whose signal was missed is found by asking again.
+# A decision whose signal was lost is found by sending the same request again.
 ASK_AGAIN_S = 30.0
 MAX_EARLY = 100
 Decision = Literal["approved", "rejected", "expired"]
-"""`expired`: no human decided in time."""
+"""Outcome of a request; `expired` means that no human decided in time."""
 
 
 class Approvals:
-    """Open questions to a human, by approval id."""
+    """Calls that wait for a human's decision, by approval id."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._decided: dict[str, asyncio.Event] = {}
         self._early: dict[str, None] = {}
         self._pending: dict[str, asyncio.Event] = {}
-        """By call, from when control has said that nobody has decided yet, or that too many are open."""
+        """By call id, from the moment that control reports no decision yet, or too many open requests."""
         self._when_pending: Callable[[], None] | None = None
 
     def when_pending(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called whenever a call begins to wait for a human."""
+        """Register a callback for each call that begins to wait for a human."""
         self._when_pending = tell
 
     def is_pending(self, call_id: str) -> bool:
-        """Tell whether a call waits for a human who, as far as is known, has not decided."""
+        """Return whether a call waits for a human who has not decided, as far as is known."""
         decided = self._pending.get(call_id)
         return decided is not None and not decided.is_set()
 
     def resolve(self, approval_id: str) -> bool:
-        """Wake the call that waits for this decision; returns whether there is one."""
+        """Wake the call that waits for this decision; return whether there is one."""
         waiting = self._decided.get(approval_id)
         if waiting is not None:
             waiting.set()
             return True
-        # it may overtake the answer that names it
+        # The signal may arrive before the response that contains the approval id.
         self._early[approval_id] = None
         if len(self._early) > MAX_EARLY:
             self._early.pop(next(iter(self._early)))
         return False
 
     async def decision(self, call_id: str, tool: str, arguments: JsonObject) -> Decision:
-        """Return how the request for this call ended; waits until it has."""
+        """Request approval of this call and wait for the decision."""
         request = ApprovalRequest(
             request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
         )
@@ -80,14 +80,14 @@ class Approvals:
                 self._pending.pop(call_id, None)
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
-        # the same call_id always gets the same approval, so asking again is safe
+        # Control returns the same approval for the same call_id, so repeating the request is safe.
         backoff = Backoff()
         try:
             while True:
                 try:
                     return await self._control.request_approval(request)
                 except RateLimited as error:
-                    # too many open questions: this one waits until a human has decided on another
+                    # Too many requests are open: this one waits until a human has decided on another.
                     self._wait_for_human(request.call_id, asyncio.Event(), error.message)
                 except Unavailable as error:
                     log.warning("cannot ask for approval; trying again", reason=error.message)
@@ -96,7 +96,7 @@ class Approvals:
             self._pending.pop(request.call_id, None)
 
     def _wait_for_human(self, call_id: str, decided: asyncio.Event, why: str = "") -> None:
-        """Note that a call can only wait for a human now."""
+        """Record that a call can only wait for a human now."""
         if why:
             log.warning("cannot ask for approval; trying again", reason=why)
         self._pending[call_id] = decided

@@ -1,7 +1,7 @@
-"""Append what happened, and take calls through propose, rule, lock, commit, execute, commit the result.
+"""The arbiter: appends events, and takes tool calls through check, rule, lock, commit, execute and result.
 
-Called by the lanes, which can change nothing without it (spec 7.4). What comes next is `execute`, or
-`replication`, which makes the log durable.
+Called by the lanes, which change nothing without it. Tools run in `execute`; `replication` makes the log
+durable. See docs/design/arbiter.md.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ NOT_APPROVED = {
 
 
 class Arbiter:
-    """The sole appender, and the only way to a tool."""
+    """The only appender to the log, and the only way to run a tool."""
 
     def __init__(
         self,
@@ -101,31 +101,34 @@ class Arbiter:
 
     @property
     def state(self) -> SessionState:
-        """What the log adds up to now."""
+        """The folded state of the log."""
         return self._log.state
 
     def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
-        """Append an event; returns its revision. Never waits, so commits are serial."""
+        """Append an event and return its revision. Never waits, so commits are serial.
+
+        With `more_follows` the event is sent together with the next one.
+        """
         rev = self._log.append(lane, payload, more_follows=more_follows)
         if not more_follows:
             self._snapshots.follow(self._log)
         return rev
 
     def has_taken(self, inbox_id: str) -> bool:
-        """Tell whether a user's message already stands in the log."""
+        """Return whether the log already contains a user's message."""
         return inbox_id in self._log.taken
 
     @property
     def leaves_open(self) -> bool:
-        """Whether what is broken off now is left for the next epoch."""
+        """Whether interrupted work is now left to the next epoch."""
         return self._leaves_open
 
     def when_asking(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called whenever a call begins to wait for a human."""
+        """Register a callback for each call that begins to wait for a human."""
         self._approvals.when_pending(tell)
 
     def waits_for_human(self, turn_id: str) -> bool:
-        """Whether all that a turn or job still has to do is to wait for a human's decision."""
+        """Return whether every open call of a turn or job waits for a human's decision."""
         work = self.state.work(turn_id)
         calls = work.calls if work is not None else ()
         left = [one.call.call_id for one in calls if one.stage is not CallStage.DONE]
@@ -133,7 +136,8 @@ class Arbiter:
 
     @contextlib.contextmanager
     def parking(self, turn_id: str) -> Iterator[None]:
-        """While this lasts a turn may be broken off without results: it is only put aside."""
+        """Within this context the turn's calls may be interrupted without results: the turn is being
+        parked."""
         self._parking = turn_id
         try:
             yield
@@ -141,21 +145,22 @@ class Arbiter:
             self._parking = ""
 
     def leave_open(self) -> None:
-        """From now on write no result for a call that is broken off: the agent stops.
+        """From now on write no results for interrupted calls, because the agent is stopping.
 
-        The next epoch finds the call as after a crash: one that is idempotent runs again, another one is
-        closed as interrupted, and one that waits for a human goes on waiting.
+        The next epoch treats such a call as after a crash: an idempotent call runs again, any other is
+        closed as interrupted, and a call that waits for a human continues to wait.
         """
         self._leaves_open = True
 
     async def use(self, lane: str, turn_id: str, calls: tuple[CallState, ...]) -> None:
-        """Take the calls of one model output to their results, from wherever the log says they are.
+        """Take the calls of one model output to their results, from wherever the log left them.
 
-        They run at the same time, but those that touch the same thing in the model's order. When
-        cancelled, every call that was begun still gets its result.
+        Calls run concurrently; calls with conflicting locks run in the model's order. On cancellation,
+        every call that was requested still gets its result.
         """
         open_calls = [state for state in calls if state.stage is not CallStage.DONE]
         try:
+            # Resolving a path reads the file system: keep it off the event loop.
             checked = await asyncio.to_thread(self._check, lane, open_calls)
             async with asyncio.TaskGroup() as tasks:
                 for state, permit in zip(open_calls, checked, strict=True):
@@ -166,7 +171,7 @@ class Arbiter:
             raise
 
     def abandon(self, lane: str, turn_id: str) -> None:
-        """Close what was begun of a turn or job that ends: every requested call gets its result."""
+        """Close the open calls of a turn or job that ends: every requested call gets a result."""
         work = self.state.work(turn_id)
         for state in work.calls if work is not None else ():
             if state.stage in (CallStage.REQUESTED, CallStage.COMMITTED):
@@ -189,7 +194,8 @@ class Arbiter:
         if state.stage is CallStage.COMMITTED:
             await self._resume(lane, turn_id, call, checked)
             return
-        # No await before the locks are asked for: tasks start in the model's order, and so do claims.
+        # No await before the locks are requested: tasks start in the model's order, and so do their
+        # lock claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
         ruling = rule(checked, lane, self._locks, self._forbidden(lane, turn_id, checked))
@@ -234,7 +240,7 @@ class Arbiter:
         self.commit(lane, payload)
 
     async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
-        # control tells the user of it, in words that no agent chose
+        # Control asks the user, in a text that no agent can influence.
         with spans.waiting("approval", call.call_id, lane):
             decision = await self._approvals.decision(call.call_id, call.tool, permit.arguments)
         if decision == "approved":
@@ -246,7 +252,7 @@ class Arbiter:
         async with contextlib.AsyncExitStack() as held:
             with spans.waiting("locks", call.call_id, lane):
                 await held.enter_async_context(self._locks.hold(lane, permit.locks))
-            # once more: while it waited, for locks or for a human, a job may have begun, a skill moved on
+            # Check again: while the call waited, a job may have started or a skill may have moved on.
             forbidden = self._forbidden(lane, turn_id, permit)
             if forbidden is not None:
                 self._refuse(lane, turn_id, call, forbidden)
@@ -260,7 +266,7 @@ class Arbiter:
     async def _resume(
         self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse
     ) -> None:
-        """Close a call that a crash cut off: run it again if that is harmless, else say so."""
+        """Close a call that a crash interrupted: run it again if it is idempotent, else as interrupted."""
         if isinstance(checked, Refuse) or not checked.tool.manifest.runtime.idempotent:
             self._close(lane, turn_id, call, INTERRUPTED)
             return
@@ -272,13 +278,14 @@ class Arbiter:
     ) -> None:
         began = time.perf_counter()
         try:
+            # A crash must never hide an effect: the commit is durable before the tool starts.
             if permit.tool.manifest.runtime.side_effect != "none":
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute(permit, context, self._artifacts)
             outcome = await self._past.beside(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
-            # here, so that the locks are still held when the result is committed
+            # Close the call here, while its locks are still held.
             if not self._leaves_open:
                 self._close(lane, turn_id, call, CANCELLED)
             raise

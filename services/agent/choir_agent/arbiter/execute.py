@@ -1,6 +1,6 @@
-"""Run a permitted call and turn whatever happens into an outcome.
+"""Execution of a permitted call: every result and every error becomes an Outcome.
 
-Called by `arbiter` under the call's locks; what comes next is the tool.
+Called by `arbiter` under the call's locks.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LONGEST_SUMMARY = 160
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended."""
+    """Result of a call, as it is committed."""
 
     status: ToolStatus
     output: JsonObject
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def with_summary(output: JsonObject) -> JsonObject:
-    """Return an output that has a summary: of one that failed it is the first sentence of its message."""
+    """Return the output with a summary; by default the first sentence of its message."""
     if isinstance(output.get("summary"), str):
         return output
     said = str(output.get("message") or output.get("code") or "the output was cut")
@@ -45,9 +45,9 @@ def with_summary(output: JsonObject) -> JsonObject:
 
 
 async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) -> Outcome:
-    """Run the tool within its timeout.
+    """Run the tool within its timeout and return the outcome.
 
-    Raises Fenced or Unauthorized when control told us to stop; everything else is an outcome.
+    Raises Fenced or Unauthorized if control ended the session; every other error becomes an outcome.
     """
     with spans.tool_call(permit.tool.manifest.name, context.call_id, context.lane) as span:
         outcome = await _run(permit, context, artifacts)
@@ -66,7 +66,7 @@ async def _run(permit: Permit, context: CallContext, artifacts: Artifacts) -> Ou
     except ToolRefused as error:
         return await _kept(permit, artifacts, "refused", error.output())
     except ToolFailed as error:
-        # the host may have done it although its answer was lost
+        # The host may have executed the call although its response was lost.
         status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"
         return await _kept(permit, artifacts, status, error.output())
     except TimeoutError:
@@ -74,7 +74,7 @@ async def _run(permit: Permit, context: CallContext, artifacts: Artifacts) -> Ou
     except ChoirError as error:
         return Outcome("error", {"code": error.code, "message": error.message})
     except Exception:
-        # the outermost frame of a tool: its bug must not end the session
+        # Outermost frame of a tool: a bug in it must not end the session.
         log.exception("a tool broke", call_id=context.call_id, tool=permit.tool.manifest.name)
         return Outcome("error", {"code": "internal", "message": "The tool broke; see the log."})
 
@@ -86,7 +86,7 @@ async def _kept(
     output: JsonObject,
     events: tuple[EventPayload, ...] = (),
 ) -> Outcome:
-    """Return the outcome as prompt and log can carry it; the rest of it becomes an artifact."""
+    """Return the outcome within the limits of prompt and log; a longer output is stored as an artifact."""
     runtime = permit.tool.manifest.runtime
     output = scrub(output)
     reference = None

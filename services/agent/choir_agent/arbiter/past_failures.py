@@ -1,7 +1,7 @@
-"""Ask what is remembered about a tool's failure, and lay it beside the failure's own words.
+"""Hints from memory about similar past failures, added to a failed call's output.
 
-Called by `arbiter` once a call has failed; what comes next is control's `hosttools`. It can do without an
-answer: whatever goes wrong here, the call's outcome stays as it is.
+Called by `arbiter` after a failed call; memory is queried through control's host tools. Hints are optional:
+if the query fails or exceeds its deadline, the outcome is unchanged.
 """
 
 import asyncio
@@ -23,13 +23,16 @@ NOTE = (
 
 
 class PastFailures:
-    """What this agent went through with its tools."""
+    """Client for memory's records of tool failures."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
 
     async def beside(self, tool: str, call_id: str, outcome: Outcome) -> Outcome:
-        """Return the outcome of a call with what is known about such a failure; of a success itself."""
+        """Return the outcome with hints if the call failed, else unchanged.
+
+        Raises Fenced or Unauthorized if the session is no longer ours.
+        """
         said = failure_words(tool, outcome.status, outcome.output)
         if said is None:
             return outcome

@@ -1,7 +1,7 @@
-"""Say whether a lane may use a tool at this moment, from the log's state alone: pure (spec 7.2, 9.4, 10.2).
+"""Policy: whether a lane may use a tool now, decided from the folded state alone. Pure.
 
-Called by `arbiter` when a call is proposed, and again the moment before it is committed: what has changed
-while it waited for locks counts. A refusal lists what may be used instead.
+Called by `arbiter` when a call is proposed, and again just before it is committed, because the state may
+have changed while the call waited for locks. A refusal lists the allowed tools. See docs/design/arbiter.md.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ _HARMLESS = ("none", "read")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a ruling looks at."""
+    """The input of a policy decision."""
 
     state: SessionState
     budgets: Budgets
     lane: str
     turn_id: str
     hidden: frozenset[str] = frozenset()
-    """Tools that cannot work at present: none is advised to use them."""
+    """Tools that cannot work at present; refusals do not list them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Policy:
     skills: Skills
 
     def forbids(self, tool: ToolManifest, now: Moment) -> JsonObject | None:
-        """Return why the lane may not use the tool now, none if it may."""
+        """Return an error if the lane may not use the tool now, or None."""
         for refused in (
             self._lane_forbids(tool, now),
             self._jobs_forbid(tool, now),
@@ -55,7 +55,7 @@ class Policy:
         return None
 
     def locks_beside(self, tool: ToolManifest, lane: str) -> Lockset:
-        """Return what a call holds beside the locks of its manifest."""
+        """Return the locks that a call needs in addition to those of its manifest."""
         if lane != EDGE or not restricted(tool):
             return ()
         return (LockHold(resource=EDGE_EFFECTS, mode="S"),)
@@ -106,7 +106,7 @@ class Policy:
 
 
 def restricted(tool: ToolManifest) -> bool:
-    """Tell whether the edge lane must leave the tool alone while a core job runs (spec 7.2)."""
+    """Return whether the edge lane may not use the tool while a core job runs."""
     return tool.runtime.side_effect not in _HARMLESS and not tool.runtime.during_jobs
 
 

@@ -1,7 +1,7 @@
-"""Rule on a proposed call: does the tool exist, do its arguments fit, what must it lock (spec 8.9).
+"""Check of a proposed call (tool, arguments, locks), and the ruling on it.
 
-Called by `arbiter` before anything else happens with a call: first `check`, which reads the file system to
-resolve a path and so runs in a thread; then `rule`, which is pure and decides in the model's order.
+Called by `arbiter` before anything else happens with a call: first `check`, in a thread because it resolves
+paths in the file system; then `rule`, which is pure and runs in the model's order.
 """
 
 import orjson
@@ -30,9 +30,9 @@ def check(
     lane: str = EDGE,
     hidden: frozenset[str] = frozenset(),
 ) -> Permit | Refuse:
-    """Return the call's tool, arguments and locks, or why it is not a valid call.
+    """Return the call's tool, arguments and locks, or the reason why it is invalid.
 
-    To a call of no known tool the lane's own are named, but for the `hidden` ones.
+    For an unknown tool the error lists the lane's tools, without the `hidden` ones.
     """
     tool = registry.find(call.tool)
     arguments = _parse(call.arguments)
@@ -56,9 +56,9 @@ def check(
 
 
 def rule(checked: Permit | Refuse, lane: str, locks: Locks, forbidden: JsonObject | None) -> Ruling:
-    """Return the ruling on a checked call; nothing is taken or changed.
+    """Return the ruling on a checked call; takes no lock and changes nothing.
 
-    `forbidden` is what `policy` says against it.
+    `forbidden` is the policy's error, if any.
     """
     if isinstance(checked, Refuse):
         return checked
@@ -96,7 +96,10 @@ def _locks(
 
 
 def _by_inode(manifest: ToolManifest, path: str, workspace: Workspace) -> Lockset:
-    """Lock what has several names under none of them, so that two names of a file are one thing."""
+    """Return the lock on a file's inode if the file has several names (hard links).
+
+    Otherwise two names of one file would be locked independently.
+    """
     modes = [lock.mode for lock in manifest.runtime.locks if PATH_SLOT in lock.resource]
     inode = workspace.shared_inode(path) if modes else None
     if inode is None:
@@ -105,7 +108,7 @@ def _by_inode(manifest: ToolManifest, path: str, workspace: Workspace) -> Lockse
 
 
 def _resource(template: str, path: str) -> str:
-    # the staging area has one lock for all that is in it (spec 9.2)
+    # The staging area has a single lock for all its files.
     if PATH_SLOT in template and staging.holds(path):
         return staging.LOCK
     return template.replace(PATH_SLOT, path)

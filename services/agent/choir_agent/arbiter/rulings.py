@@ -1,4 +1,4 @@
-"""What the arbiter can say to a proposed call: a closed union."""
+"""Possible rulings of the arbiter on a proposed call: a closed union."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from choir_common.wire.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A valid call: its tool, checked arguments, canonical path and the locks it needs."""
+    """A valid call: its tool, checked arguments, canonical path and required locks."""
 
     tool: Tool
     arguments: JsonObject
@@ -19,14 +19,14 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """It may run now."""
+    """The call may run now."""
 
     permit: Permit
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """It may run once those before it are done."""
+    """The call may run after the claims in `behind`."""
 
     permit: Permit
     behind: tuple[Claim, ...]
@@ -34,14 +34,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A human decides first."""
+    """The call needs a human's approval."""
 
     permit: Permit
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """It may not run; the model is told why."""
+    """The call may not run; the model receives the error."""
 
     arguments: JsonObject
     error: JsonObject

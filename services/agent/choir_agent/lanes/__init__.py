@@ -1,7 +1,6 @@
-"""Lanes: who thinks about what (spec 7.1): the edge lane, which talks with the user, and core jobs beside it.
+"""Lanes: the edge lane, which talks to the user, and the core jobs that work in the background.
 
-A lane proposes; it can change nothing but through the arbiter. It keeps no state beside the log: it looks,
-makes the next move, and looks again. Jobs live inside the edge lane's `run` and end before it does.
-Ladder: receive | ending > edge > turn | jobs > core > core_moves > next_move | deliverable >
-think | prompts | skill_steps | edge_states | core_states.
+A lane proposes tool calls and changes nothing except through the arbiter. It has no state besides the log:
+it reads the folded state, makes the next move, and repeats. Core jobs run inside the edge lane's `run` and
+end before it does. See docs/design/lanes.md.
 """

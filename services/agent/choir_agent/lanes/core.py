@@ -1,7 +1,7 @@
-"""Run one core job, from wherever the log says it is to its one terminal event (spec 7.3).
+"""One core job, from the point where the log left it to its single terminal event.
 
-Called by `jobs`, in a task of its own; the way on is `think`, or the arbiter's `use`. Like a turn it keeps no
-state of its own: it looks at what the log adds up to, makes the next move, and looks again.
+Run by `jobs` in its own task; calls `think` and the arbiter's `use`. Like a turn it has no state besides
+the log: it reads the folded state, makes the next move, and repeats.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from choir_common.wire.json import JsonObject
 
 log = structlog.get_logger("choir.agent.core")
 
-# a user who is away must not hold a job up for good
+# An absent user must not block a job indefinitely.
 INFO_PATIENCE_S = 600.0
 NO_ANSWER = (
     "Nobody has answered what you asked for. Go on with your best assumption and name it in the "
@@ -49,7 +49,7 @@ BROKEN = "Something broke inside me while I worked on it; the log has the detail
 
 
 class CoreJob:
-    """One core job, while this process runs it."""
+    """Runner of one core job in this process."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CoreJob:
         self._thinker = thinker
         self._skills = skills
         self._current = current
-        # a job's time is measured from its log, and must not be over because a clock was set
+        # Time is measured from the job's start event; a changed system clock must not end the job.
         self._time = SteadyTime(clock)
         self._validate = validate
         self._on_state = on_state
@@ -77,20 +77,21 @@ class CoreJob:
         self.state = CoreState.IDLE
 
     def wake(self) -> None:
-        """Look again at what the log says: something was injected."""
+        """Read the log again: something was injected."""
         self._news.set()
 
     def cancel(self) -> None:
-        """Break off what is being done: the log says that the job is cancelled."""
-        # one that has not begun yet reads it there
+        """Interrupt the current work; the log already has the cancellation."""
+        # A job whose task has not started yet reads the cancellation from the log.
         if self._task is not None:
             self._task.cancel()
 
     async def run(self) -> None:
         """Make moves until the job has its terminal event.
 
-        Raises Fenced or Unauthorized when the session is no longer ours. Cancelled without a word of it
-        in the log, it leaves the job open: the process ends, and another one goes on.
+        Raises Fenced or Unauthorized if the session is no longer ours. If the task is cancelled without a
+        cancellation in the log, the job stays open: this process is ending, and the next epoch resumes the
+        job.
         """
         job = self._job()
         if job is None:
@@ -107,7 +108,7 @@ class CoreJob:
                 raise
             self._end(left, End("cancelled", ""))
         except Exception as error:
-            # the job's outermost frame: a bug ends the job, only control's word ends the agent
+            # Outermost frame of the job: a bug ends the job; only an error from control ends the agent.
             left = self._job()
             if says_stop(error) or left is None:
                 raise

@@ -1,7 +1,7 @@
-"""Decide what an open core job needs next, from the log's state alone: pure (spec 7.3).
+"""The next move of an open core job, decided from the folded state alone. Pure.
 
-Called by `core` again and again until the job has ended; a job that a crash cut off anywhere is gone on with
-by the very same decision.
+Called by `core` repeatedly until the job has ended. A job that a crash interrupted is resumed by the same
+decision.
 """
 
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ from choir_common.wire.events import CoreOutcome
 from choir_common.wire.json import JsonObject
 
 MAX_RESUMES = 3
-"""Crashes without a step in between; then it is the job that kills us."""
+"""Crashes without a step in between; at this number the job itself is taken for the cause."""
 MAX_CORRECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitInfo:
-    """Wait for what the job has asked for."""
+    """Wait for information that the job has asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """The job has its result."""
+    """End the job with its result."""
 
     result: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """Tell the model how its result misses the asked shape."""
+    """Ask the model to correct a result that does not match the requested schema."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The job ends without a result."""
+    """End the job without a result."""
 
     outcome: CoreOutcome
     reason: str
@@ -50,7 +50,7 @@ CoreMove = Think | UseTools | AwaitInfo | Deliver | Correct | End
 
 
 def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Validate) -> CoreMove:
-    """Return the next move of an open job; `now` is aware, UTC."""
+    """Return the next move of an open job; `now` is timezone-aware UTC."""
     ended = _must_end(job, budgets, now)
     if ended is not None:
         return ended
@@ -78,18 +78,18 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Val
 
 
 def time_left(job: JobState, budgets: Budgets, now: datetime) -> timedelta:
-    """Return how long a job may still run; what it took before a crash counts."""
+    """Return the remaining wall time of a job; time before a crash counts."""
     allowed_ms = budgets.per_job_wall_time_ms
     asked_ms = job.briefing.tool_constraints.time_budget_ms
     if asked_ms:
         allowed_ms = min(allowed_ms, asked_ms)
     allowed = timedelta(milliseconds=allowed_ms)
-    # a clock that was set back must not lengthen it
+    # A clock that was set back must not extend the limit.
     return min(allowed, allowed - (now - datetime.fromisoformat(job.started_at)))
 
 
 def out_of_time(job: JobState, budgets: Budgets) -> End:
-    """Return the end of a job whose time is up."""
+    """Return the end of a job whose wall time is used up."""
     asked_ms = job.briefing.tool_constraints.time_budget_ms
     if asked_ms and asked_ms < budgets.per_job_wall_time_ms:
         return End("budget_exceeded", f"Its {asked_ms / 1000:g} s are over (time_budget_ms).")

@@ -1,7 +1,7 @@
-"""A core job's states as a transition table (spec 7.3): pure.
+"""States of a core job, as a transition table. Pure.
 
-Kept by `core`. A job that a crash cut off begins at CREATED again and goes on where its log ends: with a
-tool's result, or with the end it had come to.
+Tracked by `core`. After a crash a job starts at IDLE again and continues where its log ended: with a tool
+call, or with its result.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from choir_common.errors import Conflict
 
 
 class CoreState(StrEnum):
-    """What a core job is doing."""
+    """State of a core job."""
 
     IDLE = "CORE_IDLE"
     CREATED = "CORE_CREATED"
@@ -24,7 +24,7 @@ class CoreState(StrEnum):
 
 
 class CoreTrigger(StrEnum):
-    """What moves it."""
+    """Event that changes the state of a core job."""
 
     START = "start"
     LOAD = "load"
@@ -45,7 +45,7 @@ TRANSITIONS: Mapping[tuple[CoreState, CoreTrigger], CoreState] = MappingProxyTyp
         (_S.IDLE, _T.START): _S.CREATED,
         (_S.CREATED, _T.LOAD): _S.INITIALIZING,
         (_S.INITIALIZING, _T.CALL_MODEL): _S.REASONING,
-        # a job that a crash cut off goes on with what the log says
+        # An interrupted job resumes here with the move that follows from its log.
         (_S.INITIALIZING, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
         (_S.INITIALIZING, _T.NEED_INFO): _S.WAITING_TOOL,
         (_S.INITIALIZING, _T.INJECTED): _S.INITIALIZING,
@@ -64,7 +64,7 @@ TRANSITIONS: Mapping[tuple[CoreState, CoreTrigger], CoreState] = MappingProxyTyp
 def after(state: CoreState, trigger: CoreTrigger) -> CoreState:
     """Return the next state.
 
-    Raises Conflict for a step that is not in the table: a bug in the lane.
+    Raises Conflict for a transition that is not in the table: a bug in the lane.
     """
     following = TRANSITIONS.get((state, trigger))
     if following is None:

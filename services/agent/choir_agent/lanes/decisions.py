@@ -1,6 +1,7 @@
-"""Take up what humans decided: a waiting call goes on, a proposal's outcome becomes an event (spec 8.10).
+"""Handler for humans' decisions: wakes a waiting call, or records the decision on a proposal as an event.
 
-Called by `receive`. A decision may overtake the result that names its proposal: it is kept until then.
+Called by `receive`. A decision may arrive before the tool result that contains its proposal; it is
+buffered.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ MAX_EARLY = 100
 
 
 class Decisions:
-    """What was decided and is not in the log yet."""
+    """Buffer of decisions that have no place in the log yet."""
 
     def __init__(self, arbiter: Arbiter, approvals: Approvals) -> None:
         self._arbiter = arbiter
@@ -24,21 +25,22 @@ class Decisions:
         self._early: dict[str, ApprovalResolvedSignal] = {}
 
     def take_up(self, decision: ApprovalResolvedSignal) -> None:
-        """Act on a decision, once however often it is told."""
+        """Apply a decision; repeated signals have no effect."""
         if self._approvals.resolve(decision.approval_id) or self._told(decision):
             return
-        # nobody's yet; one on a call that has ended meanwhile never will be
+        # No call or proposal matches yet. If its call ended in the meantime, none ever will: hence the
+        # limit.
         self._early[decision.approval_id] = decision
         if len(self._early) > MAX_EARLY:
             self._early.pop(next(iter(self._early)))
 
     def take_in(self, event: Committed) -> None:
-        """Look whether a decision has waited for this result."""
+        """Apply a buffered decision if this event is the result that it belongs to."""
         if not self._early or not isinstance(event.payload, ToolResultCommitted):
             return
         early = self._early.pop(str(event.payload.output.get("approval_id")), None)
         if early is not None:
-            # this event must be everywhere before the next one
+            # Defer: all listeners must receive this event before another one is committed.
             asyncio.get_running_loop().call_soon(self._told, early)
 
     def _told(self, decision: ApprovalResolvedSignal) -> bool:

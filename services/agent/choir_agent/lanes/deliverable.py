@@ -1,7 +1,7 @@
-"""Read a core job's result from the model's last words: pure.
+"""Parser for a core job's result, which is the model's final text. Pure.
 
-Called by `core_moves`. With an `output_schema` the words must be JSON that fits; a code fence around it is
-forgiven.
+Called by `core_moves`. With an `output_schema` the text must be valid JSON for it; a code fence around it
+is accepted.
 """
 
 import re
@@ -14,21 +14,21 @@ from pydantic import JsonValue
 from choir_common.wire.json import JsonObject
 
 Validate = Callable[[JsonObject, JsonValue], tuple[str, ...]]
-"""From a schema and a value to what does not fit, in words."""
+"""Takes a schema and a value; returns the violations as text."""
 
 _FENCE = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Deliverable:
-    """A result of the asked shape."""
+    """A result that matches the requested schema."""
 
     result: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why the words are no result."""
+    """The reason why a text is not a valid result."""
 
     why: str
 
@@ -36,7 +36,7 @@ class Misfit:
 def read_deliverable(
     text: str, schema: JsonObject | None, validate: Validate
 ) -> Deliverable | Misfit:
-    """Return the result: the words themselves where no shape was asked for."""
+    """Return the parsed result; without a schema, the text itself."""
     words = text.strip()
     if not words:
         return Misfit("it is empty.")

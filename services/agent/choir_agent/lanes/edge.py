@@ -1,8 +1,8 @@
-"""The edge lane: takes the user's messages one by one and answers each with a turn (spec 7.1, 7.2).
+"""The edge lane: takes the user's messages one at a time and answers each in a turn.
 
-Fed by `receive` with signals, and told of every committed event; what comes next is `turn`. When it is idle
-it first reports what core jobs and decisions came to, then takes the next message. The core jobs live inside
-its `run`: they end before it does.
+`receive` passes signals to it, and it listens to all committed events; the turn itself runs in `turn`. When
+idle it first reports outcomes of core jobs and decisions, then takes the next message. The core jobs run
+inside its `run` and end before it does. See docs/design/lanes.md.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ from choir_common.wire.time_zones import sent_line
 log = structlog.get_logger("choir.agent.edge")
 
 LANE = EDGE
-# Control keeps what is not taken up; more than this many waiting here would only cost memory.
+# Control stores messages until they are taken up; a longer queue here would only use memory.
 MAX_WAITING = 1_000
 
 
 class EdgeLane:
-    """The lane that talks with the user."""
+    """The lane that talks to the user."""
 
     def __init__(
         self,
@@ -73,13 +73,14 @@ class EdgeLane:
         self._brought_by: str | None = None
         self._stopping = False
         self._to_try = 0
-        """Parked turns that are looked at before anything else: a human decided on something."""
+        """Number of parked turns to resume before anything else, because a human has decided on
+        something."""
         self.state = EdgeState.IDLE
         arbiter.when_asking(self._wake.set)
         self._turns = Turns(LANE, arbiter, thinker, skills, reminding, current, self._move)
 
     async def take(self, message: UserMessageSignal) -> None:
-        """Queue a message, once however often it is offered; waits while too many are queued."""
+        """Queue a message; duplicates are ignored. Wait while the queue is full."""
         await self._room.wait()
         queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
         if queued or self._arbiter.has_taken(message.inbox_id):
@@ -90,16 +91,16 @@ class EdgeLane:
             self._room.clear()
 
     def take_in(self, event: Committed) -> None:
-        """Look again at what the log adds up to: there may be something to report."""
+        """Wake the lane after a committed event: a report may be due."""
         self._wake.set()
 
     def decided(self) -> None:
-        """Look at the turns that wait for a human: one of them may go on."""
+        """Resume the parked turns in order to check their calls again."""
         self._to_try = len(self._arbiter.state.parked)
         self._wake.set()
 
     async def run(self) -> None:
-        """Go on with a turn that was cut off, then report and answer until told to stop."""
+        """Finish an interrupted turn, then report and answer until `stop` is called."""
         structlog.contextvars.bind_contextvars(lane=LANE)
         async with self._jobs:
             while not self._stopping:
@@ -113,10 +114,10 @@ class EdgeLane:
         self._move(EdgeTrigger.TERMINATE)
 
     def inject(self, said: InjectSignal, signal: int) -> None:
-        """Add the user's words to what the model reads at its next safe point (spec 12.8).
+        """Add the user's text to what the model reads at its next safe point.
 
-        A turn whose model has not read them is not closed before it has. While the lane is idle they are
-        read with the next message.
+        A turn is not closed before its model has read the text. While the lane is idle, the text is read
+        with the next message.
         """
         turn_id = self._open_turn_id()
         injected = InjectedInstruction(
@@ -130,24 +131,24 @@ class EdgeLane:
         self._arbiter.commit(LANE, injected)
 
     def cancel_turn(self, signal: int) -> None:
-        """Stop what is being done now, because the user wants it no more; the user is told."""
+        """Cancel the current turn at the user's request; the user receives a reply."""
         turn_id = self._open_turn_id()
         cancelled = Cancelled(target=LANE, turn_id=turn_id, by="user", signal=signal)
         self._arbiter.commit(LANE, cancelled)
         self.interrupt()
 
     def interrupt(self) -> None:
-        """Break off the turn at once, wherever it is."""
+        """Cancel the task of the current turn."""
         if self._turn is not None:
             self._turn.cancel()
 
     def stop(self) -> None:
-        """Take no further message; the open turn still comes to its end, the core jobs go on meanwhile."""
+        """Take no more messages. The open turn still finishes, and core jobs continue until then."""
         self._stopping = True
         self._wake.set()
 
     def leave_open(self) -> None:
-        """Break off the turn at once and write nothing of it: the next epoch goes on with it."""
+        """Interrupt the turn without writing events about it: the next epoch resumes it."""
         self._arbiter.leave_open()
         self.interrupt()
 
@@ -156,9 +157,9 @@ class EdgeLane:
         return None if turn is None else turn.turn_id
 
     def _begin_next(self) -> bool:
-        """Begin what is to be done next: reports come first. Returns whether there was anything.
+        """Begin the next piece of work, reports first; return whether there was any.
 
-        A turn that waits for a human is gone on with when a human has decided, or nothing else is to be done.
+        Parked turns are resumed when a human has decided, or when nothing else is to be done.
         """
         state = self._arbiter.state
         if state.parked and (self._to_try or not (state.unbegun or self._waiting)):
@@ -178,7 +179,8 @@ class EdgeLane:
         budgets = self._current().settings.budgets
         grant = answer_to(message.text, self._arbiter.state, budgets)
         if grant is not None:
-            # before the message: should a crash come between, it is only a word to go on with
+            # Commit the grant first: after a crash in between, the message is delivered again and
+            # starts an ordinary turn.
             self._arbiter.commit(LANE, grant.event(message.inbox_id), more_follows=True)
         payload = UserMsg(
             turn_id=new_id("turn"),
@@ -205,7 +207,7 @@ class EdgeLane:
         self._arbiter.commit(LANE, begun)
 
     def _report_plainly(self) -> None:
-        """Report what is left without a model: the session ends."""
+        """Send the remaining reports without a model, because the session ends."""
         for due in self._arbiter.state.due:
             self._begin_report(due)
             turn = self._arbiter.state.turn
@@ -221,7 +223,7 @@ class EdgeLane:
         try:
             parks = await self._ended_or_parks(self._turn)
         except asyncio.CancelledError:
-            # the whole agent ends: nothing more is to be written
+            # The whole agent ends: write nothing more.
             self._turn.cancel()
             await asyncio.wait({self._turn})
             raise
@@ -238,7 +240,7 @@ class EdgeLane:
             self._turns.cancel(left)
 
     async def _ended_or_parks(self, turn: asyncio.Task[None]) -> bool:
-        """Wait for the end of a turn; return whether it was broken off to be put aside."""
+        """Wait for the end of a turn; return whether it was interrupted in order to be parked."""
         while not turn.done():
             self._wake.clear()
             opened = self._arbiter.state.turn
@@ -255,7 +257,7 @@ class EdgeLane:
         return False
 
     def _may_park(self, turn: TurnState) -> bool:
-        """Whether a turn only waits for a human while there is something else to do."""
+        """Return whether a turn only waits for a human while there is other work."""
         state = self._arbiter.state
         if turn.cancelled or self._stopping or not self._arbiter.waits_for_human(turn.turn_id):
             return False
@@ -267,7 +269,7 @@ class EdgeLane:
             await self._turns.run_turn()
 
     def _after_error(self, error: BaseException, left: TurnState | None) -> None:
-        # the lane's outermost frame: a bug ends its turn, only control's word ends the agent
+        # Outermost frame of the lane: a bug ends its turn; only an error from control ends the agent.
         if left is None or not isinstance(error, Exception) or says_stop(error):
             raise error
         log.error("a turn broke", turn_id=left.turn_id, exc_info=error)

@@ -1,7 +1,7 @@
-"""The edge lane's states as a transition table (spec 7.2): pure.
+"""States of the edge lane, as a transition table. Pure.
 
-Kept by `edge`. One turn's cancel or exhausted budget ends that turn and not the lane: the user is told
-(FINALIZING) and the lane is idle again. Only a shutdown or a fatal error terminates it.
+Tracked by `edge`. A cancelled turn or an exhausted budget ends the turn but not the lane: the user gets a
+reply (FINALIZING) and the lane is idle again. Only shutdown and fatal errors terminate the lane.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from choir_common.errors import Conflict
 
 
 class EdgeState(StrEnum):
-    """What the edge lane is doing."""
+    """State of the edge lane."""
 
     IDLE = "EDGE_IDLE"
     CONTEXT_READY = "EDGE_CONTEXT_READY"
@@ -23,7 +23,7 @@ class EdgeState(StrEnum):
 
 
 class EdgeTrigger(StrEnum):
-    """What moves it."""
+    """Event that changes the state of the edge lane."""
 
     USER_MESSAGE = "user_message"
     REPORT = "report"
@@ -46,15 +46,15 @@ _TURN = (_S.CONTEXT_READY, _S.REASONING, _S.WAITING_TOOL)
 TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyType(
     {
         (_S.IDLE, _T.USER_MESSAGE): _S.CONTEXT_READY,
-        # what a core job came to, or a human decided, is told in a turn of its own
+        # Outcomes of core jobs and human decisions are reported in turns of their own.
         (_S.IDLE, _T.REPORT): _S.CONTEXT_READY,
         (_S.CONTEXT_READY, _T.CALL_MODEL): _S.REASONING,
-        # a recovered turn may go on with a tool's result or with the answer the model had given
+        # A recovered turn may resume with a tool call, or with an answer that the model already gave.
         (_S.CONTEXT_READY, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
         (_S.CONTEXT_READY, _T.SPAWN): _S.REASONING,
         (_S.CONTEXT_READY, _T.FINISH): _S.FINALIZING,
         (_S.REASONING, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
-        # a core job starts in the background: nothing is waited for
+        # A core job starts in the background; the turn does not wait for it.
         (_S.REASONING, _T.SPAWN): _S.REASONING,
         (_S.REASONING, _T.FINISH): _S.FINALIZING,
         (_S.REASONING, _T.MODEL_ERROR): _S.FINALIZING,
@@ -62,7 +62,7 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
         (_S.REASONING, _T.CALL_MODEL): _S.REASONING,
         **{(state, _T.CANCEL): _S.FINALIZING for state in _TURN},
         **{(state, _T.BUDGET_EXCEEDED): _S.FINALIZING for state in _TURN},
-        # it waits for a human, and something else is to be done
+        # The turn waits for a human and there is other work.
         (_S.WAITING_TOOL, _T.PARK): _S.IDLE,
         (_S.FINALIZING, _T.DELIVERED): _S.IDLE,
         **{(state, _T.TERMINATE): _S.TERMINATED for state in EdgeState},
@@ -73,7 +73,7 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
 def after(state: EdgeState, trigger: EdgeTrigger) -> EdgeState:
     """Return the next state.
 
-    Raises Conflict for a step that is not in the table: a bug in the lane.
+    Raises Conflict for a transition that is not in the table: a bug in the lane.
     """
     following = TRANSITIONS.get((state, trigger))
     if following is None:

@@ -1,7 +1,7 @@
-"""End a session in good order: the open turn, the summary, the last events (spec 11.8, 17.2).
+"""Orderly shutdown of a session: the open turn, the session summary, the last events.
 
-Called by `app`, which then says goodbye to control. Every step has its time. A turn that takes longer
-and core jobs are left open: the session is suspended, and its next epoch goes on with them.
+Called by `app`, which then sends TERMINATE to control. Every step has a time limit. A turn that exceeds it,
+and core jobs, are left open: the session is suspended and its next epoch resumes them.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ log = structlog.get_logger("choir.agent.ending")
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Why the agent is to stop, and how long its turn may go on."""
+    """The reason for a stop, and how long the open turn may continue."""
 
     reason: str
     grace_s: float
     summary: bool = True
-    """Whether there is time to sum up the session."""
+    """Whether there is time for a session summary."""
 
 
 Summarise = Callable[[], Awaitable[SessionSummary | None]]
 
 
 class Ending:
-    """Waits for the stop and carries it out."""
+    """Waits for a stop request and shuts the session down."""
 
     def __init__(
         self,
@@ -52,12 +52,13 @@ class Ending:
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue(maxsize=100)
 
     def ask(self, request: StopRequest) -> None:
-        """Ask for a stop; a further request may hurry one that is under way."""
+        """Request a stop; a later request may shorten a shutdown in progress."""
         if not self._stops.full():
             self._stops.put_nowait(request)
 
     async def end(self, lane: asyncio.Task[None]) -> tuple[str, bool]:
-        """Wait for a stop and end the session; returns the reason, and whether all became durable."""
+        """Wait for a stop request and end the session; return its reason and whether the log was
+        flushed."""
         request = await self._stops.get()
         log.info("stopping", reason=request.reason)
         self._edge.stop()
@@ -74,7 +75,7 @@ class Ending:
         return request.reason, await self._flush(stopped)
 
     async def _end_lane(self, lane: asyncio.Task[None], request: StopRequest) -> StopRequest:
-        """Wait for the end of the lane's turn, no longer than the newest request's grace."""
+        """Wait for the end of the lane's turn, at most for the grace period of the newest request."""
         while not lane.done():
             another = asyncio.create_task(self._stops.get())
             await asyncio.wait(
@@ -98,7 +99,7 @@ class Ending:
             await asyncio.wait({summing, hurry}, return_when=asyncio.FIRST_COMPLETED)
             return summing.result() if summing.done() else None
         except Exception:
-            # the outermost frame of the summary: for want of one no stop may fail
+            # Outermost frame of the summary: a failure here must not fail the shutdown.
             log.exception("the summary of the session broke")
             return None
         finally:
@@ -106,7 +107,7 @@ class Ending:
                 task.cancel()
 
     async def _flush(self, end: SessionStopped | SessionSuspended) -> bool:
-        """Write the last event and make all durable; returns whether that worked in time."""
+        """Commit the last event and wait until it is durable; return whether that succeeded in time."""
         last = self._arbiter.commit(SESSION_LANE, end)
         try:
             async with asyncio.timeout(self._flush_grace_s):

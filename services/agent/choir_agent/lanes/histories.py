@@ -1,6 +1,6 @@
-"""Remember in which format each model takes its history.
+"""Cache of the history format that each model accepts.
 
-Used by `think`. Nothing of it is stored: after a restart a refusal costs one more request.
+Used by `think`. Not stored: after a restart a refusal costs one more request.
 """
 
 from choir_agent.models.choice import origin_of
@@ -9,16 +9,16 @@ from choir_common.wire.config import ModelConfig
 
 
 class Histories:
-    """The history format of each model, as its refusals have taught it."""
+    """History format by model, as learned from refused requests."""
 
     def __init__(self) -> None:
         self._formats: dict[str, HistoryFormat] = {}
 
     def of(self, model: ModelConfig) -> HistoryFormat:
-        """Return the format for a model; with all its fields unless it has refused that."""
+        """Return the format for a model: with provider fields unless the model has refused them."""
         origin = origin_of(model)
         return self._formats.get(origin) or HistoryFormat(origin)
 
     def learn(self, history: HistoryFormat) -> None:
-        """Use this format from now on: the model took it."""
+        """Use this format from now on: the model accepted it."""
         self._formats[history.origin] = history

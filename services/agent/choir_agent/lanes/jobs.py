@@ -1,7 +1,7 @@
-"""Keep a task for each open core job of the log, no longer than the edge lane lives (spec 7.5).
+"""Tasks of the open core jobs, within the lifetime of the edge lane.
 
-Entered by `edge` and told of every committed event: a CoreStarted begins a job, an injection wakes it, a
-Cancelled ends it. What comes next is `core`.
+Entered by `edge` and registered for all committed events: CoreStarted starts a job, an injection wakes it,
+and Cancelled cancels it. Each job runs in `core`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MakeJob = Callable[[JobState], CoreJob]
 
 
 class CoreJobs:
-    """The running core jobs; leaving the block breaks them off."""
+    """The running core jobs; leaving the context interrupts them."""
 
     def __init__(self, arbiter: Arbiter, make_job: MakeJob) -> None:
         self._arbiter = arbiter
@@ -53,7 +53,7 @@ class CoreJobs:
             await group.__aexit__(kind, error, trace)
 
     def take_in(self, event: Committed) -> None:
-        """Act on what was just committed; never waits."""
+        """Handle a committed event; never blocks."""
         match event.payload:
             case CoreStarted(job_id=job_id):
                 job = next((j for j in self._arbiter.state.jobs if j.turn_id == job_id), None)
@@ -67,21 +67,21 @@ class CoreJobs:
                 pass
 
     def cancel(self, name: str, signal: int) -> None:
-        """Cancel a job by name, because the user wants it no more; unknown names change nothing."""
+        """Cancel a job by name at the user's request; an unknown name has no effect."""
         job = self._arbiter.state.job(name)
         job_id = None if job is None else job.turn_id
         cancelled = Cancelled(target=core_lane(name), turn_id=job_id, by="user", signal=signal)
         self._arbiter.commit(SESSION_LANE, cancelled)
 
     def _leave_open(self) -> None:
-        """Break off every job and write nothing of it: the next epoch goes on with it."""
+        """Interrupt every job without writing events about it: the next epoch resumes the jobs."""
         self._arbiter.leave_open()
         for task in self._tasks:
             task.cancel()
 
     def _start(self, job: JobState) -> None:
         if self._group is None or job.turn_id in self._running:
-            # before we were entered it waits for us; after we were left nothing starts any more
+            # Before `__aenter__` a new job is left to it; after `__aexit__` no job starts any more.
             return
         core = self._make_job(job)
         task = self._group.create_task(core.run(), name=job.lane)

@@ -1,7 +1,7 @@
-"""Decide what an open turn needs next, from the log's state alone: pure.
+"""The next move of an open turn, decided from the folded state alone. Pure.
 
-Called by `turn` again and again until the turn is answered; a turn that a crash cut off anywhere is
-gone on with by the very same decision.
+Called by `turn` repeatedly until the turn is closed. A turn that a crash interrupted is resumed by the same
+decision.
 """
 
 from dataclasses import dataclass
@@ -12,38 +12,38 @@ from choir_common.wire.config import Budgets
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Ask the model."""
+    """Call the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class UseTools:
-    """Take these calls to their results."""
+    """Run these calls until they have results."""
 
     calls: tuple[CallState, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Say the model's final words."""
+    """Send the model's final text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfBudget:
-    """Stop here and say why."""
+    """End the turn and give the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Speechless:
-    """The model ended without a word; say so."""
+    """Report that the model ended without any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakOff:
-    """The user wants it no more."""
+    """End the turn because the user cancelled it."""
 
 
 Move = Think | UseTools | Answer | OutOfBudget | Speechless | BreakOff
@@ -52,7 +52,7 @@ Move = Think | UseTools | Answer | OutOfBudget | Speechless | BreakOff
 def next_move(turn: TurnState, budgets: Budgets) -> Move:
     """Return the next move of an open turn.
 
-    Words that the model said before it had read an injection are no answer yet: it is asked again.
+    Text that the model wrote before it had read an injection is not an answer: the model is called again.
     """
     output = turn.output
     if turn.cancelled:

@@ -1,7 +1,7 @@
-"""Make the prompt of a lane at this moment: which tools it shows, and the step of a skill (spec 10.2, 11.3).
+"""Prompts of the lanes: chooses the visible tools and the note on the current skill step.
 
-Called by `think` through the lanes' thinkers; what comes next is `prompt/assemble`. The edge lane's tools do
-not change with running jobs: the prefix stays the same, and the arbiter's policy holds.
+Called by `think`; the prompt is built in `prompt/assemble`. The edge lane's tools do not change while jobs
+run, so that the prompt's prefix stays cacheable; the arbiter's policy refuses what is not allowed.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from choir_agent.tools.registry import Registry
 
 
 class LanePrompts:
-    """Prompts of all lanes."""
+    """Prompt builder for all lanes."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LanePrompts:
         return of_step & frozenset(briefed) if briefed else of_step
 
     def _note(self, state: SessionState, lane: str) -> tuple[str, str]:
-        """Return the present step of the lane's skill in words, and what it was handed on."""
+        """Return the note on the current step of the lane's skill, and the step's input as JSON."""
         skill = state.skill(lane)
         spec = None if skill is None else self._skills.of(skill)
         if skill is None or spec is None:

@@ -1,7 +1,7 @@
-"""Hand each of control's signals to whom it concerns (spec 12.1).
+"""Dispatcher of control's signals to lanes, jobs and the shutdown.
 
-Called by `app` with the signals that `control/follow` yields; what comes next is the edge lane, a core job or
-the end. A signal that stands in the log already is passed over: it came again because a crash came first.
+Called by `app` with the signals from `control/follow`. A signal that the log already contains is skipped:
+it was sent again because of a crash.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from choir_common.wire.signals import (
 
 
 class Receiver:
-    """Knows who is to hear what."""
+    """Dispatches each signal to its handler."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Receiver:
         self._stop = stop
 
     async def receive(self, signal: Signal) -> None:
-        """Act on a signal; waits only while too many messages are queued."""
+        """Handle a signal; blocks only while the message queue is full."""
         if self._arbiter.state.stopped:
-            return  # nothing follows the end of a session; what is not done stays with control
+            return  # no event may follow the session's end; control keeps the signal
         match signal.body:
             case UserMessageSignal():
                 await self._edge.take(signal.body)

@@ -1,7 +1,7 @@
-"""Ask memory what belongs beside a user's message before the model reads it (spec 11).
+"""Reminders from memory for a user's message, fetched before the model reads it.
 
-Called by `turn` as it begins; what comes next is control's `hosttools`. A turn can do without: whatever goes
-wrong here, the message is answered all the same, and nothing waits longer than the deadline.
+Called by `turn` as it begins; memory is queried through control's host tools. Reminders are optional: if
+the query fails or exceeds its deadline, the message is answered without them.
 """
 
 import asyncio
@@ -28,13 +28,14 @@ log = structlog.get_logger("choir.agent.remind")
 HOST_TOOL = "choir.memory.remind"
 DEADLINE_S = 1.0
 EMPTY_S = 60.0
-"""How long a memory that held nothing is not asked again: the question is a part of every short turn."""
+"""Seconds without queries after memory reported that it is empty: the query would delay every short
+turn."""
 MAX_TEXT = 4_000
-"""Characters of a message that are looked for; what it is about stands at its beginning."""
+"""Characters of a message that are used as query; the subject of a message is usually at its beginning."""
 
 
 class Reminding:
-    """Lays what memory knows beside the message of the open turn, once."""
+    """Adds memory's reminders to the message of the open turn, at most once."""
 
     def __init__(
         self,
@@ -52,7 +53,10 @@ class Reminding:
         self._current = current
 
     async def remind(self) -> None:
-        """Commit what memory knows about the message, if it knows anything; raises what ends the agent."""
+        """Commit what memory returns for the message, if anything.
+
+        Raises Fenced or Unauthorized if the session is no longer ours.
+        """
         turn = self._arbiter.state.turn
         budget = self._current().settings.reminder_tokens
         words = self._words(turn)
@@ -67,7 +71,7 @@ class Reminding:
             self._arbiter.commit(EDGE, reminded, more_follows=True)
 
     def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
-        """Leave out what was said in an earlier session and stands in the prompt, copied from there."""
+        """Drop reminders from earlier sessions whose text is already in the prompt as a carried event."""
         window, carried = self._memory.window(EDGE), self._arbiter.state.carried_from
         return tuple(
             one
@@ -76,7 +80,7 @@ class Reminding:
         )
 
     def _words(self, turn: TurnState | None) -> str:
-        """Return what the user said; nothing once the model has begun to answer."""
+        """Return the text of the user's message; empty once the model has begun to answer."""
         if turn is None or turn.reminded or turn.steps or turn.cancelled:
             return ""
         window = self._memory.window(EDGE)

@@ -1,6 +1,6 @@
-"""Settle a lane's skill before the model is asked (spec 10.2).
+"""Automatic steps of a lane's skill, taken before the model is called.
 
-Called by `turn` and `core`; what comes next is `skills.engine`, which decides.
+Called by `turn` and `core`; `skills.engine` decides.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from choir_agent.skills.registry import Skills
 
 
 class SkillSteps:
-    """Ends and fails skills where their rules say so."""
+    """Commits the events that end or fail a skill by its own rules."""
 
     def __init__(
         self, arbiter: Arbiter, skills: Skills, current: Callable[[], CurrentSettings]
@@ -22,7 +22,7 @@ class SkillSteps:
         self._current = current
 
     def settle(self, lane: str, turn_id: str) -> bool:
-        """Commit what is due by itself; returns whether there was anything: then look again."""
+        """Commit due skill events; return whether there were any: then read the state again."""
         skill = self._arbiter.state.skill(lane)
         if skill is None:
             return False
@@ -30,13 +30,13 @@ class SkillSteps:
         return self._commit(lane, settle(self._skills.of(skill), skill, retries, turn_id))
 
     def cancel(self, lane: str, turn_id: str) -> None:
-        """Commit what a cancelled turn does to the lane's skill."""
+        """Commit the effect of a cancelled turn on the lane's skill."""
         skill = self._arbiter.state.skill(lane)
         if skill is not None:
             self._commit(lane, cancelled(self._skills.of(skill), skill, turn_id))
 
     def leave(self, lane: str, turn_id: str) -> None:
-        """Commit the end of whatever skill the lane is in, because the lane ends."""
+        """Commit the end of the lane's skill, because the lane ends."""
         skill = self._arbiter.state.skill(lane)
         if skill is not None:
             self._commit(lane, left_behind(skill, turn_id))

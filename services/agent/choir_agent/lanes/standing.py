@@ -1,6 +1,6 @@
-"""Say for people how a lane stands: its state, its skill's step, what is left of its budgets: pure.
+"""Status report of a lane: its state, its skill's step and its remaining budgets. Pure.
 
-Called by `app` for the status reports to control (REPORT_STATUS, spec 12.5).
+Called by `app` for REPORT_STATUS.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ def standing(
     now: datetime,
     model_failure: ModelFailure | None = None,
 ) -> StatusReport:
-    """Return the report on a lane; `now` is aware, UTC."""
+    """Return the status report of a lane; `now` is timezone-aware UTC."""
     skill = state.skill(lane)
     return StatusReport(
         lane=lane,

@@ -1,6 +1,6 @@
-"""Make one model call for a turn, with the one wait for a rate limit that spec 7.7 allows.
+"""One model call of a lane, including the wait for a rate limit, compaction and rewritten history.
 
-Called by `turn`; what comes next is `models/metered`, and the arbiter, which records the output.
+Called by `turn` and `core`; calls `models/metered`, and the arbiter, which records the output.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ log = structlog.get_logger("choir.agent.think")
 
 LONGEST_WAIT_S = 120.0
 MOST_SHRINKS = 3
-"""Each folds about half a lane's turns; what is still too long then is one message alone."""
+"""Maximum number of compactions. Each folds about half of a lane's turns; if the prompt is still too
+long after that, a single message is."""
 
 
 async def _cannot_shrink() -> bool:
@@ -41,7 +42,7 @@ async def _cannot_shrink() -> bool:
 
 
 class Thinker:
-    """Thinks for one lane."""
+    """Makes the model calls of one lane."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Thinker:
         histories: Histories | None = None,
         outages: ModelOutages | None = None,
     ) -> None:
-        """Wire a lane to its model; `shrink` compacts the lane and tells whether it is shorter now."""
+        """Connect a lane to its model; `shrink` compacts the lane and returns whether it became shorter."""
         self._lane = lane
         self._arbiter = arbiter
         self._model = model
@@ -67,10 +68,10 @@ class Thinker:
         self._outages = outages or ModelOutages(SystemClock(), Redactor())
 
     async def think(self, work: TurnState | JobState) -> None:
-        """Ask the model and record what it says.
+        """Call the model and record its output.
 
-        One wait for a rate limit and a few compactions of a prompt that is too long are allowed for; any
-        other failure is final. Raises ModelFailed or BudgetSpent, whose messages are for the user.
+        Waits once for a rate limit, and compacts a prompt that is too long a few times; any other failure
+        is final. Raises ModelFailed or BudgetSpent; their messages are meant for the user.
         """
         try:
             await self._think(work)
@@ -102,13 +103,13 @@ class Thinker:
                 raise
 
     def explain(self, error: ModelFailed) -> str:
-        """Return a failure of this lane's model in words for the user."""
+        """Return a message for the user about a failure of this lane's model."""
         settings = self._current().settings
         name = name_of(settings, self._lane)
         return explain(error, name, model_of(settings, self._lane))
 
     async def _ask(self, work: TurnState | JobState) -> None:
-        """Ask once, or a few times with the history written differently if that is refused."""
+        """Send the request; if the provider refuses it, try other formats of the history."""
         now = self._current()
         usual = self._histories.of(model_of(now.settings, self._lane))
         refused = self._make_prompt(usual)
@@ -149,7 +150,7 @@ class Thinker:
             said = f"{error.message} and asks to wait {wait_s:.0f} s"
             raise ModelFailed(said, cause="rate") from error
         log.info("rate limited; waiting", lane=self._lane, wait_s=wait_s)
-        # as it is now: another wait of the same work may have told the user already
+        # Read the current state: another wait of the same work may have sent the notice already.
         if not (self._arbiter.state.work(work.turn_id) or work).noticed:
             text = (
                 f"The model provider limits my requests; I try again in {max(1, round(wait_s))} s."
@@ -159,7 +160,7 @@ class Thinker:
         await asyncio.sleep(wait_s)
 
     def _tell_exhausted(self, work: TurnState | JobState, error: BudgetSpent) -> None:
-        """Note once that the budget is used up; the lane's closing words carry the question."""
+        """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
         budgets = self._current().settings.budgets
         event = exhausted(error.budget, self._arbiter.state, budgets, work.dm)
         if event is not None:
@@ -170,7 +171,7 @@ class Thinker:
     ) -> None:
         calls = tuple(
             ToolCall(
-                # ids of our own: providers repeat theirs, and a call_id is an idempotency key
+                # Providers repeat their ids, and a call_id is an idempotency key: make our own.
                 call_id=new_id("call"),
                 tool=self._canonical(call.name) or call.name,
                 arguments=call.arguments,
@@ -190,7 +191,7 @@ class Thinker:
             read_rev=read_rev,
             provider_fields=_provider_fields(thought, origin),
         )
-        # its calls are requested, or its words said, in the next moment: one heartbeat for both
+        # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(self._lane, output, more_follows=True)
 
 

@@ -1,7 +1,7 @@
-"""Run a turn: from a user's message, or something to report, to exactly one closing reply (spec 7.2).
+"""One turn: from a user's message, or a due report, to exactly one closing reply.
 
-Called by `edge`; the way on is `think`, or the arbiter's `use`. The loop keeps no state of its own: it
-looks at what the log adds up to, makes the next move, and looks again.
+Called by `edge`; calls `think` and the arbiter's `use`. The loop has no state besides the log: it reads the
+folded state, makes the next move, and repeats.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ SPAWN = "choir.core.spawn"
 
 
 class Turns:
-    """Runs the open turn of the log."""
+    """Runner of the log's open turn."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Turns:
         self._move = move
 
     async def run_turn(self) -> None:
-        """Make moves until the open turn has its closing reply; each pass begins at a safe point."""
+        """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
         await self._reminding.remind()
         while (turn := self._arbiter.state.turn) is not None:
             move = next_move(turn, self._budgets())
@@ -84,14 +84,15 @@ class Turns:
                     assert_never(move)
 
     def cancel(self, turn: TurnState) -> None:
-        """Close the turn because the user wants it no more."""
-        # not a notice: only an answer or an error closes a message for control and channels
+        """Close the turn because the user cancelled it."""
+        # Kind `error`, not `notice`: only an answer or an error closes a message for control and
+        # channels.
         self._arbiter.abandon(self._lane, turn.turn_id)
         self._skills.cancel(self._lane, turn.turn_id)
         self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
 
     def break_off(self, turn: TurnState) -> None:
-        """Close the turn because something in this agent is broken."""
+        """Close the turn because of a bug in this agent."""
         text = "Something broke inside me while I worked on this; the log has the details."
         self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
@@ -127,7 +128,7 @@ class Turns:
         self._arbiter.abandon(self._lane, turn.turn_id)
         self._move(trigger)
         if turn.subject is not None:
-            # a report is made whatever happens: in the brief's own words if the model has none
+            # A report is always sent: with the prepared text if the model wrote none.
             text = text if kind == "answer" else turn.brief
             kind = "report"
         reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)

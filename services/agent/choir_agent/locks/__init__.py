@@ -1,4 +1,5 @@
-"""Locks on resources (spec 9): who may touch what, all or nothing, in order of arrival.
+"""Locks on resources inside one agent: a lockset is granted as a whole, in order of arrival.
 
-Never owns the work done under a lock; the arbiter takes a lockset before a call and gives it back after.
+Does not own the work done under a lock: the arbiter acquires a lockset before a call and releases it
+afterwards. See docs/design/locks.md.
 """

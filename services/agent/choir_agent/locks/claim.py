@@ -1,8 +1,9 @@
-"""A lockset that somebody asks for, and the places where it meets others: pure.
+"""A claim: the lockset of one call, with the index entries that find its conflicts. Pure.
 
-Made by `table`. Two locks collide when one's key is the other's or stands over it, and one of them is
-exclusive. So every lock leaves a mark at its own key and below each key over it, in places of four kinds, and
-looks for marks of others in as many places as its path is deep, however many claims there are.
+Made by `table`. Two locks conflict if one key equals the other or is its ancestor, and at least one is
+exclusive. Each lock is therefore indexed at its own key and "below" each ancestor of it, for any mode and
+again for exclusive locks. A lookup of conflicts then takes one step for each path component, however many
+claims there are.
 """
 
 from collections.abc import Iterator
@@ -15,34 +16,34 @@ Lockset = tuple[LockHold, ...]
 
 ANY_AT, EXCLUSIVE_AT = "any at ", "exclusive at "
 ANY_BELOW, EXCLUSIVE_BELOW = "any below ", "exclusive below "
-# core jobs' commands have a place of their own, because the edge's reads may overlook it
+# Core jobs' commands have their own entry, because dirty reads of the edge lane may ignore it.
 COMMANDS = f"{WORKSPACE} by core jobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lockset that a lane's call holds or waits for; `ticket` is its place in line."""
+    """A lockset that a call has or waits for; `ticket` is its position in the order of arrival."""
 
     ticket: int
     owner: str
     locks: Lockset
     marks: tuple[str, ...] = field(repr=False, compare=False)
-    """The places where it stands in others' way."""
+    """Index entries under which this claim blocks others."""
     looks: tuple[str, ...] = field(repr=False, compare=False)
-    """The places where others stand in its way."""
+    """Index entries under which other claims block this one."""
     looks_dirty: tuple[str, ...] = field(repr=False, compare=False)
-    """The same for the edge when its reads may overlook core jobs' commands."""
+    """The same as `looks`, if dirty reads of the edge lane may pass core jobs' commands."""
     is_command: bool = False
-    """Whether it is a core job's on the whole workspace."""
+    """Whether it is a core job's exclusive lock on the whole workspace."""
 
     @property
     def reads_dirty(self) -> bool:
-        """Whether a core job's command may let it pass."""
+        """Whether this claim may pass a core job's command."""
         return self.looks != self.looks_dirty
 
 
 def make_claim(ticket: int, owner: str, locks: Lockset) -> Claim:
-    """Return the claim with its places worked out, once for all."""
+    """Return a claim with its index entries computed."""
     marks = dict.fromkeys(mark for lock in locks for mark in _marks(owner, lock))
     looks = dict.fromkeys(look for lock in locks for look in _looks(lock))
     dirty = dict.fromkeys(

@@ -1,7 +1,7 @@
-"""Tell which lock keys overlap (spec 9.2): pure.
+"""Lock keys, and which of them overlap. Pure.
 
-Keys that stand over others form a tree: `workspace`, below it the workspace's top directory `file:.`, below
-that every `file:<path>` under its directory. Other keys (`browser_tab`, `choirtmp`, …) stand alone.
+Workspace keys form a tree: `workspace`, below it the top directory `file:.`, below that each `file:<path>`
+under its directory. Other keys (`browser_tab`, `choirtmp`, …) are independent.
 """
 
 from choir_common.wire.events import LockHold
@@ -12,11 +12,12 @@ TOP = "file:."
 EDGE = "edge"
 CORE = "core:"
 EDGE_EFFECTS = "edge_effects"
-"""Shared by what the edge lane changes, exclusive to the start of a core job, which ends that freedom."""
+"""Shared by effects of the edge lane, exclusive for the start of a core job: neither begins during the
+other."""
 
 
 def chain(resource: str) -> tuple[str, ...]:
-    """Return the keys that stand over a key, outermost first, and at its end the key itself."""
+    """Return the ancestors of a key, outermost first, and then the key itself."""
     if not resource.startswith(FILE):
         return (resource,)
     if resource == TOP:
@@ -26,20 +27,20 @@ def chain(resource: str) -> tuple[str, ...]:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Tell whether two resource keys name something in common."""
+    """Return whether one resource key equals or contains the other."""
     return one in chain(other) or other in chain(one)
 
 
 def collide(one: LockHold, other: LockHold) -> bool:
-    """Tell whether two locks cannot be held together by different calls."""
+    """Return whether two locks of different calls exclude each other."""
     return (one.mode == "X" or other.mode == "X") and overlap(one.resource, other.resource)
 
 
 def is_command(owner: str, lock: LockHold) -> bool:
-    """Tell whether a lock is a core job's on the whole workspace."""
+    """Return whether a lock is a core job's exclusive lock on the whole workspace."""
     return owner.startswith(CORE) and lock.resource == WORKSPACE and lock.mode == "X"
 
 
 def reads_under_commands(owner: str, lock: LockHold) -> bool:
-    """Tell whether a lock is one the edge may take while a core job has the workspace (spec 9.4)."""
+    """Return whether the edge lane may take this lock while a core job has the workspace (a dirty read)."""
     return owner == EDGE and lock.mode == "S" and lock.resource.startswith(FILE)

@@ -1,6 +1,6 @@
-"""Wait for locksets on the event loop, and give them back on every way out (spec 9.4).
+"""Asynchronous acquisition of locksets, with release on every exit path.
 
-Called by `arbiter`. Releasing never waits, so that neither an error nor a cancellation can leave a lock.
+Called by `arbiter`. Release never waits, so neither an error nor a cancellation can leave a lock behind.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ class Locks:
         self._wakeups: dict[int, asyncio.Future[None]] = {}
 
     def barred_by(self, owner: str, locks: Lockset) -> tuple[Claim, ...]:
-        """Return the claims that stand before a new one; empty if it would be granted at once."""
+        """Return the claims that block a new one; empty if it would be granted at once."""
         return self._table.barred_by(owner, locks)
 
     def claims(self) -> tuple[Claim, ...]:
-        """Return what is held or waited for now."""
+        """Return all granted and waiting claims."""
         return (*self._table.holding.values(), *self._table.waiting.values())
 
     @asynccontextmanager
     async def hold(self, owner: str, locks: Lockset) -> AsyncIterator[None]:
-        """Hold all of `locks` for the time of the block; waits for as long as it takes."""
+        """Acquire all of `locks` for the duration of the context; waits without a time limit."""
         if not locks:
             yield
             return
@@ -45,6 +45,6 @@ class Locks:
 
     def _wake(self, claim: Claim) -> None:
         wakeup = self._wakeups.pop(claim.ticket, None)
-        # one that was cancelled in this very moment gives its locks back itself
+        # A waiter that was cancelled at this moment releases its locks itself.
         if wakeup is not None and not wakeup.done():
             wakeup.set_result(None)

@@ -1,21 +1,21 @@
-"""Keep claims where they stand in others' way. Used by `table`, for the holders and for the line."""
+"""Index of claims by lock key. Used by `table`, once for granted and once for waiting claims."""
 
 from choir_agent.locks.claim import Claim
 
 
 class Places:
-    """Claims by place, in the order of their tickets."""
+    """Claims by index entry, in the order of their tickets."""
 
     def __init__(self) -> None:
         self._marks: dict[str, dict[int, Claim]] = {}
 
     def put(self, claim: Claim) -> None:
-        """Let a claim stand in the way from now on."""
+        """Add a claim."""
         for mark in claim.marks:
             self._marks.setdefault(mark, {})[claim.ticket] = claim
 
     def take(self, claim: Claim) -> None:
-        """Let a claim that stood in the way do so no more."""
+        """Remove a claim."""
         for mark in claim.marks:
             here = self._marks[mark]
             del here[claim.ticket]
@@ -23,7 +23,7 @@ class Places:
                 del self._marks[mark]
 
     def any_before(self, claim: Claim, *, dirty: bool) -> Claim | None:
-        """Return some claim here that collides with one that is not here."""
+        """Return one indexed claim that conflicts with `claim`, which is not indexed here, or None."""
         for look in claim.looks_dirty if dirty else claim.looks:
             here = self._marks.get(look)
             if here:
@@ -31,7 +31,7 @@ class Places:
         return None
 
     def earlier(self, claim: Claim, *, dirty: bool) -> Claim | None:
-        """Return some claim here that came earlier than one that is here too, and collides with it."""
+        """Return one indexed claim that conflicts with `claim` and arrived before it, or None."""
         for look in claim.looks_dirty if dirty else claim.looks:
             here = self._marks.get(look)
             first = next(iter(here.values())) if here else None

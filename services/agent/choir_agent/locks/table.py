@@ -1,14 +1,15 @@
-"""Decide who holds what: the lock table as a plain data structure, without waiting (spec 9).
+"""Lock table: decides which claims are granted. A plain data structure without waiting.
 
-Called by `locks`, which adds the waiting. A lockset is granted whole, when it collides with no holder and
-with nobody who came earlier. So a waiting writer blocks the readers behind it (writer preference), and since
-the line is in order of arrival nobody starves; nothing is held while waiting, so nothing deadlocks.
+Called by `locks`, which adds the waiting. A lockset is granted as a whole if it conflicts with no granted
+claim and with no earlier waiting claim. A waiting writer therefore blocks later readers (writer
+preference), order of arrival prevents starvation, and a waiting claim has no locks, which prevents
+deadlock.
 
-The edge's dirty reads (spec 9.4) pass a core job's lock on the workspace, and those who wait for one, but
-only while a core job holds it: as soon as none does, the first who waits for it goes before all new reads.
+Dirty reads of the edge lane pass a core job's lock on the workspace, and the claims that wait for one, but
+only while a core job has that lock: once none has it, the first waiting claim goes before all new reads.
 
-Each waiter watches one claim that stands in its way, and is looked at again only when that one goes: a queue
-of a thousand for the same file moves on at the cost of one.
+Each waiting claim watches one claim that blocks it and is examined again only when that claim ends: a queue
+of 1,000 claims for one file advances at the cost of one. See docs/design/locks.md.
 """
 
 from choir_agent.locks.claim import Claim, Lockset, make_claim
@@ -17,7 +18,7 @@ from choir_agent.locks.places import Places
 
 
 class LockTable:
-    """Holders and the line of those who wait."""
+    """Granted claims and the queue of waiting claims."""
 
     def __init__(self) -> None:
         self._next_ticket = 1
@@ -31,7 +32,7 @@ class LockTable:
         self._waiting_reads: dict[int, Claim] = {}
 
     def ask(self, owner: str, locks: Lockset) -> Claim:
-        """Grant a claim at once if nothing stands before it, else put it into the line."""
+        """Grant a claim at once if nothing blocks it, else queue it."""
         claim = self._new(owner, locks)
         self._next_ticket += 1
         obstacle = self._obstacle_of_new(claim)
@@ -46,9 +47,9 @@ class LockTable:
         return claim
 
     def release(self, claim: Claim) -> list[Claim]:
-        """Take a claim out, whether it holds or waits, and return those who hold now because of it.
+        """Remove a granted or waiting claim; return the claims that are granted as a result.
 
-        A second time changes nothing.
+        A repeated release has no effect.
         """
         if self.holding.pop(claim.ticket, None) is not None:
             self._held.take(claim)
@@ -61,7 +62,7 @@ class LockTable:
         return self._look_again(sorted(watchers.values(), key=_ticket))
 
     def barred_by(self, owner: str, locks: Lockset) -> tuple[Claim, ...]:
-        """Return the claims a new one would have to wait for."""
+        """Return the claims that a new one would have to wait for."""
         claim = self._new(owner, locks)
         if self._obstacle_of_new(claim) is None:
             return ()
@@ -74,7 +75,8 @@ class LockTable:
         return make_claim(self._next_ticket, owner, locks)
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
-        # the last in line first: watching one's predecessor keeps all lists of watchers short
+        # Look at the end of the queue first: each waiter then watches its predecessor, which keeps
+        # lists of watchers short.
         before = self._line.any_before(claim, dirty=self._commands > 0)
         return before or self._held.any_before(claim, dirty=True)
 
@@ -95,7 +97,7 @@ class LockTable:
             self._give(claim)
             granted.append(claim)
             if claim.is_command and self._commands == 1:
-                # from now on the edge's reads pass those who wait for the workspace
+                # From now on dirty reads may pass the claims that wait for the workspace.
                 granted += self._look_again(sorted(self._waiting_reads.values(), key=_ticket))
         return granted
 

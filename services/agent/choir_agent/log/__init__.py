@@ -1,5 +1,5 @@
-"""The session's log inside the agent: its events in memory, and what they add up to.
+"""The session's event log inside the agent: the newest events in memory, and the state they fold to.
 
-Appended to by the arbiter alone; read by replication, the event window and the lanes. State is never kept
-beside the log: it is a fold of it.
+Appended to by the arbiter only; read by replication, the event window and the lanes. State is never stored
+separately: it is always a fold of the log.
 """

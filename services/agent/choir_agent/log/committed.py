@@ -1,4 +1,4 @@
-"""An event as the rooms of the agent are told of it: typed, with its place in the log."""
+"""A committed event as the agent's listeners receive it: parsed, with its place in the log."""
 
 from dataclasses import dataclass
 
@@ -17,5 +17,5 @@ class Committed:
 
 
 def original_of(event: Committed, carried: CarriedEvent) -> Committed:
-    """Return the event that was copied, at the copy's place in the log."""
+    """Return the original of a carried event, at the copy's revision in this log."""
     return Committed(event.rev, event.hash, event.lane, carried.at, carried_payload_of(carried))

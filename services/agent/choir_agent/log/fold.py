@@ -1,7 +1,7 @@
-"""Fold events into the state of a session: pure, and total over every prefix and every tail of a log.
+"""Fold events into the state of a session. Pure, and defined for every prefix and every tail of a log.
 
-Called by `session_log` for each event. Lanes decide what to do next from the state alone, so a fresh turn
-and one that a crash interrupted go the same way.
+Called by `session_log` for each event. Lanes decide their next move from this state alone, so a new turn
+and a turn that a crash interrupted take the same path.
 """
 
 from dataclasses import replace
@@ -64,7 +64,7 @@ def step(state: SessionState, event: Committed) -> SessionState:
         case SessionResumed() | SessionSuspended() | SessionStopped() as p:
             return _after_life(state, p)
         case Snapshot() as p:
-            # what came before the tail we were given is in it, and what came in between as well
+            # The snapshot covers all earlier events, both before the tail and within it.
             return replace(load(p.state), rev=event.rev)
         case UserMsg() as p:
             turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
@@ -125,7 +125,7 @@ def _after_life(
             sources = tuple(dict.fromkeys((*state.carried_from, payload.session_id)))
             return replace(state, carried=state.carried + 1, carried_from=sources)
         case SessionResumed():
-            # only a crash counts against a job
+            # Only a crash counts against a job, a resumed suspension does not.
             jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)
             return replace(state, epoch=payload.epoch, stopped=False, suspended=False, jobs=jobs)
         case SessionSuspended():
@@ -139,7 +139,7 @@ def _after_life(
 
 
 def _resumed(job: JobState) -> JobState:
-    # one that only waited for an answer did not bring us down
+    # A job that was only waiting for an answer did not cause the crash.
     return job if job.needs is not None else replace(job, resumes=job.resumes + 1)
 
 
@@ -181,7 +181,7 @@ def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> S
             turn = state.turn
             if turn is None or turn.turn_id != payload.turn_id:
                 return state
-            # the skill waits with its turn: other messages are no part of it
+            # The skill is parked with its turn: turns for other messages must not run inside it.
             turn = replace(turn, skill=state.skill(EDGE))
             state = _with_skill(state, EDGE, None)
             return replace(state, turn=None, parked=(*state.parked, turn))
@@ -219,13 +219,13 @@ def _after_reply(state: SessionState, reply: Reply) -> SessionState:
 
 
 def _told(job: JobState, reply: Reply) -> JobState:
-    # a job speaks to the user only to say that it has to wait
+    # The only reply with a job's id is the notice that it waits for a rate limit.
     return replace(job, noticed=True) if reply.turn_id == job.turn_id else job
 
 
 def _after_work(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
     state = _spend(state, lane, payload)
-    # an event of work that began before the tail we were given changes nothing else
+    # Apart from the budget, ignore events of work that began before the tail.
     turn = state.turn
     if turn is not None and turn.turn_id == payload.turn_id:
         return replace(state, turn=after_work(turn, payload))

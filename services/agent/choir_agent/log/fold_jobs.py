@@ -1,7 +1,7 @@
-"""Step a session by what happens to its core jobs, and put into words what is to be reported: pure.
+"""Fold the events of core jobs and proposals, and write the fallback text of reports. Pure.
 
-Called by `fold`. A job that ends, or needs something, leaves a `Due`: the edge lane owes the user a report
-until a reply has closed it (spec 7.1).
+Called by `fold`. A job that ends or needs information leaves a `Due`: a report that the edge lane owes the
+user until a reply has closed it. See docs/design/lanes.md.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from choir_common.wire.events import (
 from choir_common.wire.json import JsonObject
 
 MAX_BRIEF = 6_000
-# as many as one model output can hold: only the calls of the newest can run again
+# The number of calls in one model output: only calls of the newest output can run again.
 KNOWN_CALLS = 100
 PROPOSES = "choir.propose."
 
@@ -34,7 +34,7 @@ _OUTCOMES = {
 
 
 def after_start(state: SessionState, started: CoreStarted, at: str) -> SessionState:
-    """Open a job."""
+    """Return the state with a new open job."""
     job = JobState(turn_id=started.job_id, dm=started.dm, briefing=started, started_at=at)
     jobs, unasked = state.spent.jobs + 1, state.spent.jobs_unasked + 1
     spent = replace(state.spent, jobs=jobs, jobs_unasked=unasked)
@@ -42,7 +42,7 @@ def after_start(state: SessionState, started: CoreStarted, at: str) -> SessionSt
 
 
 def after_report(state: SessionState, report: CoreReported) -> SessionState:
-    """Note what a job says of itself; what it needs is to be told to the user."""
+    """Return the state after a report of a job; a request for information becomes due to the user."""
     job = next((job for job in state.jobs if job.turn_id == report.job_id), None)
     if job is None:
         return state
@@ -69,7 +69,10 @@ def _needs(job: JobState, text: str) -> str:
 
 
 def _asked(state: SessionState, job: JobState, brief: str) -> tuple[Due, ...]:
-    """Return what is due when a job asks: once, as long as the user has not been told."""
+    """Return the due reports after a request for information.
+
+    A request that the user has not seen yet is replaced, so that each job has at most one.
+    """
     mark = f"{job.turn_id}:needs:"
     for due in state.unbegun:
         if due.subject.startswith(mark):
@@ -80,7 +83,7 @@ def _asked(state: SessionState, job: JobState, brief: str) -> tuple[Due, ...]:
 
 
 def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
-    """Give a job something new to read; the runtime's own words are no injection of the edge's."""
+    """Return the job after an injection; only injections from outside the job count against its limit."""
     told = replace(job, news_rev=rev, needs=None)
     if injected.by != "session":
         by = _newest(job.injected_by, injected.call_id)
@@ -91,7 +94,7 @@ def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) ->
 
 
 def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
-    """Close a job; its outcome is to be told to the user."""
+    """Return the state after the end of a job; its outcome becomes due to the user."""
     job = next((job for job in state.jobs if job.turn_id == stopped.job_id), None)
     if job is None:
         return state
@@ -106,7 +109,7 @@ def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
 
 
 def outcome_in_words(stopped: CoreStopped) -> str:
-    """Return what became of a job, in a few words: the report, should no model phrase it better."""
+    """Return a short text on a job's outcome; it is the report if no model can write one."""
     parts = [f"The core job {stopped.job_name!r} {_OUTCOMES[stopped.outcome]}."]
     if stopped.reason:
         parts.append(stopped.reason)
@@ -116,7 +119,7 @@ def outcome_in_words(stopped: CoreStopped) -> str:
 
 
 def after_proposal(state: SessionState, result: ToolResultCommitted) -> SessionState:
-    """Remember a proposal that waits for a human (spec 8.10)."""
+    """Return the state after a proposal that waits for a human; other results change nothing."""
     approval_id = result.output.get("approval_id")
     work = state.work(result.turn_id)
     if work is None or not result.tool.startswith(PROPOSES) or not isinstance(approval_id, str):
@@ -127,7 +130,7 @@ def after_proposal(state: SessionState, result: ToolResultCommitted) -> SessionS
 
 
 def after_decision(state: SessionState, decided: ApprovalDecided) -> SessionState:
-    """Close a proposal; the decision is to be told to the user."""
+    """Return the state after the decision on a proposal; the decision becomes due to the user."""
     due = Due(decided.approval_id, _decision_in_words(decided), decided.dm)
     others = tuple(p for p in state.proposals if p.approval_id != decided.approval_id)
     return replace(state, proposals=others, due=(*state.due, due))

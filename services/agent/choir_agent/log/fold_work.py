@@ -1,4 +1,4 @@
-"""Step a turn or a core job by one of its model outputs or calls: pure. Called by `fold`."""
+"""Fold one model output or tool call into its turn or core job. Pure. Called by `fold`."""
 
 from dataclasses import replace
 from typing import TypeVar, assert_never
@@ -17,7 +17,7 @@ W = TypeVar("W", TurnState, JobState)
 
 
 def after_work(work: W, payload: WorkPayload) -> W:
-    """Return the work after one more event of its own."""
+    """Return the turn or job after one more event of its own."""
     match payload:
         case ModelOutput():
             return _after_output(work, payload)
@@ -41,7 +41,7 @@ def _after_output(work: W, output: ModelOutput) -> W:
         output=output,
         calls=tuple(CallState(call) for call in output.tool_calls),
     )
-    # a step forward: whatever killed us before does not sit at this place
+    # A new step means progress: earlier crashes were not caused at this place.
     return replace(fresh, resumes=0) if isinstance(fresh, JobState) else fresh
 
 

@@ -1,6 +1,7 @@
-"""Tell several rooms of each committed event, in the order in which they asked to be told.
+"""Distribution of committed events to listeners, in the order of their registration.
 
-Given to `session_log` by `app`. Who asks after a log was restored is told only of what comes.
+`app` connects it to `session_log`. A listener that is added after the log was restored receives new events
+only.
 """
 
 from collections.abc import Callable
@@ -11,16 +12,16 @@ Listener = Callable[[Committed], None]
 
 
 class Listeners:
-    """Those who are told; none of them may wait."""
+    """Synchronous listeners for committed events; none of them may block."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def add(self, listener: Listener) -> None:
-        """Tell `listener` from now on."""
+        """Register `listener` for all later events."""
         self._listeners.append(listener)
 
     def tell(self, event: Committed) -> None:
-        """Pass an event on to everybody."""
+        """Pass an event to every listener."""
         for listener in self._listeners:
             listener(event)

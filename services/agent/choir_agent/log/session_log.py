@@ -1,8 +1,9 @@
-"""Keep the newest events of the session in memory, linked by hash, with the state that all of them fold to.
+"""In-memory event log of the session: the newest events, linked by hash, and the state of the whole log.
 
-Appended to by `arbiter` only. `replication` reads what is not durable yet, waits on `grew` and releases what
-became durable; the memory tool reads `entries`. Events are kept as the bytes that go over the wire. Durable
-events beyond `kept_bytes` are dropped, so memory does not grow with the session: control has all of them.
+Appended to by `arbiter` only. `replication` reads the events that are not durable yet, waits on `grew`, and
+releases durable events; the memory tool reads `entries`. Events are stored as their wire bytes. Durable
+events beyond `kept_bytes` are dropped, so memory use does not grow with the session: control stores all
+events.
 """
 
 import asyncio
@@ -30,27 +31,27 @@ from choir_common.wire.events import (
 from choir_common.wire.json import JsonObject
 
 KEPT_BYTES = 1_000_000
-"""Wire bytes of durable events that stay in memory: most searches are about the newest part."""
+"""Wire bytes of durable events that stay in memory: most searches concern the newest part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event as it goes over the wire."""
+    """An event in its wire format."""
 
     rev: int
     hash: str
     wire: bytes
 
     def event(self) -> Event:
-        """Return the event itself."""
+        """Return the parsed event."""
         return Event.model_validate_json(self.wire)
 
 
 class SessionLog:
-    """The authority while the agent runs (spec 7.4); Postgres holds its durable copy.
+    """The authoritative event log while the agent runs; Postgres has its durable copy.
 
-    `tell` is given each event in order, also those of the tail it starts from; `clean` takes secret
-    values out of a text, so that none gets into an event.
+    `tell` receives each event in order, including those of the restored tail. `clean` removes secret values
+    from a text, so that no event contains one.
     """
 
     def __init__(
@@ -72,15 +73,15 @@ class SessionLog:
         self.head = Head()
         self.state = SessionState()
         self.taken = RecentIds()
-        """Inbox ids that a user_msg names: a message is taken up once."""
+        """Inbox ids of all user_msg events: a message is taken up once."""
         self.sent = RecentIds()
-        """Call ids that a reply names: a call sends its message once."""
+        """Call ids of all replies that a call sent: a call sends its message once."""
         self.grew = asyncio.Event()
 
     def restore(self, tail: Iterable[Event], head: Head) -> None:
-        """Start from the durable tail that control handed over.
+        """Start from the durable tail of the log that control sent.
 
-        Raises BadInput when the tail's chain is broken or does not end at `head`.
+        Raises BadInput if the tail's hash chain is broken or does not end at `head`.
         """
         events = tuple(tail)
         if events:
@@ -91,14 +92,14 @@ class SessionLog:
         for event in events:
             self._keep(event, payload_of(event))
         self.head = head
-        # what control handed over is durable
+        # Everything that control sent is durable.
         self.release(head.rev)
 
     def append(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
-        """Link one more event to the log; returns its revision.
+        """Append an event, linked to the current head; return its revision.
 
-        `more_follows` lets it travel with the next one instead of at once. Raises BadInput for a
-        payload that is no JSON, even scrubbed.
+        With `more_follows` replication is not woken: the event is sent together with the next one. Raises
+        BadInput if the payload cannot be written as JSON, even after scrubbing.
         """
         payload = _storable(payload, self.clean)
         event = link(self.head, self._session_id, lane, payload, self._clock.now())
@@ -108,7 +109,7 @@ class SessionLog:
         return event.rev
 
     def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Return the events after `rev`, oldest first: at least one if there is one."""
+        """Return the events after `rev`, oldest first, within both limits but at least one if present."""
         if rev >= self.head.rev:
             return ()
         first = len(self.entries) - (self.head.rev - rev)
@@ -156,6 +157,7 @@ def _storable(payload: EventPayload, clean: Callable[[str], str]) -> EventPayloa
         text = ""
     if text and not needs_scrubbing(text) and clean(text) == text:
         return payload
+    # Validate the cleaned text again, so that the event in memory equals the stored event.
     return type(payload).model_validate_json(clean(_scrubbed(raw).decode()))
 
 

@@ -1,7 +1,7 @@
-"""What a session's log adds up to: the state that `fold` steps from event to event.
+"""The state of a session: the result of folding its log.
 
-Read by everybody in the agent, changed by nobody but `fold`. It can be written into a snapshot and read
-back, so that recovery is bounded however long the log (spec 13.2, 13.4).
+Read everywhere in the agent, produced by `fold` only. It can be written to a snapshot and read back, so
+that recovery time does not depend on the length of the log.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ CORE = "core:"
 
 
 def core_lane(job_name: str) -> str:
-    """Return the lane of a core job."""
+    """Return the lane name of a core job."""
     return f"{CORE}{job_name}"
 
 
 class CallStage(StrEnum):
-    """How far a tool call has come; only the arbiter moves it, by appending."""
+    """Progress of a tool call; only the arbiter advances it, by appending events."""
 
     PROPOSED = "proposed"
     REQUESTED = "requested"
@@ -43,38 +43,38 @@ class CallState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Model calls and tool calls in a row, towards one end: a turn of the edge lane, or a core job."""
+    """A sequence of model calls and tool calls with one goal: a turn of the edge lane, or a core job."""
 
     turn_id: str
-    """A job's id is the turn_id of all its events."""
+    """The turn_id of all its events; for a core job, the job's id."""
     dm: str
     steps: int = 0
-    """Model outputs so far."""
+    """Number of model outputs."""
     proposed: int = 0
-    """Tool calls proposed so far."""
+    """Number of proposed tool calls."""
     tokens: int = 0
-    """Prompt and completion of all its model calls."""
+    """Prompt and completion tokens of all its model calls."""
     output: ModelOutput | None = None
     """The newest model output."""
     calls: tuple[CallState, ...] = ()
-    """The calls of that output."""
+    """The calls of the newest model output."""
     news_rev: int = 0
-    """Where the newest injection stands."""
+    """Revision of the newest injection."""
     noticed: bool = False
-    """The user was already told to wait."""
+    """Whether the user has already received the notice to wait."""
     cancelled: bool = False
     read_outside: bool = False
-    """It has read what strangers wrote; what is noted down from here on is trusted no further."""
+    """Whether it has read text from outside sources; what memory stores afterwards gets no higher trust."""
 
     @property
     def news(self) -> bool:
-        """Whether something was injected that the newest output had not read."""
+        """Whether something was injected after the prompt of the newest output was made."""
         return self.output is not None and self.news_rev > self.output.read_rev
 
 
 @dataclass(frozen=True, slots=True)
 class SkillState:
-    """The skill a lane is in (spec 13.4)."""
+    """The skill that a lane is in."""
 
     lane: str
     skill: str
@@ -82,80 +82,83 @@ class SkillState:
     input: JsonObject
     context: JsonObject
     steps: int = 0
-    """Model outputs since it began."""
+    """Model outputs since the skill started."""
     refusals: int = 0
-    """Forbidden tools and transitions in this state."""
+    """Refused tool calls and transitions in the current state."""
     entered_on: str = ""
-    """What brought it into this state; nothing for the initial one."""
+    """The event that led to the current state; empty for the initial state."""
     entered_by: str = ""
-    """The call that did; nothing for the arbiter's own error transition."""
+    """Id of the call that led to it; empty for an automatic error transition."""
     entered_at: int = 0
-    """Its steps at that moment: until the next one the model has not seen this state."""
+    """Value of `steps` on entry. While `steps` equals it, the model has not seen the current state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState(Work):
-    """What the edge lane is busy with: a user's message, or something it has to report."""
+    """An open turn of the edge lane: for a user's message, or for a report."""
 
     reminded: bool = False
-    """Memory laid something beside the message."""
+    """Whether memory has added reminders to the message."""
     inbox_id: str | None = None
-    """The message this turn answers; none for a report."""
+    """The message that this turn answers; None for a report."""
     subject: str | None = None
-    """What a report turn tells of."""
+    """The `Due.subject` that a report turn reports on."""
     brief: str = ""
-    """What a report turn says should the model fail."""
+    """Text of a report turn if the model fails."""
     skill: SkillState | None = None
-    """The skill that the turn took with it when it was put aside; the lane is in none meanwhile."""
+    """The skill of a parked turn; while the turn is parked, the lane is in no skill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState(Work):
-    """A core job that has not ended."""
+    """An open core job."""
 
     briefing: CoreStarted
     started_at: str
-    """When it began, UTC, ISO 8601: wall time goes on through a crash."""
+    """Start time, UTC, ISO 8601. Wall time counts from here, through crashes."""
     resumes: int = 0
-    """Crashes it has lived through since its last step."""
+    """Crashes since its last step."""
     injections: int = 0
     latest: JsonObject | None = None
-    """Its newest progress or plan."""
+    """Its newest progress report or plan."""
     injected_by: tuple[str, ...] = ()
-    """The newest calls that injected something: one that a crash cut off knows its own effect, also when
-    another of the same model output came between."""
+    """The newest calls that injected something.
+
+    A call that a crash interrupted finds its id here and does not inject again. There are several, because
+    another call of the same model output may have come in between.
+    """
     corrections: int = 0
-    """How often its result did not fit the asked shape."""
+    """Number of results that did not match the requested schema."""
     reported_by: tuple[str, ...] = ()
     """The newest calls that reported something."""
     needs: str | None = None
-    """What it has asked for and not yet got."""
+    """The information that it has asked for and not received yet."""
 
     @property
     def name(self) -> str:
-        """The name people call it by."""
+        """The job's name as users see it."""
         return self.briefing.job_name
 
     @property
     def lane(self) -> str:
-        """The lane its events stand in."""
+        """The lane of its events."""
         return core_lane(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Something the edge lane still has to report."""
+    """A report that the edge lane still owes the user."""
 
     subject: str
     brief: str
     dm: str
     read_outside: bool = False
-    """What is told of has read what strangers wrote."""
+    """Whether the reported work has read text from outside sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change of what this agent can do, on which a human has not decided yet (spec 8.10)."""
+    """A proposed change to this agent that waits for a human's decision."""
 
     approval_id: str
     what: str
@@ -164,93 +167,94 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a session has used of its budgets, and what the user granted beyond them (spec 7.6)."""
+    """Budget use of a session, and the amounts that the user granted in addition."""
 
     tokens: int = 0
     tool_calls: int = 0
     jobs: int = 0
     jobs_unasked: int = 0
-    """Of those, the ones since the user's last message: reports can start jobs, which are reported."""
+    """Jobs started since the user's last message. Limited, because a report turn can start jobs that end
+    in reports."""
     granted_tokens: int = 0
     granted_tool_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Everything a session is, apart from its history."""
+    """The complete state of a session, without its history."""
 
     rev: int = 0
     epoch: int = 0
     carried: int = 0
-    """Events copied from the session before, all at the beginning of the log."""
+    """Number of carried events; all of them are at the start of the log."""
     carried_from: tuple[str, ...] = ()
-    """The sessions they were first written to, oldest first."""
+    """The sessions that carried events come from, oldest first."""
     stopped: bool = False
-    """Nothing more is written in this epoch."""
+    """No more events are appended in this epoch."""
     suspended: bool = False
-    """It was stopped with open work, and no crash."""
+    """Whether the last epoch stopped in order with open work."""
     turns_done: int = 0
     turn: TurnState | None = None
     parked: tuple[TurnState, ...] = ()
-    """Open turns that wait for a human's decision while the lane does something else, oldest first."""
+    """Open turns that wait for a human's decision while the lane works on something else, oldest first."""
     jobs: tuple[JobState, ...] = ()
     """Open jobs, oldest first."""
     due: tuple[Due, ...] = ()
-    """What is to be reported, oldest first."""
+    """Reports that the user has not received, oldest first."""
     proposals: tuple[Proposal, ...] = ()
-    """Undecided ones, oldest first."""
+    """Undecided proposals, oldest first."""
     skills: tuple[SkillState, ...] = ()
     """At most one for each lane."""
     summaries: tuple[LaneSummary, ...] = ()
     """At most one for each lane."""
     spent: Spent = Spent()
     exhausted: str | None = None
-    """The budget whose end the user was told of and has not answered."""
+    """Name of the exhausted budget that the user was informed of and has not extended."""
     exhausted_limit: int = 0
-    """The limit that was reached then."""
+    """The limit when that budget was exhausted."""
     last_signal: int = 0
-    """The newest inject, cancel or compact signal that stands in the log."""
+    """Sequence number of the newest inject, cancel or compact signal in the log."""
 
     @property
     def has_open_work(self) -> bool:
-        """Whether a turn, a core job or a skill of the conversation is unfinished."""
+        """Whether a turn, a core job or a skill of the edge lane is unfinished."""
         turns = self.turn is not None or bool(self.parked)
         return turns or bool(self.jobs) or self.skill(EDGE) is not None
 
     @property
     def unbegun(self) -> tuple[Due, ...]:
-        """What is to be reported and has no turn yet, oldest first."""
+        """Due reports that have no turn yet, oldest first."""
         turns = self.parked if self.turn is None else (self.turn, *self.parked)
         begun = {turn.subject for turn in turns}
         return tuple(due for due in self.due if due.subject not in begun)
 
     def job(self, name: str) -> JobState | None:
-        """Return the open job of that name."""
+        """Return the open job with that name."""
         return next((job for job in self.jobs if job.name == name), None)
 
     def work(self, turn_id: str) -> TurnState | JobState | None:
-        """Return the open turn or job with that id."""
+        """Return the open turn or job with that id; a parked turn is not searched."""
         if self.turn is not None and self.turn.turn_id == turn_id:
             return self.turn
         return next((job for job in self.jobs if job.turn_id == turn_id), None)
 
     def skill(self, lane: str) -> SkillState | None:
-        """Return the skill a lane is in."""
+        """Return the skill that a lane is in."""
         return next((skill for skill in self.skills if skill.lane == lane), None)
 
     @property
     def parked_skill(self) -> SkillState | None:
-        """Return the skill of a turn that is put aside; there is at most one."""
+        """The skill of a parked turn; there is at most one."""
         return next((turn.skill for turn in self.parked if turn.skill is not None), None)
 
     def summary(self, lane: str) -> LaneSummary | None:
-        """Return what a lane has summed up."""
+        """Return a lane's reference summary."""
         return next((summary for summary in self.summaries if summary.lane == lane), None)
 
 
 @cache
 def _adapter() -> TypeAdapter[SessionState]:
-    # made when a snapshot is first written or read: most sessions are too short for one
+    # Built on first use: most sessions are too short for a snapshot.
     return TypeAdapter(SessionState)
 
 
@@ -261,13 +265,13 @@ def dump(state: SessionState) -> JsonObject:
 
 
 def load(dumped: JsonObject) -> SessionState:
-    """Return the state a snapshot holds.
+    """Return the state from a snapshot.
 
-    Raises pydantic.ValidationError when it is none.
+    Raises pydantic.ValidationError for an invalid snapshot.
     """
     return _adapter().validate_python(dumped, strict=False)
 
 
 def digest_of(state: SessionState) -> str:
-    """Return a hash of the state: equal logs give equal hashes (GUARANTEES, 3)."""
+    """Return a hash of the state: equal logs give equal hashes (GUARANTEES 3)."""
     return hashlib.sha256(orjson.dumps(dump(state), option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -1,6 +1,6 @@
-"""Make any JSON storable: what a model or a tool says may hold characters no database takes.
+"""Make any JSON storable: text from models and tools may contain characters that Postgres rejects. Pure.
 
-Called by `session_log` before an event is linked; pure.
+Called by `session_log` before an event is linked, and by `execute` for tool output.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from choir_common.wire.json import JsonObject
 
 LARGEST = 2**63 - 1
 MAX_DEPTH = 100
-"""Levels of objects and lists; writers and readers on an event's way give up at 200 and more."""
+"""Maximum nesting of objects and lists; the JSON libraries on an event's path fail at 200 or more."""
 
 
 def needs_scrubbing(body: str) -> bool:
-    """Tell whether rendered JSON holds a NUL, which Postgres refuses in text and jsonb."""
+    """Return whether rendered JSON contains a NUL, which Postgres rejects in text and jsonb."""
     return "\\u0000" in body
 
 
 def scrub(value: JsonObject) -> JsonObject:
-    """Return the same object with NUL and lone surrogates replaced, and huge numbers as text."""
+    """Return a copy with NUL and lone surrogates replaced, and integers beyond 64 bits as text."""
     return {_text(key): _value(item) for key, item in value.items()}
 
 
@@ -43,7 +43,7 @@ def _text(text: str) -> str:
 
 
 def too_deep(value: JsonValue) -> bool:
-    """Tell whether JSON is nested deeper than an event can carry."""
+    """Return whether JSON is nested deeper than an event allows."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [child for item in level for child in _children(item)]

@@ -1,6 +1,6 @@
-"""Say whether a tool is allowed in a skill's present state, and what is: pure (spec 10.2).
+"""Tools and transitions that a skill's current state allows. Pure.
 
-Called by the arbiter for each proposed call of a lane that is in a skill, and by `engine`.
+Called by the arbiter's policy for each proposed call of a lane that is in a skill, and by `engine`.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,16 @@ from choir_agent.skills.spec import CANCEL, SkillSpec, StateSpec
 from choir_common.wire.json import JsonObject
 
 Shown = Callable[[str], str]
-"""From a tool's canonical name to the one the model knows."""
+"""Maps a tool's canonical name to the name that the model knows."""
 
 
 def refusal(
     spec: SkillSpec, skill: SkillState, tool: str, in_skills: bool, shown: Shown = str
 ) -> JsonObject | None:
-    """Return why a tool may not be used now, none if it may.
+    """Return an error if a tool may not be used in the current state, or None.
 
-    `in_skills` is the manifest's word that the tool belongs to every state: those that move the skill.
+    `in_skills` comes from the tool's manifest: the tool is allowed in every state, as are those that move
+    the skill.
     """
     state = present(spec, skill)
     if in_skills or tool in state.allowed_tools:
@@ -28,12 +29,12 @@ def refusal(
 
 
 def allowed_tools(spec: SkillSpec, skill: SkillState) -> frozenset[str]:
-    """Return the canonical names of the tools the present state allows."""
+    """Return the canonical names of the tools that the current state allows."""
     return frozenset(present(spec, skill).allowed_tools)
 
 
 def refused(spec: SkillSpec, skill: SkillState, code: str, reason: str, shown: Shown) -> JsonObject:
-    """Return an error from which the model can tell what it may do instead."""
+    """Return an error that lists the allowed tools and transitions for the model."""
     return {
         "code": code,
         "message": reason,
@@ -45,7 +46,7 @@ def refused(spec: SkillSpec, skill: SkillState, code: str, reason: str, shown: S
 
 
 def ways_on(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str | None]]:
-    """Return the events the present state takes, and where each leads; none is out of the skill."""
+    """Return the current state's events with their target states; None means out of the skill."""
     state = present(spec, skill)
     ways: list[tuple[str, str | None]] = [(known.on, known.to) for known in state.transitions]
     if spec.interruptible and not state.terminal and state.to(CANCEL) is None:
@@ -54,5 +55,5 @@ def ways_on(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str | None]]:
 
 
 def present(spec: SkillSpec, skill: SkillState) -> StateSpec:
-    """Return the state the skill is in; one that the spec does not know allows nothing."""
+    """Return the spec of the current state; an unknown state allows nothing."""
     return spec.states.get(skill.state, StateSpec())

@@ -1,12 +1,12 @@
-"""Rule on where a skill goes: pure (spec 10.2).
+"""Rules for moving between the states of a skill. Pure.
 
-Called by the skill tools (`start`, `transition`) and by the lanes at each look at the log (`settle`). The
-model proposes, this decides, the arbiter appends; nothing here runs a tool or waits.
+Called by the skill tools (`start`, `transition`) and by the lanes before each model call (`settle`). The
+model proposes, the engine decides, the arbiter appends; nothing here runs a tool or waits.
 
-A crash may cut a lane off between any two events. Each event names the call that caused it, the state keeps
-that name, and a call that runs again finds its own mark there: it answers as before and moves nothing. What
-ends a skill is no part of a call at all: `settle` sees a terminal state and ends it, however often the
-lane has to look.
+A crash may interrupt a lane between any two events. Each event names the call that caused it and the state
+keeps that id, so a call that runs again finds its own id, returns the same result and moves nothing. The
+end of a skill is not part of any call: `settle` sees the terminal state and ends the skill, however often
+it is called.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from choir_common.wire.events import SkillStarted, SkillStopped, SkillTransition
 from choir_common.wire.json import JsonObject
 
 MAX_HANDED_BYTES = 16_000
-"""Input and context stand in every prompt of the skill: a few facts, not a history."""
+"""Limit for input and context, which are part of every prompt of the skill."""
 SkillEvent = SkillStarted | SkillTransitioned | SkillStopped
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The call that asks for a move."""
+    """The call that asks for a transition."""
 
     turn_id: str
     call_id: str
@@ -36,18 +36,18 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A transition as the model proposes it."""
+    """A transition proposed by the model."""
 
     on: str
     context: JsonObject
-    """What the next step needs to know."""
+    """Data for the next step."""
     output: JsonObject | None = None
-    """The skill's result, when the transition ends it."""
+    """The skill's result, if the transition ends it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The skill goes there; `output` is what the model is told."""
+    """The transition is allowed; `output` is the tool result."""
 
     events: tuple[SkillEvent, ...]
     output: JsonObject
@@ -55,7 +55,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It may not; `error` says why, and what may be done instead."""
+    """The transition is refused; `error` gives the reason and the alternatives."""
 
     error: JsonObject
 
@@ -64,7 +64,7 @@ Ruling = Moved | Refused
 
 
 def start(spec: SkillSpec, present: SkillState | None, given: JsonObject, caller: Caller) -> Ruling:
-    """Enter a skill's initial state, if the lane is in no skill and the input fits."""
+    """Enter a skill's initial state, if the lane is in no skill and the input matches its schema."""
     if present is not None:
         if present.entered_by == caller.call_id:
             return Moved((), _entered(spec, spec.initial_state))
@@ -87,7 +87,7 @@ def start(spec: SkillSpec, present: SkillState | None, given: JsonObject, caller
 def transition(
     spec: SkillSpec, skill: SkillState, proposal: Proposal, caller: Caller, shown: Shown = str
 ) -> Ruling:
-    """Leave the present state by one of its own transitions, at most once in an answer of the model."""
+    """Leave the current state by one of its transitions, at most once in each model output."""
     if skill.entered_by == caller.call_id:
         return Moved((), _entered(spec, skill.state))
     state = spec.states.get(skill.state, StateSpec())
@@ -121,10 +121,10 @@ def transition(
 def settle(
     spec: SkillSpec | None, skill: SkillState, retries: int, turn_id: str
 ) -> tuple[SkillEvent, ...]:
-    """Return what is due by itself: the end of a skill that has arrived, or overran a limit.
+    """Return due automatic events: the end of a skill that reached a terminal state or exceeded a limit.
 
-    To be asked when no call of the lane is open and before the model is, until it returns nothing.
-    `spec` is none for a skill that this agent no longer has.
+    Call it while no call of the lane is open and before the model is called, until it returns nothing.
+    `spec` is None for a skill that this agent no longer has.
     """
     state = None if spec is None else spec.states.get(skill.state)
     if spec is None or state is None:
@@ -141,9 +141,9 @@ def settle(
 
 
 def cancelled(spec: SkillSpec | None, skill: SkillState, turn_id: str) -> tuple[SkillEvent, ...]:
-    """Return what a cancelled turn does to the lane's skill: it ends, unless it is not interruptible.
+    """Return the effect of a cancelled turn on the lane's skill: it ends if it is interruptible.
 
-    The turn itself ends at once either way: a human's stop waits for nothing.
+    The turn itself ends at once in either case.
     """
     if spec is not None and not spec.interruptible:
         return ()
@@ -151,7 +151,7 @@ def cancelled(spec: SkillSpec | None, skill: SkillState, turn_id: str) -> tuple[
 
 
 def left_behind(skill: SkillState, turn_id: str) -> tuple[SkillEvent, ...]:
-    """Return what the end of a core job does to its skill: every skill that began ends, once."""
+    """Return the effect of a core job's end on its skill: every skill that started ends exactly once."""
     return (_stopped(skill, turn_id, "cancelled", "The core job ended before the skill did."),)
 
 
@@ -159,7 +159,7 @@ def _handed(spec: SkillSpec, proposal: Proposal, to: str) -> tuple[JsonObject, l
     if not spec.states[to].terminal:
         return proposal.context, _unfit("context", None, proposal.context)
     output = proposal.output or {}
-    # what ends by an error has no result
+    # An end by the error transition has no result to validate.
     schema = None if proposal.on == ERROR else spec.output_schema
     return output, _unfit("output", schema, output)
 

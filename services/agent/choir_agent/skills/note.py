@@ -1,6 +1,6 @@
-"""Put the present step of a skill into words for the end of a prompt: pure (spec 10.2).
+"""Prompt text about the current step of a skill. Pure.
 
-Called by whoever makes a lane's prompt. It tells of this one state; the model never sees the others.
+Called by `lanes/prompts`. It describes only this state; the model never sees the others.
 """
 
 import orjson
@@ -14,7 +14,7 @@ UNFINISHED = "out of the skill, unfinished; for when the user wants it no more"
 
 
 def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
-    """Return what the model is to do now, what it was handed, and how it may go on."""
+    """Return the step's objective, its tools, its transitions and the remaining steps."""
     state = present(spec, skill)
     tools = ", ".join(shown(name) for name in state.allowed_tools) or "none"
     left = spec.max_steps - skill.steps
@@ -35,9 +35,9 @@ def step_note(spec: SkillSpec, skill: SkillState, shown: Shown = str) -> str:
 
 
 def handed_on(skill: SkillState) -> str:
-    """Return the skill's input and what the step before handed on, as JSON; nothing if both are empty.
+    """Return the skill's input and the context from the previous step as JSON; empty if both are empty.
 
-    The model wrote both, after whatever it had read: they are material, and no words of Choir's own.
+    Both come from the model and may rest on untrusted content, so they are quoted as data in the prompt.
     """
     handed: JsonObject = {"input": skill.input, "context": skill.context}
     return _json(handed) if any(handed.values()) else ""

@@ -1,6 +1,7 @@
-"""Read a SkillSpec from JSON, or say exactly what is wrong with it (spec 8.8, 10.1).
+"""Parser and validator of SkillSpecs in JSON, with exact error locations.
 
-Called by `registry` for each file at start-up, and for a proposed skill before anyone is asked to approve it.
+Called by `registry` for each file at startup, and for a proposed skill before a human is asked to approve
+it.
 """
 
 import json
@@ -26,7 +27,7 @@ Fields = Mapping[str, object]
 
 
 class BadSkill(BadInput):
-    """This is not a well-formed skill; `field` is a path like states.plan.transitions[0].to."""
+    """The skill is not well-formed; `field` is a path such as states.plan.transitions[0].to."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -35,9 +36,9 @@ class BadSkill(BadInput):
 
 
 def parse_skill(text: str | bytes, known_tools: Collection[str]) -> SkillSpec:
-    """Return the skill that a JSON text describes.
+    """Parse a skill from JSON text.
 
-    Raises BadSkill when it is no JSON, or no well-formed skill of tools that exist.
+    Raises BadSkill if the text is not JSON or not a well-formed skill that uses existing tools.
     """
     if len(text) > MAX_SKILL_BYTES:
         raise BadSkill("file", f"has more than {MAX_SKILL_BYTES} bytes")
@@ -49,9 +50,9 @@ def parse_skill(text: str | bytes, known_tools: Collection[str]) -> SkillSpec:
 
 
 def read_skill(document: object, known_tools: Collection[str]) -> SkillSpec:
-    """Return the skill that a JSON document describes.
+    """Parse a skill from a JSON document.
 
-    Raises BadSkill when it is no well-formed skill of tools that exist.
+    Raises BadSkill if the document is not a well-formed skill that uses existing tools.
     """
     fields = _object("skill", document)
     _only("", fields, _TOP | _TOP_OPTIONAL)

@@ -1,7 +1,7 @@
-"""All skills of this agent, loaded once at start-up and immutable afterwards (spec 8.8).
+"""Registry of this agent's skills, loaded once at startup and immutable afterwards.
 
-Built by `toolset`; read by the skill tools, the arbiter's policy and whoever makes the prompt. A file that
-does not fit stops the start: an agent never runs with half of its skills.
+Built by `toolset`; read by the skill tools, the arbiter's policy and `lanes/prompts`. An invalid file stops
+the startup: an agent never runs with a part of its skills.
 """
 
 import hashlib
@@ -18,13 +18,14 @@ from choir_agent.skills.spec import SkillSpec
 from choir_common.errors import StartupError
 
 PLACES = ("skills/global", "skills", "skills/agent")
-"""Below /choir; a later place overrides an earlier one, and each the built-in skills."""
+"""Directories below /choir, in order: each overrides skills of the same name in earlier ones and
+built-in skills."""
 MAX_SKILLS = 500
 Source = tuple[str, Callable[[], bytes]]
 
 
 class Skills:
-    """The skills by name."""
+    """Skills by name."""
 
     def __init__(self, specs: Collection[SkillSpec]) -> None:
         self._specs = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
@@ -33,14 +34,14 @@ class Skills:
                 [asdict(spec) for spec in self._specs.values()], option=orjson.OPT_SORT_KEYS
             )
         ).hexdigest()
-        """Changes with every change of any skill; control is told it at the greeting."""
+        """Hash of all skills: changes with every change of any skill."""
 
     def find(self, name: str) -> SkillSpec | None:
-        """Return the skill of that name."""
+        """Return the skill with that name, or None."""
         return self._specs.get(name)
 
     def of(self, skill: SkillState) -> SkillSpec | None:
-        """Return the skill a lane is in; none if this agent no longer has it."""
+        """Return the spec of the skill that a lane is in, or None if this agent no longer has it."""
         return self._specs.get(skill.skill)
 
     def names(self) -> list[str]:
@@ -48,9 +49,9 @@ class Skills:
         return [*self._specs]
 
     def summaries(self, missing: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
-        """Return name and description of each skill, for the system prompt.
+        """Return name and description of each usable skill, for the system prompt.
 
-        Those are left out that have a state all of whose tools are `missing`: they could not be finished.
+        A skill is not usable if all tools of one of its states are `missing`: it could not be finished.
         """
         usable = (spec for spec in self._specs.values() if not _is_stuck(spec, missing))
         return [(spec.name, spec.description) for spec in usable]
@@ -62,9 +63,9 @@ def _is_stuck(spec: SkillSpec, missing: frozenset[str]) -> bool:
 
 
 def load_skills(choir_dir: Path, known_tools: Collection[str]) -> Skills:
-    """Load the built-in skills and those of /choir; blocks, for a start-up only.
+    """Load the built-in skills and those of /choir. Blocks on file I/O, so call it at startup only.
 
-    Raises StartupError naming the file, the field and the reason when one does not fit.
+    Raises StartupError with the file, the field and the reason for an invalid skill.
     """
     loaded = _read_all(_built_in(), known_tools)
     for place in PLACES:

@@ -1,4 +1,4 @@
-"""Check JSON against a JSON Schema. Imported by `shapes` when it is first needed, and nowhere else."""
+"""JSON Schema validation. Imported lazily, by `shapes` only, when it is first needed."""
 
 import jsonschema_rs
 from pydantic import JsonValue
@@ -10,7 +10,7 @@ MAX_FAULT_CHARS = 300
 
 
 def schema_fault(schema: JsonObject) -> str | None:
-    """Return why a schema is none, or none."""
+    """Return why a schema is invalid, or None."""
     try:
         jsonschema_rs.Draft202012Validator(schema, offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
@@ -19,7 +19,7 @@ def schema_fault(schema: JsonObject) -> str | None:
 
 
 def faults(schema: JsonObject, value: JsonValue) -> tuple[str, ...]:
-    """Return what does not fit, in words; empty if all fits."""
+    """Return the schema violations as text; empty if the value is valid."""
     found: list[str] = []
     for error in jsonschema_rs.Draft202012Validator(schema, offline=True).iter_errors(value):
         where = "/".join(str(part) for part in error.instance_path)

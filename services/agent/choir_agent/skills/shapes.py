@@ -1,7 +1,7 @@
-"""Hold a skill's input and output to their schemas, if it has any.
+"""Validation of a skill's input and output against its schemas, if it has any.
 
-Called by `read` and `engine`. What comes next is `schemas`, imported only when a skill has a schema: its
-validator takes 6 MB, and most skills have none.
+Called by `read` and `engine`. `schemas` is imported only when a skill has a schema: the validator takes 6
+MB, and most skills have none.
 """
 
 import importlib
@@ -19,12 +19,12 @@ class _Schemas(Protocol):
 
 
 def schema_fault(schema: JsonObject) -> str | None:
-    """Return why a schema is none, or none."""
+    """Return why a schema is invalid, or None."""
     return _schemas().schema_fault(schema)
 
 
 def faults(schema: JsonObject | None, value: JsonValue) -> tuple[str, ...]:
-    """Return what does not fit the schema; everything fits none."""
+    """Return the schema violations as text; empty if the value is valid or there is no schema."""
     return () if schema is None else _schemas().faults(schema, value)
 
 

@@ -1,6 +1,6 @@
-"""A skill as data: its states and what may happen in each (spec 10.1).
+"""A skill as data: its states, and what is allowed in each.
 
-Made by `read`, which lets no ill-formed one through; walked by `engine`.
+Made by `read`, which rejects invalid skills; used by `engine`.
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from choir_common.wire.json import JsonObject
 
 ERROR = "error"
-"""The event that the arbiter itself fires when a state's retry budget is used up (spec 10.2)."""
+"""Event that the arbiter fires when the retry budget of a state is used up."""
 CANCEL = "cancel"
-"""Leaves an interruptible skill from any state; a state's own transition of that name goes first."""
+"""Event that leaves an interruptible skill from any state; a state's own transition of that name has
+precedence."""
 START_TOOL = "choir.skill.start"
 TRANSITION_TOOL = "choir.skill.transition"
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """On this event the skill goes to that state."""
+    """On event `on`, the skill moves to state `to`."""
 
     on: str
     to: str
@@ -26,7 +27,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """One step: what is to be reached, with which tools, and what comes after."""
+    """One step: its objective, its tools and its transitions."""
 
     objective: str = ""
     allowed_tools: tuple[str, ...] = ()
@@ -34,22 +35,22 @@ class StateSpec:
     terminal: bool = False
 
     def to(self, on: str) -> str | None:
-        """Return the state that an event leads to."""
+        """Return the target state of an event, or None."""
         return next((known.to for known in self.transitions if known.on == on), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillSpec:
-    """A whole state machine."""
+    """A complete state machine."""
 
     name: str
     description: str
     initial_state: str
     states: Mapping[str, StateSpec]
     max_steps: int
-    """Model outputs from its start to its end."""
+    """Maximum number of model outputs from start to end."""
     interruptible: bool = True
-    """Whether a cancelled turn, or the model on the user's word, ends it. If not, a cancelled turn leaves
-    it in its state and the lane's next turn goes on with it."""
+    """Whether a cancelled turn, or the model's `cancel` transition, ends the skill. If not, a cancelled
+    turn leaves the skill in its state and the lane's next turn continues it."""
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None

@@ -1,6 +1,7 @@
-"""Judge a skill's state machine as a whole: pure (spec 8.8).
+"""Validation of a skill's state machine as a whole. Pure.
 
-Called by `read` once all fields are in order; a skill that passes always has a way to its end.
+Called by `read` after all fields are valid. From every state of a valid machine, a terminal state is
+reachable.
 """
 
 from collections.abc import Mapping, Set
@@ -9,7 +10,7 @@ from choir_agent.skills.spec import StateSpec
 
 
 def machine_fault(initial_state: str, states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
-    """Return the first thing that is wrong as (field, reason), or none."""
+    """Return the first fault as (field, reason), or None."""
     if initial_state not in states:
         return "initial_state", f"there is no state {initial_state!r}; {_known(states)}"
     for name, state in states.items():
