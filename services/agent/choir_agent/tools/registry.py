@@ -1,6 +1,6 @@
 """Registry of all tools of an agent: lookup by name, views for models, input validation.
 
-Built by `app`, immutable afterwards. OpenAI's function names may not contain dots, so the model
+Built by `toolset`, immutable afterwards. OpenAI's function names may not contain dots, so the model
 sees `choir_fs_read`. A table maps it back; underscores cannot be replaced blindly because canonical
 names contain them, too.
 """

@@ -1,1 +1,1 @@
-"""The tools that ship with Choir (spec 8.7)."""
+"""The built-in tools, one module each."""

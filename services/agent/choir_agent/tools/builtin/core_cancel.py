@@ -1,6 +1,6 @@
-"""`choir.core.cancel`: end a running core job at once (spec 7.2).
+"""`choir.core.cancel`: cancel a running core job immediately.
 
-Called by the arbiter for the edge lane. What the job had done by then stands.
+Called by the arbiter for the edge lane. Changes that the job has already made remain.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ MANIFEST = ToolManifest(
 
 
 class CoreCancel:
-    """Ends core jobs."""
+    """Cancels core jobs."""
 
     manifest = MANIFEST
 
@@ -38,7 +38,7 @@ class CoreCancel:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Cancel; raises ToolFailed when there is no such job."""
+        """Cancel the job; raises ToolFailed if no such job runs."""
         job = open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "cancelled"}
         cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="edge")

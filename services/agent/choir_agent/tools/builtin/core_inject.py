@@ -1,7 +1,7 @@
-"""`choir.core.inject`: give a running core job further instructions (spec 12.8).
+"""`choir.core.inject`: send further instructions to a running core job.
 
-Called by the arbiter for the edge lane. The job reads them at its next safe point; nothing said before is
-changed, and no budget begins anew.
+Called by the arbiter for the edge lane. The job reads them at its next safe point. Its earlier
+messages do not change, and its budgets are not reset.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ MANIFEST = ToolManifest(
 
 
 class CoreInject:
-    """Speaks to running core jobs."""
+    """Sends instructions to running core jobs."""
 
     manifest = MANIFEST
 
@@ -47,7 +47,7 @@ class CoreInject:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Inject; raises ToolFailed when there is no such job, or it was told enough."""
+        """Inject the text; raises ToolFailed if no such job runs or its limit of injections is reached."""
         job = open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "told"}
         if context.call_id in job.injected_by:

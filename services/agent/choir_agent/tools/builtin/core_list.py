@@ -1,6 +1,6 @@
-"""`choir.core.list`: which core jobs run, and how they stand (spec 7.2).
+"""`choir.core.list`: list the running core jobs and their progress.
 
-Called by the arbiter for the edge lane; it only reads the session's state.
+Called by the arbiter for the edge lane; only reads the session's state.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ MANIFEST = ToolManifest(
 
 
 class CoreList:
-    """Tells of core jobs."""
+    """Lists core jobs."""
 
     manifest = MANIFEST
 

@@ -1,7 +1,7 @@
-"""`choir.core.report`: a core job tells how it stands, or what it needs (CoreEvent, spec 12.7).
+"""`choir.core.report`: report a core job's progress or request information (CoreReported event).
 
-Called by the arbiter for core jobs. After `need_info` the job rests, by the very state this event makes,
-until the edge lane has injected an answer.
+Called by the arbiter for core jobs. After `need_info` the job pauses until the edge lane injects an
+answer; the pause follows from the state that this event creates.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ MANIFEST = ToolManifest(
 
 
 class CoreReport:
-    """Speaks for a core job."""
+    """Records reports of core jobs."""
 
     manifest = MANIFEST
 
@@ -50,7 +50,7 @@ class CoreReport:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Report; raises ToolFailed when the job has ended meanwhile."""
+        """Record the report; raises ToolFailed if the job has ended in the meantime."""
         work = self._state().work(context.turn_id)
         if not isinstance(work, JobState):
             raise ToolFailed("no_such_job", "Only a running core job can report.")

@@ -1,8 +1,8 @@
-"""`choir.core.spawn`: hand a task to a core job, with a briefing of its own (spec 7.1, 12.7).
+"""`choir.core.spawn`: start a core job with a task and its own briefing.
 
-Called by the arbiter for the edge lane. The job begins with the CoreStarted that this gives back: its runner
-is told of that event. The job's id follows from the call's, so a call that a crash cut off starts no second
-one.
+Called by the arbiter for the edge lane. The CoreStarted event in the output starts the job: its
+runner is notified of that event. The job's id is derived from the call's id, so repeating a call
+that a crash interrupted does not start a second job.
 """
 
 import re
@@ -97,17 +97,17 @@ class CoreSpawn:
     def __init__(
         self, state: Callable[[], SessionState], tools_of_jobs: Iterable[str], clock: Clock
     ) -> None:
-        """`tools_of_jobs` are the canonical names of what a core job may use at all."""
+        """Create the tool; `tools_of_jobs` are the canonical names of all tools that core jobs may use."""
         self._state = state
         self._clock = clock
         self._tools_of_jobs = {name.replace(".", "_"): name for name in tools_of_jobs}
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Start the job; raises ToolFailed when it may not be."""
+        """Start the job; raises ToolFailed if that is not allowed."""
         state, job_id = self._state(), f"job_{context.call_id.removeprefix('call_')}"
         name = str(arguments["job_name"])
         output: JsonObject = {"job_name": name, "job_id": job_id, "status": "started"}
-        # an open job, or one that has ended since: its report waits for the end of this very turn
+        # An open job, or one that has ended since: its report is due only after this turn.
         known = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
         if job_id in known:
             return ToolOutput(output, f"{name} was started before")

@@ -1,4 +1,4 @@
-"""Find the core job that a call names, or say which there are. Used by the tools on core jobs."""
+"""Look up the core job that a call names. Used by the tools for core jobs."""
 
 from choir_agent.log.state import JobState, SessionState
 from choir_agent.tools.tool import ToolFailed
@@ -8,7 +8,7 @@ JOB_NAME: JsonObject = {"type": "string", "minLength": 1, "maxLength": 60}
 
 
 def open_job(state: SessionState, name: str) -> JobState:
-    """Return the open job of that name; raises ToolFailed naming those that run."""
+    """Return the open job with that name; raises ToolFailed listing the running ones."""
     job = state.job(name)
     if job is not None:
         return job

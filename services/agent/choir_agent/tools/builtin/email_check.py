@@ -1,6 +1,7 @@
-"""`choir.email.check`: what is new in the mailbox (spec 8.7, 18.3).
+"""`choir.email.check`: check the mailbox for new mail.
 
-Called by the arbiter without locks; what comes next is `mail.imap`. Changes nothing, not even what is read.
+Called by the arbiter without locks; reads through `mail.imap`. Changes nothing: messages stay
+unread.
 """
 
 from choir_agent.tools.mail.account import account_of
@@ -41,12 +42,12 @@ MANIFEST = ToolManifest(
 
 
 class EmailCheck:
-    """Counts new mail."""
+    """Counts new mail and lists the newest messages."""
 
     manifest = MANIFEST
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Look; raises ToolFailed with what the server said."""
+        """Check the mailbox; raises ToolFailed with the server's error."""
         account = account_of(context)
         since_given = "since_uid" in arguments or "since_date" in arguments
         query = query_of({**arguments, "unread": not since_given})

@@ -1,7 +1,7 @@
-"""`choir.email.receive`: list, search and read mail (spec 8.7, 18.3).
+"""`choir.email.receive`: list, search and read mail.
 
-Called by the arbiter without locks; what comes next is `mail.imap`. A message stays unread unless the call
-says otherwise; attachments go into `.choirtmp/recv/` under names of our own making.
+Called by the arbiter without locks; reads through `mail.imap`. A message stays unread unless the
+call sets `mark_read`. Attachments are saved in `.choirtmp/recv/` under safe file names.
 """
 
 from choir_agent.tools.mail.account import account_of
@@ -52,9 +52,9 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         timeout_ms=120_000,
-        # it may put files into the workspace and mark what is read
+        # It may save files in the workspace and mark messages as read.
         side_effect="write",
-        # the same files under the same names, and read stays read
+        # A repetition saves the same files under the same names and sets the same mark.
         idempotent=True,
         secret_resources=("email",),
     ),
@@ -62,7 +62,7 @@ MANIFEST = ToolManifest(
 
 
 class EmailReceive:
-    """Reads mail."""
+    """Lists and reads mail."""
 
     manifest = MANIFEST
 
@@ -70,7 +70,7 @@ class EmailReceive:
         self._workspace = workspace
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Read; raises ToolFailed with what the server said."""
+        """List messages or read one; raises ToolFailed with the server's error."""
         account = account_of(context)
         query = query_of(arguments)
         imap = await load_imap()

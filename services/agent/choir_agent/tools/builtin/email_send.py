@@ -1,7 +1,7 @@
-"""`choir.email.send`: send a mail from the agent's account (spec 8.7, 18.3).
+"""`choir.email.send`: send a mail from the agent's account.
 
-Called by the arbiter without locks, after the commitment is durable; what comes next is `mail.smtp`. The
-Message-ID is made of the call's id, so that a copy can be told from a second mail.
+Called by the arbiter without locks, after the commitment is durable; sends through `mail.smtp`. The
+Message-ID is derived from the call's id, so that a duplicate is recognisable.
 """
 
 from choir_agent.tools.mail.account import account_of
@@ -11,7 +11,7 @@ from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
-# above the deadlines of `smtp`, which know whether something was sent
+# Longer than the timeouts in `smtp`, which knows whether something was sent.
 TIMEOUT_MS = 120_000
 MAX_TEXT = 200_000
 MAX_HTML = 500_000
@@ -57,7 +57,7 @@ MANIFEST = ToolManifest(
     RuntimeView(
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
-        # servers do not look at the Message-ID: a second time is a second mail
+        # Servers do not deduplicate by Message-ID: a repetition sends a second mail.
         idempotent=False,
         secret_resources=("email",),
     ),
@@ -73,7 +73,7 @@ class EmailSend:
         self._workspace = workspace
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Send; raises ToolFailed with what the server said, or that nobody knows."""
+        """Send the mail; raises ToolFailed with the server's error, or if the outcome is unknown."""
         account = account_of(context)
         smtp = await load_smtp()
         output = await smtp.deliver(account, self._workspace, context.call_id, arguments)

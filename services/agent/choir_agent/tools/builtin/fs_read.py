@@ -1,6 +1,6 @@
-"""`choir.fs.read`: read a file of the workspace, whole or a part of it, by lines or by bytes (spec 8.7).
+"""`choir.fs.read`: read a file of the workspace, whole or in part, by lines or by bytes.
 
-Called by the arbiter under `file:<path>` S.
+Called by the arbiter under lock `file:<path>` S.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ MANIFEST = ToolManifest(
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Lines of a file, counted from 1; none if `last` is before `first`."""
+    """Lines of a file, counted from 1; empty if `last` is less than `first`."""
 
     first: int
     last: int
@@ -75,7 +75,8 @@ class FsRead:
         self._workspace = workspace
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Read; raises ToolFailed for a missing file, one outside, or a range that is none."""
+        """Read the file; raises ToolFailed for a missing file, one outside the workspace, or an
+        invalid range."""
         output = await asyncio.to_thread(self._read, context.path, arguments)
         return ToolOutput(output, _summary(output))
 
@@ -106,12 +107,12 @@ def _summary(output: JsonObject) -> str:
 
 def _number(arguments: JsonObject, name: str) -> int | None:
     value = arguments.get(name)
-    # JSON Schema calls 3.0 an integer
+    # JSON Schema accepts 3.0 as an integer.
     return int(value) if isinstance(value, int | float) else None
 
 
 def _choose(arguments: JsonObject) -> str:
-    """Return which kind of part is asked for; raises ToolFailed for more than one."""
+    """Return which kind of part is requested; raises ToolFailed for more than one."""
     kinds = {
         "head": "head" in arguments,
         "tail": "tail" in arguments,
@@ -175,7 +176,7 @@ def _chunk(file: BinaryIO, about: Overview, arguments: JsonObject, binary: bool)
     if binary:
         output |= {"binary": True, "base64": base64.b64encode(content).decode()}
     else:
-        # at least something, also where the file is no UTF-8
+        # Never empty, even if the file is not UTF-8.
         content = whole_characters(content) or content
         output["text"] = content.decode("utf-8", "replace")
     if offset + len(content) < about.size:

@@ -1,8 +1,8 @@
-"""`choir.fs.search`: search the workspace's files with ripgrep (spec 8.7).
+"""`choir.fs.search`: search the workspace's files with ripgrep.
 
-Called by the arbiter under `file:<file or directory>` S. ripgrep is started in the directory that was opened
-beneath the workspace, or reads the file that was, so it searches what is locked, whatever is renamed or
-linked meanwhile; where the kernel has Landlock, it can read nothing else.
+Called by the arbiter under lock `file:<file or directory>` S. ripgrep runs in the opened directory,
+or reads the opened file as its input. So it searches what is locked, even if paths are renamed or
+replaced by links in the meantime. Where the kernel has Landlock, it can read nothing else.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MAX_ERROR_BYTES = 2_000
 MAX_OUTPUT = 60_000
 NO_MATCH, FAILED = 1, 2
 NOTHING_SEARCHED = "No files were searched"
-# linked files stay unread (ripgrep's default), a file of this size is data, not text
+# ripgrep does not follow symlinks; files above the size limit are data, not text.
 ALWAYS = ("--json", "--no-config", "--no-follow", "--sort=path", "--max-filesize=100M")
 CASES = {"sensitive": "--case-sensitive", "insensitive": "--ignore-case", "smart": "--smart-case"}
 
@@ -64,7 +64,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        # above ripgrep's own time, whose end gives what was found until then
+        # Longer than ripgrep's own timeout, after which the matches so far are returned.
         timeout_ms=int(SEARCH_S * 1000) + 5_000,
         side_effect="none",
         idempotent=True,
@@ -76,7 +76,7 @@ MANIFEST = ToolManifest(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An open file or directory to be searched."""
+    """An open file or directory to search."""
 
     descriptor: int
     path: str
@@ -94,7 +94,7 @@ class FsSearch:
         self._ripgrep = find_ripgrep()
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Search; raises ToolFailed for a pattern that is none, or a path that cannot be searched."""
+        """Search; raises ToolFailed for an invalid pattern, or a path that cannot be searched."""
         if self._ripgrep is None:
             raise ToolFailed(
                 "no_ripgrep",
@@ -104,7 +104,7 @@ class FsSearch:
         for text in (arguments["pattern"], *_globs(arguments)):
             if "\x00" in str(text):
                 raise ToolFailed("bad_input", "A pattern cannot hold a NUL character.")
-        # opening never blocks: the workspace's files are opened non-blocking
+        # Opening never blocks: the workspace opens files with O_NONBLOCK.
         with self._opened(context.path or ".") as place:
             output = await self._search(place, context.call_id, arguments)
             return ToolOutput(output, str(output["summary"]))
@@ -154,14 +154,14 @@ class FsSearch:
     def _program(self, place: _Place, call_id: str, arguments: JsonObject) -> Program:
         argv = [str(self._ripgrep), *ALWAYS, *_options(arguments)]
         if place.path == ".":
-            # its files come and go outside of our lock
+            # The staging area is not covered by the workspace's lock.
             argv.append(f"--glob=!/{staging.STAGING}")
         argv.append(f"--regexp={arguments['pattern']}")
         readable = (str(self._ripgrep),)
         if not place.is_directory:
             stdin = place.descriptor
             return Program(call_id, [*argv, "-"], SEARCH_S, stdin=stdin, readable=readable)
-        # the directory that was opened, not whatever bears its name now
+        # The opened directory, even if its path now refers to another one.
         here = f"/proc/self/fd/{place.descriptor}"
         if sys.platform != "linux":
             here = str(self._workspace.root / place.path)

@@ -1,7 +1,7 @@
-"""`choir.fs.write`: change a file of the workspace, all or nothing (spec 8.7).
+"""`choir.fs.write`: change a file of the workspace atomically.
 
-Called by the arbiter under `file:<path>` X, after the commitment is durable. A reader sees the old file or
-the new one, never a half: the new content is renamed into place.
+Called by the arbiter under lock `file:<path>` X, after the commitment is durable. The new content
+is renamed into place, so a reader sees either the old or the new file.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ MANIFEST = ToolManifest(
     RuntimeView(
         timeout_ms=15_000,
         side_effect="write",
-        # appending or inserting twice is not the same as once
+        # Appending or inserting twice differs from doing it once.
         idempotent=False,
         locks=(LockTemplate("file:{path}", "X"),),
     ),
@@ -64,7 +64,7 @@ class FsWrite:
         self._workspace = workspace
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Write; raises ToolFailed for a path outside, or lines that do not exist."""
+        """Write the file; raises ToolFailed for a path outside the workspace, or lines that do not exist."""
         output = await asyncio.to_thread(self._write, context.path, arguments)
         done = "created" if output["created"] else "changed"
         return ToolOutput(output, f"{output['path']} {done}: {output['bytes']} bytes")
@@ -88,7 +88,7 @@ class FsWrite:
         }
 
     def _present(self, path: str) -> bytes | None:
-        """Return the file's content, None where there is none."""
+        """Return the file's content, or None if it does not exist."""
         try:
             descriptor = self._workspace.open_file(path)
         except ToolFailed as error:
@@ -167,7 +167,7 @@ def _check_range(lines: list[bytes], start: int, end: int) -> None:
 def _check_lines(lines: list[bytes], arguments: JsonObject) -> None:
     expected = arguments.get("expect")
     now = b"".join(lines).decode("utf-8", "replace")
-    # whether the last line break was quoted says nothing about a change
+    # Ignore a missing final line break in the quotation: it does not indicate a change.
     if expected is not None and str(expected).rstrip("\n") != now.rstrip("\n"):
         raise ToolFailed(
             "changed",

@@ -1,6 +1,7 @@
-"""`choir.memory.compact`: fold the calling lane's old events into its summary (spec 11.3, 11.7).
+"""`choir.memory.compact`: fold the calling lane's old events into its reference summary.
 
-Called by the arbiter without locks. It only asks for it: `compaction` does it beside the lane.
+Called by the arbiter without locks. It only requests the compaction; `compaction` runs it
+concurrently with the lane.
 """
 
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
@@ -28,12 +29,12 @@ MANIFEST = ToolManifest(
 
 
 class MemoryCompact:
-    """Asks for a compaction of the lane that calls it."""
+    """Requests a compaction of the calling lane."""
 
     manifest = MANIFEST
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Ask for it; asking again, as after a crash, does no harm."""
+        """Request it; repeating the request, for example after a crash, has no effect."""
         output: JsonObject = {"message": "The older events are being folded beside you; go on."}
         return ToolOutput(
             output, "the older events are being folded", (CompactionRequested(target=context.lane),)

@@ -1,7 +1,7 @@
-"""`choir.memory.query`: search this session, past sessions or knowledge (spec 11.7).
+"""`choir.memory.query`: search this session, past sessions or knowledge.
 
-Called by the arbiter without locks. The store `working` is this session's log: the newest part is in memory,
-control is asked for the rest. The other stores are the host's.
+Called by the arbiter without locks. The store `working` is this session's log: the newest events
+are in memory, the older ones are requested from control. The host searches the other stores.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ PROPERTIES: JsonObject = {
     "budget_tokens": {"type": "integer", "minimum": 50, "maximum": 100_000},
 }
 OF_WORKING = frozenset({"store", "mode", "query", "after", "limit"})
-"""What the store `working` takes."""
+"""Arguments that the store `working` accepts."""
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -112,7 +112,7 @@ class MemoryQuery:
         return _found(recalled(answer, context.lane))
 
     def _read_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
-        """Read this session in order, as far back as it is in memory."""
+        """Read this session in order; only the events in memory."""
         kept = tuple(self._log.entries)
         first_rev = kept[0].rev if kept else self._log.head.rev + 1
         reader = Reader(context.lane, context.call_id)
@@ -127,7 +127,7 @@ class MemoryQuery:
     async def _search_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
         if "after" in arguments:
             raise ToolFailed("bad_input", "`after` goes on reading in order: leave the query out.")
-        # a copy: the log grows while the thread reads it
+        # A copy: the log grows while the thread reads it.
         kept = tuple(self._log.entries)
         first_rev = kept[0].rev if kept else self._log.head.rev + 1
         older = await self._stored.search(context.call_id, arguments, first_rev)
@@ -172,7 +172,7 @@ def _query_of(arguments: JsonObject) -> str:
 
 
 def _reading(arguments: JsonObject) -> JsonObject:
-    """Return the request to read one session in its order; raises ToolFailed without the session."""
+    """Return the request to read one session in order; raises ToolFailed without a session id."""
     if arguments["store"] != "session" or arguments.get("session_id") is None:
         raise ToolFailed(
             "bad_input",

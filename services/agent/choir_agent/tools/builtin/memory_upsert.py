@@ -1,6 +1,7 @@
-"""`choir.memory.upsert`: insert, update by key, or delete the agent's own knowledge (spec 11.6, 11.7).
+"""`choir.memory.upsert`: insert, update by key, or delete the agent's own knowledge.
 
-Called by the arbiter without locks, after the commitment is durable; the host does it once per call_id.
+Called by the arbiter without locks, after the commitment is durable. The host applies it once per
+call_id.
 """
 
 from collections.abc import Callable
@@ -52,9 +53,9 @@ class MemoryUpsert:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Write; raises ToolFailed with what the host said."""
+        """Write the document; raises ToolFailed with the host's error."""
         work = self._state().work(context.turn_id)
-        # not the model's to say: what talked it into writing may have come from a page
+        # Not an argument of the model: a web page may have persuaded it to write.
         outside = work is not None and work.read_outside
         given: JsonObject = {**arguments, "outside": True} if outside else arguments
         output = await use_on_host(self._control, context, MANIFEST, given)

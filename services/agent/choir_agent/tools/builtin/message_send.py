@@ -1,7 +1,7 @@
-"""`choir.message.send`: words and files for the user while the work goes on (spec 8.7, 19.5).
+"""`choir.message.send`: send text and files to the user before the turn ends.
 
-Called by the arbiter under `choirtmp` S. The message is the Reply that this gives back: control copies its
-files as it stores that event, so nothing done later changes what is sent.
+Called by the arbiter under lock `choirtmp` S. The message is the Reply event in the output. Control
+copies its files when it stores that event, so later changes do not affect what is sent.
 """
 
 import mimetypes
@@ -60,7 +60,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         timeout_ms=10_000,
-        # like an answer: what leaves is the event it gives back, once for each call
+        # Like a reply at the end of a turn: the returned event is sent, once per call.
         side_effect="none",
         idempotent=True,
         locks=(LockTemplate(staging.LOCK, "S"),),
@@ -74,12 +74,12 @@ class MessageSend:
     manifest = MANIFEST
 
     def __init__(self, workspace: Workspace, sent: RecentIds) -> None:
-        """`sent` holds the calls whose message stands in the log."""
+        """Create the tool; `sent` contains the ids of calls whose message is in the log."""
         self._workspace = workspace
         self._sent = sent
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Send; raises ToolFailed for a file that cannot be sent."""
+        """Send the message; raises ToolFailed for a file that cannot be sent."""
         text = str(arguments.get("text") or "")
         limits = context.settings.limits if context.settings else FileLimits()
         given = arguments.get("files")
@@ -90,11 +90,11 @@ class MessageSend:
             raise ToolFailed("bad_input", "A message needs text or a file.")
         output: JsonObject = {"summary": f"sent with {len(asked)} files", "files": len(asked)}
         if context.call_id in self._sent:
-            # a crash cut the call off after it had sent
+            # A crash interrupted the call after it had sent the message.
             return ToolOutput(output, str(output["summary"]))
         files = tuple(self._file(item, limits.sent_mb) for item in asked)
         reply = Reply(
-            # of no turn: it closes nothing, and the words to come are not these
+            # No turn: this message neither ends the turn nor replaces its reply.
             turn_id=None,
             dm=context.dm,
             text=text,

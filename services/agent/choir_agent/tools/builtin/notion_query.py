@@ -1,6 +1,6 @@
-"""`choir.notion.query`: search, read and change pages of a Notion workspace (spec 8.7, 18.3).
+"""`choir.notion.query`: search, read and change pages of a Notion workspace.
 
-Called by the arbiter without locks, after the commitment is durable. What comes next is `tools.notion`.
+Called by the arbiter without locks, after the commitment is durable. Uses `tools.notion`.
 """
 
 import re
@@ -15,7 +15,7 @@ from choir_common.wire.json import JsonObject
 TIMEOUT_MS = 120_000
 MAX_TEXT_CHARS = 200_000
 DEFAULT_LIMIT = 20
-# what each operation cannot do without
+# Required arguments of each operation.
 NEEDS = {
     "search": ("query",),
     "query": ("id",),
@@ -58,7 +58,7 @@ MANIFEST = ToolManifest(
     RuntimeView(
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
-        # a page created twice is two pages
+        # Creating a page twice makes two pages.
         idempotent=False,
         secret_resources=("notion",),
     ),
@@ -66,7 +66,7 @@ MANIFEST = ToolManifest(
 
 
 class NotionQuery:
-    """Speaks with Notion."""
+    """Works with Notion pages."""
 
     manifest = MANIFEST
 
@@ -74,7 +74,7 @@ class NotionQuery:
         self._web = web
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Do one operation; raises ToolFailed where nothing is configured, or with what Notion said."""
+        """Run one operation; raises ToolFailed if Notion is not configured, or with Notion's error."""
         operation = str(arguments["operation"])
         missing = [name for name in NEEDS[operation] if name not in arguments]
         if missing:
@@ -108,7 +108,7 @@ async def _do(pages: Pages, operation: str, arguments: JsonObject) -> JsonObject
 
 
 def _id(text: str) -> str:
-    """Return the id in a text, which may be a page's whole address; nothing else gets into a path."""
+    """Return the id in a text, which may be a page's URL; only an id gets into a request path."""
     found = [match.group() for match in _ID.finditer(text.partition("?")[0])]
     if not found:
         raise ToolFailed("bad_input", "An id has 32 hexadecimal digits.")

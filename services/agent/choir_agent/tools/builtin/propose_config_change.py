@@ -1,6 +1,6 @@
-"""`choir.propose.config_change`: propose another configuration to a human (spec 8.10, 17.6).
+"""`choir.propose.config_change`: propose a configuration change to a human.
 
-Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`.
+Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`.
 """
 
 from choir_agent.control.client import Control
@@ -34,7 +34,7 @@ MANIFEST = ToolManifest(
 
 
 class ProposeConfigChange:
-    """Proposes settings."""
+    """Proposes configuration changes."""
 
     manifest = MANIFEST
 
@@ -42,7 +42,7 @@ class ProposeConfigChange:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Propose; raises ToolFailed for keys or values that cannot be proposed."""
+        """Submit the proposal; raises ToolFailed for keys or values that cannot be proposed."""
         patch = arguments["patch"]
         if not isinstance(patch, dict):
             raise ToolFailed("bad_input", "patch is an object.")

@@ -1,7 +1,7 @@
-"""`choir.propose.repo_change`: propose a pushed branch of the agent's own repository to a human (spec 20).
+"""`choir.propose.repo_change`: propose a pushed branch of the agent's own repository to a human.
 
-Called by the arbiter without locks; nothing is executed. Next is `proposals.submit`; control looks at
-the branch itself, and a human sees what merging it would change.
+Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`.
+Control reads the branch itself and shows a human what a merge would change.
 """
 
 import re
@@ -55,7 +55,7 @@ class ProposeRepoChange:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Propose; raises ToolFailed for a branch that is not this session's, or that control refuses."""
+        """Submit the proposal; raises ToolFailed for another session's branch, or if control rejects it."""
         session_id, branch = self._control.session_id, str(arguments["branch"])
         if not re.match(rf"proposal/{re.escape(session_id)}/", branch):
             raise ToolFailed(

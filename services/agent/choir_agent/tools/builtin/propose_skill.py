@@ -1,6 +1,6 @@
-"""`choir.propose.skill`: propose a new skill to a human (spec 8.10, 10.3).
+"""`choir.propose.skill`: propose a new skill to a human.
 
-Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`.
+Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`.
 """
 
 from collections.abc import Callable, Collection
@@ -45,7 +45,7 @@ class ProposeSkill:
         self._known = known
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Propose; raises ToolFailed, naming field and reason, for what is no well-formed skill."""
+        """Submit the proposal; raises ToolFailed, naming field and reason, for an invalid skill."""
         try:
             skill = read_skill(arguments["spec"], self._known())
         except BadSkill as error:

@@ -1,7 +1,7 @@
-"""`choir.propose.tool`: propose a new tool to a human (spec 8.10, 10.3).
+"""`choir.propose.tool`: propose a new tool to a human.
 
-Called by the arbiter without locks; nothing is executed. What comes next is `proposals.submit`: a human who
-likes the proposal writes the tool and registers it.
+Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`. A
+human who approves the proposal writes the tool and registers it.
 """
 
 from collections.abc import Callable, Collection
@@ -106,7 +106,7 @@ class ProposeTool:
         self._known = known
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Propose; raises ToolFailed for a manifest that no tool could have."""
+        """Submit the proposal; raises ToolFailed for an invalid manifest."""
         manifest = arguments["manifest"]
         if not isinstance(manifest, dict):
             raise ToolFailed("bad_input", "manifest is an object.")

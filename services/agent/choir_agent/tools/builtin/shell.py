@@ -1,6 +1,6 @@
-"""`choir.exec`: run a shell command in the workspace (spec 8.7, 9.5).
+"""`choir.exec`: run a shell command in the workspace.
 
-Called by the arbiter under `workspace` X, after the commitment is durable.
+Called by the arbiter under lock `workspace` X, after the commitment is durable.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from choir_common.wire.json import JsonObject
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 KEEP_EACH_END = 500_000
-"""Bytes of a stream's beginning and end that are taken in; the result shows less, an artifact all."""
+"""Bytes captured of each stream's beginning and end; the result contains less, an artifact all of it."""
 MAX_OUTPUT = 60_000
 
 MANIFEST = ToolManifest(
@@ -37,7 +37,8 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        # above the longest timeout a call may ask for, which ends the command in good order
+        # Longer than the longest timeout that a call may request, which ends the command in an
+        # orderly way.
         timeout_ms=MAX_TIMEOUT_MS + 10_000,
         side_effect="external",
         idempotent=False,
@@ -48,7 +49,7 @@ MANIFEST = ToolManifest(
 
 
 class Shell:
-    """Runs commands with a clean environment: no token, no secret, nothing of ours."""
+    """Runs commands with a clean environment: no token, no secret, nothing from the agent's own."""
 
     manifest = MANIFEST
 
@@ -57,7 +58,7 @@ class Shell:
         self._shell = shutil.which("bash", path=PATH) or "/bin/sh"
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Run; raises ToolFailed when the command cannot start or does not end in time."""
+        """Run the command; raises ToolFailed if it cannot start or does not end in time."""
         timeout = arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
         timeout_s = float(timeout) / 1000 if isinstance(timeout, int | float) else 0.0
         command = str(arguments["command"])

@@ -1,6 +1,6 @@
-"""`choir.skill.start`: enter a skill (spec 10.2).
+"""`choir.skill.start`: start a skill.
 
-Called by the arbiter without locks; what it makes happen is one event, by which the lane's state changes.
+Called by the arbiter without locks; its only effect is one event, which changes the lane's state.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ MANIFEST = ToolManifest(
 
 
 class SkillStart:
-    """Enters skills."""
+    """Starts skills."""
 
     manifest = MANIFEST
 
@@ -45,9 +45,9 @@ class SkillStart:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Rule on the start, without a pause: nothing may change between the ruling and its event.
+        """Decide on the start. There is no await: the state must not change between decision and event.
 
-        Raises ToolRefused for an unknown skill, an unfit input, or while a skill is active.
+        Raises ToolRefused for an unknown skill, an invalid input, or while a skill is active.
         """
         name = str(arguments["skill"])
         spec = self._skills.find(name)
@@ -59,15 +59,15 @@ class SkillStart:
         state = self._state()
         present = state.skill(context.lane)
         if present is None and context.lane == EDGE:
-            # one that waits with its turn comes back to the lane
+            # A skill of a parked turn becomes active again when the turn resumes.
             present = state.parked_skill
         return told(start(spec, present, given, caller))
 
 
 def told(ruling: Ruling) -> ToolOutput:
-    """Return a ruling as a tool's output.
+    """Return the skill engine's decision as a tool's output.
 
-    Raises ToolRefused with what the model may do instead.
+    Raises ToolRefused with the alternatives that the model has.
     """
     if isinstance(ruling, Refused):
         details = dict(ruling.error)

@@ -1,6 +1,6 @@
-"""`choir.skill.transition`: leave a step of the active skill for the next one (spec 10.2).
+"""`choir.skill.transition`: move the active skill to its next state.
 
-Called by the arbiter without locks; what it makes happen is one event, by which the lane's state changes.
+Called by the arbiter without locks; its only effect is one event, which changes the lane's state.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ MANIFEST = ToolManifest(
 
 
 class SkillTransition:
-    """Moves the active skill of a lane."""
+    """Moves the active skill of a lane to another state."""
 
     manifest = MANIFEST
 
@@ -51,15 +51,16 @@ class SkillTransition:
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Rule on the transition, without a pause: nothing may change between ruling and event.
+        """Decide on the transition. There is no await: the state must not change between decision and event.
 
-        Raises ToolRefused for what the present state does not allow, and outside of a skill.
+        Raises ToolRefused if the current state does not allow it, or if no skill is active.
         """
         skill = self._state().skill(context.lane)
         spec = None if skill is None else self._skills.of(skill)
         if skill is None or spec is None:
             if arguments["on"] == CANCEL:
-                # so that a cancel which a crash cut off after its event can run again
+                # A cancel that a crash interrupted after its event must succeed when it is
+                # repeated.
                 return ToolOutput({"ended": True}, "no skill is active")
             raise ToolRefused("no_skill", "No skill is active, so there is no step to leave.")
         proposal = Proposal(

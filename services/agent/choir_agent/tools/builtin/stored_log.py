@@ -1,7 +1,7 @@
-"""Ask control for events of this session that are no longer in memory. Called by `memory_query`.
+"""Request events of this session that are no longer in memory from control.
 
-What comes next is control's `hosttools`. Control picks by words or hash; `memory.search` then decides what
-the lane may read.
+Called by `memory_query`. In control, `hosttools` handles the request and selects events by words or
+hash. `memory.search` then decides which of them the lane may read.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class StoredLog:
     async def search(
         self, call_id: str, arguments: JsonObject, before_rev: int
     ) -> tuple[Entry, ...] | None:
-        """Return events before `before_rev` that may fit, oldest first; None if control cannot say now."""
+        """Return candidate events before `before_rev`, oldest first; None if control is unavailable."""
         asked = _question(arguments, before_rev)
         if before_rev <= 1 or asked is None:
             return ()
@@ -56,7 +56,7 @@ class StoredLog:
 
 
 def _question(arguments: JsonObject, before_rev: int) -> LogSearch | None:
-    """Return what to ask; None for a query that can find nothing."""
+    """Return the request, or None for a query that cannot match anything."""
     query = str(arguments["query"])
     by_hash = arguments.get("mode") == "hash"
     prefix = query.strip().lower()

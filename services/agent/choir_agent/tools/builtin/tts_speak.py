@@ -1,7 +1,8 @@
-"""`choir.tts.speak`: say a text with the agent's voice, into a file for the user (spec 8.7, 18.3, 21.3).
+"""`choir.tts.speak`: convert a text to speech with the agent's voice and save the audio file.
 
-Called by the arbiter under `choirtmp` X, after the commitment is durable. The voice profile is the one of
-this moment; the audio is streamed into `.choirtmp/send/`, where the host finds it.
+Called by the arbiter under lock `choirtmp` X, after the commitment is durable. Uses the voice
+profile in the call's settings. The audio is streamed into `.choirtmp/send/`, from where it can be
+sent.
 """
 
 import asyncio
@@ -64,9 +65,9 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        # the call, one wait, and the call again
+        # The request, one wait, and the request again.
         timeout_ms=int((2 * TIMEOUT_S + LONGEST_WAIT_S) * 1000) + 5_000,
-        # every call is paid for
+        # Every call costs money.
         side_effect="external",
         idempotent=False,
         locks=(LockTemplate("choirtmp", "X"),),
@@ -76,7 +77,7 @@ MANIFEST = ToolManifest(
 
 
 class TtsSpeak:
-    """Speaks through ElevenLabs."""
+    """Speech synthesis by ElevenLabs."""
 
     manifest = MANIFEST
 
@@ -88,7 +89,7 @@ class TtsSpeak:
         self._max_audio_bytes = max_audio_bytes
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Speak; raises ToolFailed where no voice is configured, or with what the service said."""
+        """Save the audio; raises ToolFailed if no voice is configured, or with the service's error."""
         service, voice = _service(context)
         path = _path(context, arguments, voice.profile.output_format)
         text = str(arguments["text"])
@@ -113,7 +114,7 @@ class TtsSpeak:
         return ToolOutput(output, f"{size} bytes of speech are in {path}")
 
     async def _save(self, service: Service, call: Call, path: str) -> int:
-        """Stream the audio into its place, which gets all of it or nothing; returns its size."""
+        """Stream the audio into its file, which is created only if complete; return its size in bytes."""
         draft = await asyncio.to_thread(self._workspace.draft, path)
         try:
             wait_s = await self._receive(service, call, draft, may_wait=True)
@@ -130,7 +131,7 @@ class TtsSpeak:
     async def _receive(
         self, service: Service, call: Call, draft: Draft, *, may_wait: bool
     ) -> float | None:
-        """Receive the audio, or return how long to wait before asking again."""
+        """Receive the audio, or return how many seconds to wait before the retry."""
         async with self._web.stream(service, call, TIMEOUT_S) as response:
             if response.status_code == TOO_MANY_REQUESTS and may_wait:
                 wait_s = short_wait(response.headers, TIMEOUT_S)
@@ -175,7 +176,7 @@ def _service(context: CallContext) -> tuple[Service, VoiceBinding]:
 
 def _path(context: CallContext, arguments: JsonObject, output_format: str) -> str:
     name = str(arguments.get("name", f"speech-{context.call_id[-12:]}"))
-    # the schema says so, too; a name is all that stands between the model and the path
+    # Checked again although the schema has the pattern: the name becomes part of a path.
     if not re.fullmatch(NAME, name):
         raise ToolFailed("bad_input", "A name has 1 to 64 letters, digits, - and _.")
     extension = EXTENSIONS.get(output_format.partition("_")[0], "audio")
@@ -190,7 +191,7 @@ async def _failed(service: Service, response: httpx2.Response) -> ToolFailed:
             break
     code, said = _said(bytes(body))
     status = response.status_code
-    # ElevenLabs tells an empty account with 401, as it does a wrong key
+    # ElevenLabs reports an exhausted quota with 401, like a wrong key.
     if any(word in code for word in QUOTA):
         return ToolFailed(
             "quota_exceeded", f"The ElevenLabs quota is used up: {hidden(said, service)}"
@@ -205,7 +206,7 @@ async def _failed(service: Service, response: httpx2.Response) -> ToolFailed:
 
 
 def _said(body: bytes) -> tuple[str, str]:
-    """Return an error's code and message, whichever of its shapes it has."""
+    """Return an error's code and message, from any of ElevenLabs's error formats."""
     try:
         told = orjson.loads(body)
     except orjson.JSONDecodeError:

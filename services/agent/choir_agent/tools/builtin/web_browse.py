@@ -1,6 +1,6 @@
-"""`choir.web.browse`: act in the agent's own browser, on the host's side (spec 18.2).
+"""`choir.web.browse`: act in the agent's own browser, on the host's side.
 
-Called by the arbiter under `browser_tab` X, after the commitment is durable.
+Called by the arbiter under lock `browser_tab` X, after the commitment is durable.
 """
 
 from choir_agent.control.client import Control
@@ -10,7 +10,7 @@ from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.wire.json import JsonObject
 
 TIMEOUT_MS = 120_000
-# a file may be large, and its server slow; the rest is a page that somebody waits for
+# A file may be large and its server slow; for a page, a user is waiting.
 FILE_WITHIN_MS = 90_000
 PAGE_WITHIN_MS = 45_000
 
@@ -68,7 +68,7 @@ MANIFEST = ToolManifest(
     RuntimeView(
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
-        # some links do something when they are opened (confirm, unsubscribe)
+        # Opening some links has an effect (confirm, unsubscribe).
         idempotent=False,
         host=True,
         locks=(LockTemplate("browser_tab", "X"),),
@@ -77,7 +77,7 @@ MANIFEST = ToolManifest(
 
 
 class WebBrowse:
-    """Acts in the browser through the host."""
+    """Browser actions through the host."""
 
     manifest = MANIFEST
 
@@ -85,7 +85,7 @@ class WebBrowse:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Do one action; raises ToolFailed with what the host said."""
+        """Run one action; raises ToolFailed with the host's error."""
         within_ms = FILE_WITHIN_MS if arguments.get("action") == "download" else PAGE_WITHIN_MS
         request: JsonObject = {"action": arguments, "lane": context.lane, "timeout_ms": within_ms}
         output = await use_on_host(self._control, context, MANIFEST, request)

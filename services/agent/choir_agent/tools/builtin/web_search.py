@@ -1,6 +1,6 @@
-"""`choir.web.search`: search the web through the Brave Search API (spec 8.7, 18.3).
+"""`choir.web.search`: search the web through the Brave Search API.
 
-Called by the arbiter without locks. The key reaches only this call.
+Called by the arbiter without locks. Only this call gets the API key.
 """
 
 import html
@@ -14,7 +14,7 @@ from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failu
 from choir_common.wire.json import JsonObject
 
 TIMEOUT_S = 30.0
-# Brave's own limits
+# Brave's limits.
 MAX_QUERY_CHARS = 400
 MAX_COUNT = 20
 MAX_PAGE = 9
@@ -57,7 +57,7 @@ MANIFEST = ToolManifest(
 
 
 class WebSearch:
-    """Asks Brave."""
+    """Web search by Brave."""
 
     manifest = MANIFEST
 
@@ -66,7 +66,7 @@ class WebSearch:
         self._timeout_s = timeout_s
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Search; raises ToolFailed where nothing is configured, or with what Brave said."""
+        """Search; raises ToolFailed if no search is configured, or with Brave's error."""
         service = _service(context)
         call = Call("GET", "/web/search", _query(arguments))
         answer = await self._web.call(service, call, self._timeout_s)
@@ -114,7 +114,7 @@ def _failed(service: Service, answer: Answer) -> ToolFailed:
         error = None
     told = error if isinstance(error, dict) else {}
     said = _plain(told.get("detail"))
-    # a key it does not know is 422 for Brave, as is a parameter it cannot read
+    # Brave reports both an unknown key and an invalid parameter with 422.
     if answer.status == UNPROCESSABLE and "TOKEN" not in str(told.get("code")):
         return ToolFailed("bad_input", f"Brave Search refused the query: {hidden(said, service)}")
     status = 401 if answer.status == UNPROCESSABLE else answer.status
@@ -147,5 +147,5 @@ def _result(item: JsonObject) -> JsonObject:
 
 
 def _plain(value: JsonValue) -> str:
-    """Return a text without HTML: Brave marks words and escapes the rest."""
+    """Return a text without HTML: Brave marks matching words with tags and escapes the rest."""
     return html.unescape(_TAG.sub("", value)).strip() if isinstance(value, str) else ""

@@ -1,6 +1,5 @@
-"""Owns the talk with mail servers: SMTP out, IMAP in, and what a message is turned into.
+"""Mail client of the mail tools: sending by SMTP, reading by IMAP, conversion of messages.
 
-Never decides what is sent or read, and never trusts a message: its words are quoted with their origin.
-Ladder: loading > smtp | imap > outgoing | incoming > received_folder > words > account | asking.
-The libraries are loaded at the first use of a mail tool (`loading`), so that an idle agent stays small.
+Never trusts a message: its text is quoted and marked with its origin. The mail libraries are
+imported when a mail tool is first used (`loading`), so that an agent without mail uses less memory.
 """

@@ -1,6 +1,6 @@
-"""Say which mail account a call uses, and how its servers may be spoken to (spec 6.3, 18.3).
+"""Read the agent's mail account from its settings and decide how its servers may be reached.
 
-Called by the mail tools; `smtp` and `imap` connect with what this returns.
+Called by the mail tools; `smtp` and `imap` connect with the result.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ IMAP_TLS_PORT = 993
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A mail server and what protects the connection to it."""
+    """A mail server and the encryption of the connection to it."""
 
     host: str
     port: int
@@ -34,10 +34,10 @@ class Account:
 
 
 def account_of(context: CallContext) -> Account:
-    """Return the account that the agent is bound to.
+    """Return the mail account in the agent's settings.
 
-    Raises ToolFailed when there is none, its secret is missing or malformed, or it asks for an open
-    connection to another machine.
+    Raises ToolFailed if there is none, if its secret is missing or malformed, or if it requires an
+    unencrypted connection to another machine.
     """
     config = context.settings.email if context.settings else None
     if config is None:

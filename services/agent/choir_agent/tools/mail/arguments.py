@@ -1,4 +1,4 @@
-"""Read what the mail tools are asked: pure. Called by `choir.email.check` and `choir.email.receive`."""
+"""Parse the arguments of `choir.email.check` and `choir.email.receive`. Pure."""
 
 import datetime
 import re
@@ -9,19 +9,19 @@ from choir_common.wire.json import JsonObject
 
 INBOX = "INBOX"
 FOLDER: JsonObject = {"type": "string", "minLength": 1, "maxLength": 200}
-# what would end a command of the protocol
+# Characters that would end a command of the protocol.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def folder_of(arguments: JsonObject) -> str:
-    """Return the folder that is meant, the inbox unless given."""
+    """Return the folder in the arguments; the inbox by default."""
     return _text(arguments, "folder") or INBOX
 
 
 def query_of(arguments: JsonObject) -> Query:
-    """Return what to look for.
+    """Return the search criteria.
 
-    Raises ToolFailed for a day that is none, or words with control characters.
+    Raises ToolFailed for an invalid date, or texts with control characters.
     """
     return Query(
         since_uid=whole(arguments, "since_uid"),
@@ -37,7 +37,7 @@ def query_of(arguments: JsonObject) -> Query:
 
 
 def whole(arguments: JsonObject, name: str) -> int | None:
-    """Return a whole number; JSON Schema calls 3.0 one."""
+    """Return an integer argument, or None; JSON Schema accepts 3.0 as an integer."""
     value = arguments.get(name)
     return int(value) if isinstance(value, int | float) else None
 

@@ -1,4 +1,4 @@
-"""What can be asked of a mailbox. Made by the mail tools, answered by `imap`."""
+"""Requests to a mailbox. Created by the mail tools, executed by `imap`."""
 
 import datetime
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which messages of a folder are meant; what is none does not matter."""
+    """Search criteria for the messages of a folder; None means no restriction."""
 
     since_uid: int | None = None
-    """Those after it."""
+    """Messages with a greater UID."""
     since_date: datetime.date | None = None
     before_date: datetime.date | None = None
     unread: bool = False
@@ -22,10 +22,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """What is wanted of one message."""
+    """The parts of one message to return."""
 
     uid: int
     offset: int = 0
-    """Where in its text to begin."""
+    """Character of its text at which to start."""
     save_attachments: bool = False
     mark_read: bool = False

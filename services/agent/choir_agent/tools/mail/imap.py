@@ -1,8 +1,8 @@
-"""Look into a mailbox over IMAP (spec 18.3), in a thread: the library blocks.
+"""Read a mailbox over IMAP, in a thread: the library blocks.
 
-Called by `choir.email.check` and `choir.email.receive` through `loading`, which is the only importer. A
-folder is opened read-only unless something is to be marked; every wait has a deadline, and a cancelled call
-cuts its connection.
+Called by `choir.email.check` and `choir.email.receive` through `loading`, the only importer. A
+folder is opened read-only unless a message is to be marked. Every wait has a timeout, and
+cancelling a call closes its connection.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from choir_common.wire.json import JsonObject
 T = TypeVar("T")
 
 WAIT_S = 20.0
-"""For one answer of the server."""
+"""Timeout for one response of the server."""
 MAX_MESSAGE_BYTES = 30_000_000
 MAX_WORDS = 300
 CUT_PATIENCE_S = 2.0
 
 
 class Mailbox:
-    """One visit to one folder of an account."""
+    """One connection to one folder of an account."""
 
     def __init__(self, account: Account, folder: str) -> None:
         self._account = account
@@ -49,17 +49,17 @@ class Mailbox:
         self._cancelled = False
 
     async def list(self, query: Query, limit: int) -> JsonObject:
-        """Count what fits the query and sum up the newest of it."""
+        """Count the messages that match the query and summarise the newest of them."""
         return await self._visit(lambda box: self._list(box, query, limit), read_only=True)
 
     async def fetch(self, workspace: Workspace, extract: Extract) -> JsonObject:
-        """Return one message; it is marked as read only if that is asked for."""
+        """Return one message; it is marked as read only if the request says so."""
         return await self._visit(
             lambda box: self._fetch(box, workspace, extract), read_only=not extract.mark_read
         )
 
     async def _visit(self, work: Callable[[BaseMailBox], T], *, read_only: bool) -> T:
-        """Do `work` in a thread. Raises ToolFailed, in words for the model, for all that can go wrong."""
+        """Run `work` in a thread; raises ToolFailed for every error that can occur."""
         visit = asyncio.create_task(asyncio.to_thread(self._blocking, work, read_only))
         try:
             return await asyncio.shield(visit)
@@ -134,7 +134,11 @@ class Mailbox:
 
 
 class _Plain(imaplib.IMAP4):
-    """A client that shows itself as soon as it has a socket: its constructor talks to the server already."""
+    """An IMAP client that passes itself to `show` when its socket is open.
+
+    The constructor already talks to the server, so a cancelled call needs the socket before it
+    returns.
+    """
 
     def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
         self._show = show
@@ -159,7 +163,7 @@ class _Tls(imaplib.IMAP4_SSL):
 
 
 class _Box(BaseMailBox):
-    """A connection as the account wants it."""
+    """A mailbox connection with the account's security setting."""
 
     def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
         self._server, self._show = server, show
@@ -183,7 +187,7 @@ class _Box(BaseMailBox):
 
 
 def _leave(box: BaseMailBox) -> None:
-    # a server that is gone needs no goodbye, and a socket must not stay open without one
+    # Errors of the logout are irrelevant, but the socket must be closed in any case.
     with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
         box.logout()
     with contextlib.suppress(OSError):
@@ -192,10 +196,10 @@ def _leave(box: BaseMailBox) -> None:
 
 def _matching(box: BaseMailBox, query: Query) -> list[int]:
     criteria = _criteria(query)
-    # some servers refuse to be told a character set, so only where one is needed
+    # Some servers reject a charset, so send one only if it is needed.
     charset = None if str(criteria).isascii() else "UTF-8"
     uids = sorted(int(uid) for uid in box.uids(criteria, charset=charset))
-    # `n:*` holds the last message even where its number is lower (RFC 3501, 6.4.8)
+    # `n:*` includes the last message even if its UID is lower (RFC 3501, 6.4.8).
     return [uid for uid in uids if query.since_uid is None or uid > query.since_uid]
 
 
@@ -224,7 +228,7 @@ def _one(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMessage:
 
 @contextlib.contextmanager
 def _explained(server: Server, folder: str) -> Iterator[None]:
-    """Turn what can go wrong into words for the model."""
+    """Convert connection and protocol errors into ToolFailed."""
     name = f"the mail server {server.host}:{server.port}"
     try:
         yield
@@ -253,7 +257,7 @@ def _explained(server: Server, folder: str) -> Iterator[None]:
 
 
 def _said(error: Exception, name: str) -> ToolFailed:
-    """Return what the server said; imaplib has one error for nearly everything."""
+    """Return the error for a server's response; imaplib has one exception for nearly everything."""
     words = one_line(str(error), MAX_WORDS)
     if "TLS not supported" in words or "STARTTLS" in words:
         return ToolFailed("tls_failed", f"{name} offers no STARTTLS: others could read along.")
@@ -265,7 +269,7 @@ def _said(error: Exception, name: str) -> ToolFailed:
 
 
 def _login_refused(name: str) -> ToolFailed:
-    # not its words: a server could repeat what it was given
+    # Without the server's text: it could repeat the password.
     return ToolFailed(
         "auth_failed",
         f"{name} refuses user name or password. A human has to correct the secret of the mail account.",

@@ -1,7 +1,7 @@
-"""Turn a received message into what a model is told: bounded, quoted, with its origin.
+"""Convert a received message into tool output: bounded, quoted, with its origin.
 
-Called by the mail tools with what `imap` fetched. A message is a stranger's text: it says who is said to
-have sent it, and every line of it is quoted.
+Called by `imap` with the messages it fetched. Messages are untrusted: the sender's name may be
+false, and every line of the text is quoted.
 """
 
 from imap_tools.message import MailAttachment, MailMessage
@@ -25,7 +25,7 @@ ORIGIN = (
 
 
 def summary_of(message: MailMessage) -> JsonObject:
-    """Return a message's headers in a few bounded lines."""
+    """Return a message's main headers, each bounded in length."""
     return {
         "uid": int(message.uid or 0),
         "from": _line(message.from_values.full if message.from_values else message.from_),
@@ -38,9 +38,9 @@ def summary_of(message: MailMessage) -> JsonObject:
 
 
 def whole_of(message: MailMessage, workspace: Workspace, extract: Extract) -> JsonObject:
-    """Return a message with its text and what is attached.
+    """Return a message with its text and its attachments.
 
-    Raises ToolFailed when attachments are to be kept and cannot be.
+    Raises ToolFailed if attachments are to be saved and cannot be.
     """
     text, form = _text(message)
     part = text[extract.offset : extract.offset + MAX_TEXT]

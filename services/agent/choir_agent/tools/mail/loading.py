@@ -1,6 +1,7 @@
-"""Load the mail libraries when a mail tool is first used: 5 MB that an agent without mail need not have.
+"""Import the mail libraries when a mail tool is first used: they take 5 MB of memory.
 
-Called by the mail tools; the only importer of `smtp` and `imap`, in a thread, so that no heartbeat is late.
+Called by the mail tools; the only importer of `smtp` and `imap`. The import runs in a thread so
+that it does not delay a heartbeat.
 """
 
 import asyncio
@@ -36,10 +37,10 @@ class Imap(Protocol):
 
 
 async def load_smtp() -> Smtp:
-    """Return the module that sends."""
+    """Return the module `smtp`."""
     return cast(Smtp, await asyncio.to_thread(importlib.import_module, f"{__package__}.smtp"))
 
 
 async def load_imap() -> Imap:
-    """Return the module that reads."""
+    """Return the module `imap`."""
     return cast(Imap, await asyncio.to_thread(importlib.import_module, f"{__package__}.imap"))

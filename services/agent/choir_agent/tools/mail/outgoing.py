@@ -1,6 +1,6 @@
-"""Make a message of a call's arguments: pure but for the files it attaches.
+"""Build a mail message from a call's arguments. Pure, except that it reads the attached files.
 
-Called by `choir.email.send` through `loading`; what comes next is `smtp`.
+Called by `smtp.deliver`, which sends the result.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
 MAX_ATTACHED_BYTES = 18_000_000
-"""25 MB once encoded, which is what usual servers take."""
+"""25 MB after encoding, the limit of most servers."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[^\s@<>()\[\],;:\"\\]{1,253}")
 _NAMED = re.compile(r"\s*\"?(?P<name>[^\"<>]*?)\"?\s*<(?P<address>[^<>]*)>\s*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
-# seven bits: not every server takes more
+# 7-bit: not every server accepts 8-bit content.
 _POLICY = policy.SMTP.clone(cte_type="7bit")
 _GENERIC = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message ready to be sent, and to whom; blind copies stand nowhere in it."""
+    """A message ready to send, and its recipients; Bcc recipients are not in its headers."""
 
     message_id: str
     sender: str
@@ -42,7 +42,7 @@ class Outgoing:
 
 
 def message_id_of(call_id: str, address: str) -> str:
-    """Return the Message-ID of a call: the same call always makes the same one."""
+    """Return the Message-ID for a call: the same call always gives the same one."""
     digest = hashlib.sha256(call_id.encode()).hexdigest()[:32]
     return f"<{digest}.choir@{address.rpartition('@')[2]}>"
 
@@ -52,7 +52,7 @@ def compose(
 ) -> Outgoing:
     """Return the message; reads the attached files.
 
-    Raises ToolFailed for an address or header that is none, and for files that are missing or too large.
+    Raises ToolFailed for an invalid address or header, and for files that are missing or too large.
     """
     to, cc, bcc = (_addresses(arguments, kind) for kind in ("to", "cc", "bcc"))
     if not (to or cc or bcc):

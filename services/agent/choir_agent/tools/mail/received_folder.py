@@ -1,7 +1,7 @@
-"""Keep what came with a message in `.choirtmp/recv/`, under names of our own making (spec 15.4).
+"""Save attachments of received messages in `.choirtmp/recv/` under safe file names.
 
-Called by `incoming`. What is there is never overwritten; the same content under the same name is kept once,
-so that a repeated call changes nothing.
+Called by `incoming`. Existing files are never overwritten. The same content under the same name is
+stored once, so that a repeated call changes nothing.
 """
 
 import os
@@ -17,7 +17,7 @@ TRIES = 50
 
 
 def safe_name(name: str) -> str:
-    """Return a file name made of what a sender called a file: no path, no hidden file, no trick."""
+    """Return a safe file name derived from the sender's: no path, not hidden, bounded in length."""
     last = name.replace("\\", "/").rpartition("/")[2]
     plain = " ".join(_UNSAFE.sub("_", last).split()).strip(". ")
     stem, dot, ending = plain.rpartition(".")
@@ -29,7 +29,7 @@ def safe_name(name: str) -> str:
 def keep(workspace: Workspace, prefix: str, name: str, content: bytes) -> str:
     """Write `content` into the folder of received files; return its path in the workspace.
 
-    Raises ToolFailed when the folder leads elsewhere or cannot be written.
+    Raises ToolFailed if the folder is a symlink or cannot be written.
     """
     whole = f"{prefix}-{safe_name(name)}"
     for number in range(1, TRIES):

@@ -1,8 +1,8 @@
-"""Send one message over SMTP (spec 18.3).
+"""Send one message over SMTP.
 
-Called by `choir.email.send` through `loading`, which is the only importer: aiosmtplib takes a moment and
-some memory. Everything up to the message itself can fail without effect; once it is on its way, a lost
-connection means that nobody knows.
+Called by `choir.email.send` through `loading`, the only importer: aiosmtplib takes time and memory
+to load. A failure before the message's content is sent has no effect. If the connection is lost
+while the content is sent, the outcome is unknown.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from choir_agent.tools.workspace import Workspace
 from choir_common.wire.json import JsonObject
 
 READY_S = 40.0
-"""To connect, log in and name the recipients; then nothing was sent."""
+"""Timeout to connect, log in and name the recipients; until then nothing is sent."""
 DATA_S = 60.0
-"""To hand the message over; servers look for viruses before they say yes."""
+"""Timeout to transfer the message; servers scan for viruses before they accept it."""
 BYE_S = 2.0
 MAX_WORDS = 300
-# who we say we are: asking the resolver for a name of ours could take longer than all the rest
+# The EHLO name: looking up this machine's own name could take longer than all the rest.
 GREETING = "[127.0.0.1]"
 
 _NO_LOGIN = {530, 534, 535, 538}
@@ -37,10 +37,11 @@ _TOO_LARGE = "5.3.4"
 async def deliver(
     account: Account, workspace: Workspace, call_id: str, arguments: JsonObject
 ) -> JsonObject:
-    """Send the mail that the arguments describe, to all its recipients or to none.
+    """Send the mail described by the arguments to all its recipients or to none.
 
-    Raises ToolFailed: bad_input, unreachable, tls_failed, auth_failed, unknown_recipient, mailbox_full,
-    too_large, try_later, refused or timeout, after which nothing was sent; outcome_unknown otherwise.
+    Raises ToolFailed. After bad_input, unreachable, tls_failed, auth_failed, unknown_recipient,
+    mailbox_full, too_large, try_later, refused and timeout nothing was sent; otherwise the kind is
+    outcome_unknown.
     """
     outgoing = await asyncio.to_thread(compose, account, workspace, call_id, arguments)
     with _explained(account.smtp):
@@ -115,7 +116,7 @@ async def _hand_over(client: aiosmtplib.SMTP, server: Server, outgoing: Outgoing
 
 @contextlib.contextmanager
 def _explained(server: Server) -> Iterator[None]:
-    """Turn what can go wrong into words for the model; the server's own are bounded and marked as its."""
+    """Convert SMTP errors into ToolFailed; the server's text is truncated and marked as a quotation."""
     name = _name(server)
     try:
         yield
@@ -136,7 +137,7 @@ def _explained(server: Server) -> Iterator[None]:
 
 
 def _unreached(error: Exception, name: str) -> ToolFailed:
-    """Return why there was no connection, or one that ended early; aiosmtplib wraps the cause."""
+    """Return the error for a failed or aborted connection; aiosmtplib wraps the cause."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLError):
         return ToolFailed(
@@ -164,7 +165,7 @@ def _said(code: int, words: str, name: str) -> ToolFailed:
 
 
 def _login_refused(code: int, name: str) -> ToolFailed:
-    # not its words: a server could repeat what it was given
+    # Without the server's text: it could repeat the password.
     return ToolFailed(
         "auth_failed",
         f"{name} refuses user name or password ({code}). A human has to correct the secret of the mail "

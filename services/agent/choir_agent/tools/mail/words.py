@@ -1,6 +1,6 @@
-"""Turn what strangers wrote into plain, bounded text: pure.
+"""Convert untrusted text into plain, bounded text. Pure.
 
-Called by `incoming` and, for servers' words in errors, by `smtp` and `imap`.
+Called by `incoming` for messages, and by `smtp` and `imap` for servers' error texts.
 """
 
 import re
@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
 )
-"""Control characters, and those that hide or turn around what stands beside them."""
+"""Control characters, zero-width characters and those that reverse the text direction."""
 _GAPS = re.compile(r"[ \t\r\f\v]*\n(?:[ \t\r\f\v]*\n)+")
 _UNSEEN = {"script", "style", "head", "title", "template", "noscript", "svg", "object"}
 _BREAKING = {
@@ -48,24 +48,24 @@ MAX_LINK = 300
 
 
 def one_line(text: str, longest: int) -> str:
-    """Return `text` on one line, without control characters, of at most `longest` characters."""
+    """Return `text` on one line, without control characters, truncated to `longest` characters."""
     plain = " ".join(_CONTROL.sub("", text).split())
     return plain if len(plain) <= longest else f"{plain[:longest]}…"
 
 
 def clean(text: str) -> str:
-    """Return `text` without control characters, its line breaks as `\\n` and at most one empty line."""
+    """Return `text` without control characters, lines ended by line feeds, empty lines collapsed to one."""
     unified = text.replace("\r\n", "\n").replace("\r", "\n")
     return _GAPS.sub("\n\n", _CONTROL.sub("", unified)).strip()
 
 
 def quoted(text: str) -> str:
-    """Return `text` with `> ` before every line, so that no line of it can pass for anything else."""
+    """Return `text` with `> ` before every line, so that no line can be mistaken for other output."""
     return "\n".join(f"> {line}" for line in text.split("\n"))
 
 
 def text_of_html(html: str) -> str:
-    """Return the text of an HTML message, links with their targets."""
+    """Return the text of an HTML message, with the targets of its links."""
     reader = _TextOfHtml()
     reader.feed(html)
     reader.close()

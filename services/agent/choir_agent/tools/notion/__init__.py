@@ -1,8 +1,6 @@
-"""Owns the talk with Notion: its requests, and what pages are turned into and made from.
+"""Notion client of `choir.notion.query`: API requests, and conversion of pages to and from Markdown.
 
-Never decides what is read or written; that is the model's, through `choir.notion.query`. Ladder:
-pages > api > blocks | properties.
-Plain requests instead of the notion-client package: that one brings the old httpx beside the httpx2 every
-agent has, a second HTTP stack in its memory, and neither our limits on what is read nor the one wait when the
-rate is limited.
+Uses plain HTTP requests instead of the notion-client package. That package needs the old httpx in
+addition to the httpx2 that every agent loads, and it has neither Choir's response size limit nor
+the one retry after a rate limit.
 """

@@ -1,6 +1,6 @@
-"""Make requests to Notion's API, of the version that knows data sources.
+"""Notion API client, for the API version with data sources.
 
-Called by `pages`; what comes next is `web_client`.
+Called by `pages`; sends requests through `web_client`.
 """
 
 from choir_agent.tools.tool import CallContext, ToolFailed
@@ -12,18 +12,18 @@ TIMEOUT_S = 30.0
 
 
 class NotionApi:
-    """One call's access to Notion."""
+    """Notion access for one call."""
 
     def __init__(self, web: WebClient, service: Service) -> None:
         self._web = web
         self._service = service
 
     async def get(self, path: str, **query: str | int) -> JsonObject:
-        """Read; raises ToolFailed with what Notion said."""
+        """Send a GET request; raises ToolFailed with Notion's error."""
         return await self._send(Call("GET", f"/v1{path}", query))
 
     async def ask(self, path: str, body: JsonObject) -> JsonObject:
-        """Search or query, which are POST requests that change nothing; raises ToolFailed."""
+        """Search or query: POST requests that change nothing; raises ToolFailed."""
         return await self._send(Call("POST", f"/v1{path}", body=body))
 
     async def change(self, method: str, path: str, body: JsonObject) -> JsonObject:
@@ -59,7 +59,7 @@ class NotionApi:
 
 
 def service_of(context: CallContext) -> Service:
-    """Return the agent's Notion integration; raises ToolFailed where there is none."""
+    """Return the agent's Notion integration; raises ToolFailed if there is none."""
     config = None if context.settings is None else context.settings.notion
     if config is None:
         raise ToolFailed(

@@ -1,6 +1,7 @@
-"""Turn Notion's blocks into Markdown, and Markdown into blocks: pure.
+"""Convert Notion's blocks to Markdown, and Markdown to blocks. Pure.
 
-Called by `pages`. What Markdown has no word for is named in brackets rather than left out.
+Called by `pages`. Block types that Markdown lacks are rendered as their name in brackets, so that a
+reader knows they exist.
 """
 
 import re
@@ -10,7 +11,7 @@ from pydantic import JsonValue
 
 from choir_common.wire.json import JsonObject
 
-# Notion's own limit on one piece of text
+# Notion's limit for one text object, in characters.
 MAX_TEXT = 2_000
 _PREFIXES = {
     "heading_1": "# ",
@@ -46,7 +47,7 @@ def _piece(piece: JsonObject) -> str:
 
 
 def line_of(block: JsonObject, depth: int) -> str:
-    """Return one block as a line (or a few) of Markdown, indented by its depth."""
+    """Return one block as one or more lines of Markdown, indented by its depth."""
     kind = str(block.get("type"))
     held = block.get(kind)
     content = held if isinstance(held, dict) else {}
@@ -74,7 +75,7 @@ def _lines(kind: str, content: JsonObject) -> list[str]:
         case "image" | "file" | "video" | "pdf" | "audio" | "bookmark" | "embed" | "link_preview":
             return [f"[{kind}: {plain(content.get('caption')) or _address(content)}]"]
         case "table" | "column_list" | "column" | "synced_block":
-            # their children say it
+            # Only containers: their children are rendered.
             return []
     if kind in _PREFIXES:
         return [_PREFIXES[kind] + line for line in text.split("\n")]
@@ -89,7 +90,7 @@ def _address(content: JsonObject) -> str:
 
 
 def blocks_of(markdown: str) -> list[JsonObject]:
-    """Return a text as blocks: headings, lists, to-dos, quotes, code, dividers, paragraphs."""
+    """Return Markdown as blocks: headings, lists, to-dos, quotes, code, dividers, paragraphs."""
     blocks: list[JsonObject] = []
     lines = iter(markdown.split("\n"))
     for line in lines:
@@ -108,7 +109,7 @@ def _code(language: str, lines: Iterator[str]) -> JsonObject:
         if line.startswith(FENCE):
             break
         held.append(line)
-    # Notion refuses a language it does not know; a wrong colour is better than no page
+    # Notion rejects unknown languages; wrong highlighting is better than no page.
     content: JsonObject = {"rich_text": rich("\n".join(held)), "language": "plain text"}
     if language in (
         "python",
@@ -146,6 +147,6 @@ def _block(line: str) -> JsonObject:
 
 
 def rich(text: str) -> list[JsonValue]:
-    """Return a text as Notion wants it, in pieces it takes."""
+    """Return a text as Notion's text objects, split at Notion's size limit."""
     pieces = [text[start : start + MAX_TEXT] for start in range(0, len(text), MAX_TEXT)]
     return [{"type": "text", "text": {"content": piece}} for piece in pieces]

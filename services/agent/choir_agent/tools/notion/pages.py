@@ -1,6 +1,6 @@
-"""Search, query, read, create and change pages (spec 18.3).
+"""Search, query, read, create and change Notion pages.
 
-Called by `choir.notion.query`, one method for each of its operations; what comes next is `api`.
+Called by `choir.notion.query`, one method per operation; sends requests through `api`.
 """
 
 from pydantic import JsonValue
@@ -11,22 +11,22 @@ from choir_agent.tools.notion.properties import title_of, types_of, values_of, w
 from choir_agent.tools.tool import ToolFailed
 from choir_common.wire.json import JsonObject
 
-# Notion's own limit on one request
+# Notion's limit for one request.
 PAGE_SIZE = 100
 MAX_BLOCKS = 500
 MAX_DEPTH = 4
-# pages and databases of their own, which are read by their own id
+# Children that are separate pages; they are read by their own id.
 _ELSEWHERE = ("child_page", "child_database")
 
 
 class Pages:
-    """What can be done with one integration's pages."""
+    """Operations on the pages of one integration."""
 
     def __init__(self, api: NotionApi) -> None:
         self._api = api
 
     async def search(self, query: str, limit: int, cursor: str | None) -> JsonObject:
-        """Find pages and data sources by their title."""
+        """Search pages and data sources by title."""
         body: JsonObject = {"query": query, "page_size": min(limit, PAGE_SIZE)}
         if cursor:
             body["start_cursor"] = cursor
@@ -35,9 +35,9 @@ class Pages:
     async def query(
         self, database: str, narrowing: JsonObject, limit: int, cursor: str | None
     ) -> JsonObject:
-        """Return rows of a data source, or of the database that has just one.
+        """Return rows of a data source, or of a database with exactly one data source.
 
-        `narrowing` holds Notion's own `filter` and `sorts`.
+        `narrowing` contains Notion's own `filter` and `sorts`.
         """
         body: JsonObject = {**narrowing, "page_size": min(limit, PAGE_SIZE)}
         if cursor:
@@ -64,7 +64,7 @@ class Pages:
     async def create(
         self, parent: str, title: str, properties: JsonObject, text: str
     ) -> JsonObject:
-        """Make a page below another, or a row of a data source."""
+        """Create a page below another page, or a row of a data source."""
         body: JsonObject
         try:
             schema = await self._api.get(f"/data_sources/{await self._source_of(parent)}")
@@ -93,7 +93,7 @@ class Pages:
         return output
 
     async def append(self, page: str, text: str) -> JsonObject:
-        """Add to the end of a page."""
+        """Add text at the end of a page."""
         blocks = blocks_of(text)
         if not blocks:
             raise ToolFailed("bad_input", "There is no text to append.")
@@ -117,7 +117,7 @@ class Pages:
                 raise
 
     async def _source_of(self, database: str) -> str:
-        """Return the id of a data source, given its own or that of its database."""
+        """Return the id of a data source, given that id or its database's id."""
         try:
             await self._api.get(f"/data_sources/{database}")
         except ToolFailed as error:
@@ -127,7 +127,7 @@ class Pages:
         return database
 
     async def _only_source(self, database: str, unknown: ToolFailed) -> str:
-        """Return a database's data source; raises `unknown` where it is no database."""
+        """Return the id of a database's only data source; raises `unknown` if it is not a database."""
         try:
             about = await self._api.get(f"/databases/{database}")
         except ToolFailed as error:
@@ -144,7 +144,7 @@ class Pages:
         return str(sources[0].get("id"))
 
     async def _read_below(self, block: str, depth: int, lines: list[str], room: list[int]) -> bool:
-        """Add the lines of a block's children; returns whether that was all of them."""
+        """Append the lines of a block's children; return False if the block limit cut them short."""
         cursor: str | None = None
         while True:
             query: dict[str, str | int] = {"page_size": PAGE_SIZE}

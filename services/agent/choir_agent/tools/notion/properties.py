@@ -1,7 +1,7 @@
-"""Turn the properties of pages into plain values, and plain values into properties: pure.
+"""Convert page properties to plain values, and plain values to properties. Pure.
 
-Called by `pages`. Values are written by the type the page or data source gives them, so a model writes
-`{"Status": "Done"}` and need not know Notion's shapes; an object is passed on as it is.
+Called by `pages`. Values are written by the property's type in the page or data source. So a model
+writes `{"Status": "Done"}` and need not know Notion's formats; an object is passed on unchanged.
 """
 
 from pydantic import JsonValue
@@ -17,7 +17,7 @@ READ_ONLY = (
 
 
 def values_of(properties: JsonValue) -> JsonObject:
-    """Return the values of a page's properties; empty ones are left out."""
+    """Return the values of a page's properties; empty ones are omitted."""
     if not isinstance(properties, dict):
         return {}
     values: JsonObject = {}
@@ -80,9 +80,9 @@ def _value(held: JsonObject) -> JsonValue:
 
 
 def written(values: JsonObject, types: dict[str, str]) -> JsonObject:
-    """Return plain values as Notion's properties.
+    """Return plain values as Notion properties.
 
-    Raises ToolFailed for a property that is not there, cannot be written, or has another type.
+    Raises ToolFailed for a property that does not exist, is read-only, or has another type.
     """
     properties: JsonObject = {}
     for name, value in values.items():

@@ -1,5 +1,4 @@
-"""Owns what a proposal must look like, and how it reaches control (spec 8.10).
+"""Validation of proposals and their submission to control.
 
-Never changes what this agent can do: a proposal is stored, and a human decides.
-Ladder: submit | tool_proposal | config_proposal > plain_words.
+A proposal is only stored; it changes nothing that this agent can do. A human decides on it.
 """

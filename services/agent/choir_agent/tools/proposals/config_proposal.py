@@ -1,7 +1,8 @@
-"""Check a proposed change of the configuration: which keys it may touch, and that the values fit (spec 17.6).
+"""Validate a proposed configuration change: the keys it may touch, and their values.
 
-Called by `choir.propose.config_change`. Only what can change while an agent runs can be proposed, and nothing
-that says who may talk, where data goes, or which secret is used: a human edits those.
+Called by `choir.propose.config_change`. Only settings that can change while an agent runs can be
+proposed. Settings that control who may talk, where data is sent, or which secret is used cannot: a
+human edits those.
 """
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -16,7 +17,7 @@ from choir_common.wire.proposals import PROPOSABLE, SELF, leaves, may_be_propose
 
 _NAMES = {"llm", "core_llm", "voice_profile", "search"}
 _OPTIONAL = {"temperature", "reasoning_effort", "core_llm", "voice_profile", "search"}
-"""What a null may take away."""
+"""Keys that a null may remove."""
 _KINDS: dict[str, type[BaseModel]] = {
     "agents": AgentBudgets,
     "budgets": Budgets,
@@ -27,9 +28,9 @@ _MAX_NAME = 200
 
 
 def check_config(patch: JsonObject, agent_id: str) -> str:
-    """Return what a JSON merge patch would change, as a list of keys.
+    """Return the keys that a JSON merge patch would change, as a comma-separated list.
 
-    Raises ToolFailed, naming the key, for one that cannot be proposed or a value that does not fit.
+    Raises ToolFailed naming the key if it cannot be proposed or its value is invalid.
     """
     refuse_programs("patch", patch)
     found = leaves(patch)
@@ -62,14 +63,14 @@ def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
 
 
 def _kind_of(path: tuple[str, ...]) -> type[BaseModel]:
-    """Return the model whose field a place is."""
+    """Return the config model that contains the path's last key as a field."""
     if "voice_settings" in path:
         return VoiceSettings
     return _KINDS.get(path[0], Config)
 
 
 def _fault(kind: type[BaseModel], field: str, value: JsonValue) -> str:
-    """Return why the value does not fit that one field; the others are of no concern here."""
+    """Return why the value is invalid for that one field; errors of other fields are ignored."""
     if field not in kind.model_fields:
         return f"there is no such key; those are {', '.join(sorted(kind.model_fields))}"
     try:

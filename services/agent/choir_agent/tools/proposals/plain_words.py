@@ -1,7 +1,7 @@
-"""Keep programs out of proposals: pure (spec 8.10, "the LLM never injects executable code").
+"""Reject proposals that contain programs. Pure.
 
-Called by the checks of all proposals. What is proposed is never run, whatever it says; this keeps it from
-being put before a human as if it were ready to be.
+Called by the checks of all proposals. A proposal is never executed, whatever it contains. This
+check prevents a human from being shown a program as if it were ready to install.
 """
 
 from pydantic import JsonValue
@@ -12,7 +12,7 @@ _MARKS = ("```", "#!/", "<script")
 
 
 def refuse_programs(where: str, value: JsonValue) -> None:
-    """Raise ToolFailed when a text in `value` holds a program."""
+    """Raise ToolFailed if a text in `value` contains a program."""
     match value:
         case str():
             if any(mark in value.lower() for mark in _MARKS):

@@ -1,7 +1,7 @@
-"""Hand a proposal to control, which keeps it for a human's decision (spec 8.10, 20).
+"""Submit a proposal to control, which stores it for a human's decision.
 
-Called by the `choir.propose.*` tools. What comes next is control's `approvals`; the decision comes back as a
-signal, long after the call has ended. The same call always makes the same proposal.
+Called by the `choir.propose.*` tools. In control, `approvals` handles it. The decision arrives as a
+signal, long after the call has ended. The same call always creates the same proposal.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ async def submit(
     payload: JsonObject,
     then: str = "",
 ) -> ToolOutput:
-    """Store the proposal and return at once where it stands; `then` is what is left to do.
+    """Store the proposal and return its status at once; `then` is a further instruction for the model.
 
-    Raises ToolFailed when control refuses it, or cannot be reached for ten seconds.
+    Raises ToolFailed if control rejects it, or is unavailable for ten seconds.
     """
     request = ApprovalRequest(request_type=kind, call_id=context.call_id, payload=payload)
     answer = await _ask(control, request)

@@ -1,6 +1,6 @@
-"""Check a proposed tool: a manifest in two views and nothing that could run (spec 8.3, 8.10).
+"""Validate a proposed tool: a well-formed manifest and no program.
 
-Called by `choir.propose.tool`; the schema of its input has already said which fields there are.
+Called by `choir.propose.tool`. The tool's input schema has already checked which fields exist.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ _PATH_LOCK = "file:{path}"
 def check_tool(manifest: JsonObject, behaviour: str, known: Collection[str]) -> str:
     """Return the proposed tool's name.
 
-    Raises ToolFailed, naming the field and the reason, when it is not a tool a human could build.
+    Raises ToolFailed with the field and the reason if no valid tool could be built from it.
     """
     llm, runtime = manifest["llm"], manifest["runtime"]
     if not isinstance(llm, dict) or not isinstance(runtime, dict):
@@ -43,7 +43,7 @@ def check_tool(manifest: JsonObject, behaviour: str, known: Collection[str]) -> 
 
 
 def _check_form(manifest: JsonObject) -> None:
-    """Hold it to the form of a tool's file, so that what a human approves can be loaded."""
+    """Validate it as a tool manifest file, so that an approved proposal can be loaded."""
     try:
         ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
