@@ -1,5 +1,6 @@
-"""Keeps the configuration: reads config.json strictly, checks it as a whole, numbers its versions.
+"""Configuration of the control plane: reading, checking, staging, versions.
 
-Never holds a secret's value; never applies a half-read file. Also lays out the identity files an
-agent sees. Ladder: staging > change | current > read > check; identity and version_store stand beside them.
+Owns config.json: strict parsing, cross-reference checks, the staged candidate, the version in
+force, and the identity files that an agent sees. Never contains the value of a secret and never
+applies a file in part.
 """

@@ -1,6 +1,7 @@
-"""Tell what differs between two configurations, and what each difference takes to work (spec 17.6, 16).
+"""Differences between two configurations, with the action that each one needs to take effect.
 
-Called by `staging`. Pure.
+Pure functions, called by `staging`. The categories are defined in
+`choir_common.wire.config_effect`; see docs/design/configuration.md.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,8 @@ from choir_common.wire.config import AgentConfig, Config
 from choir_common.wire.config_effect import AGAIN, category_of
 from choir_common.wire.configuring import ConfigChange
 
-# sections whose entries an agent uses only if its defaults name them; all else concerns everybody
+# A change of an entry in these sections concerns only the agents whose defaults reference it. A
+# change anywhere else concerns every agent.
 BY_NAME = frozenset(
     (
         *("workspaces", "models", "dms", "gateways", "voice_profiles", "tts", "git_identities"),
@@ -21,7 +23,7 @@ BY_NAME = frozenset(
 
 
 def changes(before: Config, after: Config) -> tuple[ConfigChange, ...]:
-    """Return every difference, in the order of the file's sections."""
+    """Return every difference, in the order of the sections in the file."""
     return tuple(
         _for_memory(_categorised(path, old, new, _concerned(path, before, after)), before, after)
         for path, old, new in _walk(
@@ -44,7 +46,7 @@ def _categorised(
             (f"if it runs, it goes on until it is stopped: choirctl agent stop {path[1]}"),
         )
     elif len(path) == 2 and path[0] in BY_NAME and (old is None or new is None):
-        # a name by itself is used by nobody yet, or by nobody any more
+        # No agent references an entry that was just added or just removed.
         category, note = "hot-reload", ""
     return ConfigChange(
         path=dotted,
@@ -58,7 +60,10 @@ def _categorised(
 
 
 def _for_memory(change: ConfigChange, before: Config, after: Config) -> ConfigChange:
-    """Say where memory's own model needs another key: memory gets keys when it starts, and then alone."""
+    """Mark changes of the memory model's key as "restart-required".
+
+    The memory service receives the key of its model only at startup.
+    """
     was, now = (config.models.get(config.memory.model or "") for config in (before, after))
     own = ("memory.model", *(f"models.{config.memory.model}.secret" for config in (before, after)))
     if change.path not in own or now is None or now.secret in (None, was and was.secret):
@@ -68,7 +73,7 @@ def _for_memory(change: ConfigChange, before: Config, after: Config) -> ConfigCh
 
 
 def _concerned(path: tuple[str, ...], before: Config, after: Config) -> tuple[str, ...]:
-    """Return the agents that have to do with a place, before or after."""
+    """Return the agents that a path affects, before or after the change."""
     if path[0] == "agents":
         return path[1:2]
     named = {
@@ -81,7 +86,7 @@ def _concerned(path: tuple[str, ...], before: Config, after: Config) -> tuple[st
 
 
 def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool:
-    """Tell whether an agent's defaults lead to what is named at a place."""
+    """Return True if the agent's defaults reference the entry at a path, directly or indirectly."""
     if len(path) < 2:
         return False
     section, name = path[0], path[1]

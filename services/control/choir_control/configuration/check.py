@@ -1,6 +1,7 @@
-"""Check what a schema cannot: that every name exists and that numbers fit each other.
+"""Checks of a configuration that its schema cannot express: references and related numbers.
 
-Called by `read`. Pure. A fault is a sentence that names the place in the file and what to do.
+Pure functions, called by `read`. Each fault is a sentence that names the path in the file and the
+remedy.
 """
 
 import os
@@ -12,18 +13,18 @@ from choir_common.ids import RESERVED_AGENTS
 from choir_common.wire.budgets import AgentBudgets, Budgets
 from choir_common.wire.config import AgentDefaults, Config, secret_uses
 
-# they open the database, the bus and the operators' door: no agent is ever handed one
+# These open the database, the message bus and the operator API, so no agent ever receives one.
 OWN_SECRETS = ("postgres-admin", "nats-token", "operator-token")
-# a model call with the tools and the identity of an agent takes a few thousand
+# One model call with the tools and the identity of an agent needs a few thousand tokens.
 LEAST_TOKENS = 1_000
-# each is a conversation with a model of its own, in one process
+# Each core job has its own model conversation, and all of them run in one process.
 MOST_CORE_JOBS = 64
-# a stop waits for it, and people wait for a stop
+# Stopping an agent waits for the summary, and users wait for the stop.
 LONGEST_SUMMARY_MS = 300_000
 
 
 def faults(config: Config) -> list[str]:
-    """Return every fault of a config, in the order of the file's sections."""
+    """Return every fault of a configuration, in the order of the sections in the file."""
     return [
         *_agents(config),
         *_workspaces(config),
@@ -62,7 +63,10 @@ def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str
 
 
 def _workspaces(config: Config) -> Iterator[str]:
-    """Two agents would write into, and one reset would empty, what the other holds."""
+    """Reject relative, equal and nested workspace paths.
+
+    Two agents would write into the same files, and a reset of one workspace would empty the other.
+    """
     places = {}
     for name, workspace in config.workspaces.items():
         place = Path(os.path.normpath(os.path.expanduser(workspace.path)))  # noqa: PTH111 - never raises

@@ -1,6 +1,7 @@
-"""Hold the configuration in force, and cut from it what others may see.
+"""The configuration in force, and the views of it that sessions, memory and the gateway receive.
 
-Called by nearly every room of control; swapped whole, never patched (spec 16.3).
+Called by most packages of control. A new configuration replaces the old one as a whole; it is never
+patched.
 """
 
 import asyncio
@@ -45,33 +46,39 @@ class Snapshot:
     config: Config
 
     def agent(self, agent_id: str) -> AgentConfig:
-        """Return an agent's definition; raises NotFound."""
+        """Return an agent's configuration; raises NotFound."""
         if agent_id not in self.config.agents:
             names = ", ".join(sorted(self.config.agents)) or "none"
             raise NotFound(f"There is no agent {agent_id!r} in config.json (it has {names}).")
         return self.config.agents[agent_id]
 
     def version_for(self, settings_rev: int) -> int:
-        """Return the version of a session's settings: of the configuration, and of its own changes.
+        """Return the version of a session's settings: the configuration's plus that of its own changes.
 
-        Both only grow while a session lasts, so their sum grows with either and names one state.
+        Neither number decreases while a session lasts, so their sum grows with each and identifies
+        one state.
         """
         return self.version + settings_rev
 
     def gateway_of(self, dm: str) -> str | None:
-        """Return the gateway a DM is on, none for an unknown DM."""
+        """Return the gateway of a conversation (DM), or None for an unknown one."""
         found = self.config.dms.get(dm)
         return found.gateway if found else None
 
     def default_agent_of(self, dm: str, held_last: str | None = None) -> str | None:
-        """Return the agent whose default this DM is: of several the one that held it last, else the first."""
+        """Return the agent to which a conversation (DM) belongs by default.
+
+        If it is the default of several agents, return the one that was bound to it last, or else
+        the first by name.
+        """
         owners = [name for name, a in self.config.agents.items() if a.defaults.dm == dm]
         return held_last if held_last in owners else min(owners, default=None)
 
     def bound(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
-        """Return what a session is bound to, with what its agent's defaults say at any time.
+        """Return a session's bindings, completed with the agent's current defaults for shared resources.
 
-        Those are shared, and no start names them, so a change of them is in force at once.
+        The core model and the search provider are shared and no start command selects them, so a
+        change of these defaults takes effect at once.
         """
         if agent_id not in self.config.agents:
             return bindings
@@ -84,7 +91,7 @@ class Snapshot:
         )
 
     def settings_for(self, agent_id: str, bindings: ResourceBindings) -> AgentSettings:
-        """Return what a session of an agent needs; raises NotFound when its model is gone."""
+        """Return the settings of a session; raises NotFound if its model was removed."""
         config, bound = self.config, self.bound(agent_id, bindings)
         if bound.llm not in config.models:
             raise NotFound(f"The model {bound.llm!r} is no longer in config.json.")
@@ -112,17 +119,17 @@ class Snapshot:
         )
 
     def has_repository(self, agent_id: str) -> bool:
-        """Tell whether an agent has a repository of its own, which its proposals need."""
+        """Return True if the agent has its own repository, which its proposals require."""
         own = self.config.agents.get(agent_id)
         return own is not None and bool(own.repo.url)
 
     def timezone_of(self, agent_id: str) -> str:
-        """Return the time zone of an agent's user: the configured one, else the host's."""
+        """Return the time zone of an agent's user: the configured one, or else the host's."""
         own = self.config.agents.get(agent_id)
         return (own.timezone if own else None) or host_timezone()
 
     def budgets_of(self, agent_id: str) -> Budgets:
-        """Return the budgets in force for an agent: its own, else those of all."""
+        """Return an agent's budgets: its own values over the general ones."""
         own = self.config.agents.get(agent_id)
         return self.config.budgets.overridden(own.budgets) if own else self.config.budgets
 
@@ -133,14 +140,14 @@ class Snapshot:
         return VoiceBinding(profile=profile, tts=self.config.tts[profile.tts])
 
     def secret_names(self, agent_id: str, bindings: ResourceBindings) -> frozenset[str]:
-        """Return the names of the secrets a session's resources need (spec 14.2)."""
+        """Return the names of the secrets that a session's resources need."""
         try:
             return self.settings_for(agent_id, bindings).secret_names()
         except NotFound:
             return frozenset()
 
     def memory_orders(self) -> MemoryOrders:
-        """Return what the memory service's rounds go by."""
+        """Return the parts of the configuration that memory's maintenance uses."""
         config = self.config
         kept = {name: agent.retention for name, agent in config.agents.items()}
         return MemoryOrders(
@@ -149,7 +156,7 @@ class Snapshot:
         )
 
     def channels(self) -> ChannelTable:
-        """Return all that the gateway service needs."""
+        """Return the gateways and conversations (DMs) for the gateway service."""
         return ChannelTable(
             config_version=self.version,
             gateways=tuple(
@@ -173,26 +180,26 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration that is whole and valid, in force or not."""
+    """A complete and valid configuration that may not be in force."""
 
     written: Config
-    """As the file says it."""
+    """The content of the file."""
     config: Config
-    """With what the deployment adds."""
+    """The content of the file with the deployment's additions."""
 
     @property
     def digest(self) -> str:
-        """Return what names it."""
+        """Return the SHA-256 of the configuration, which identifies it."""
         return hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
 
     @property
     def body(self) -> str:
-        """Return what is kept of it."""
+        """Return the JSON text stored in `config_versions`."""
         return self.written.model_dump_json()
 
 
 class Configuration:
-    """The configuration in force; `staging` swaps it for another, whole."""
+    """The configuration in force; `staging` replaces it as a whole."""
 
     def __init__(
         self, path: Path, default_model: ModelConfig | None, versions: ConfigVersionStore
@@ -204,29 +211,32 @@ class Configuration:
         self._current: Snapshot | None = None
         self._candidate: Candidate | None = None
         self.note = ""
-        """Why what is in force is not what the file says; empty when it was read from the file."""
+        """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
     @property
     def current(self) -> Snapshot:
-        """Return the snapshot in force; read it once per piece of work."""
+        """Return the snapshot in force. Read it once per task, because it may be replaced at any await."""
         if self._current is None:
             raise NotFound("No configuration has been loaded yet.")
         return self._current
 
     def root_of(self, workspace: str) -> Path:
-        """Return where a workspace is; raises NotFound."""
+        """Return the directory of a workspace; raises NotFound."""
         found = self.current.config.workspaces.get(workspace)
         if found is None:
             raise NotFound(f"There is no workspace {workspace!r} in config.json.")
         return Path(found.path)
 
     def read(self) -> Candidate:
-        """Read and check the file without taking it into force; raises BadInput. Blocking."""
+        """Read and check the file without applying it; raises BadInput. Blocking."""
         written = read_written(self.path)
         return self._complete(written, str(self.path))
 
     async def last_good(self, why: str) -> Candidate | None:
-        """Return what was last in force, to start with where the file does not fit; none if none is kept."""
+        """Return the configuration that was in force last; None if none is stored or it is not valid.
+
+        Used at startup when the file is not valid; `why` becomes `note`.
+        """
         body = await self._versions.last_body()
         try:
             found = body and self._complete(Config.model_validate_json(body), "the last good one")
@@ -236,16 +246,17 @@ class Configuration:
         return found or None
 
     async def put_in_force(self, candidate: Candidate, reason: Reason = "start") -> Snapshot:
-        """Give `candidate` its version, which is the commit, and make it the current one.
+        """Store `candidate` under a version number and make it the current configuration.
 
-        Raises Unavailable without a database: the old one stays in force.
+        The stored row is the commit. Raises Unavailable without a database; the old configuration
+        then stays in force.
         """
         async with self._turn:
             version = await self._versions.version_of(candidate.digest, candidate.body, reason)
             return self._swap(Snapshot(version, candidate.config), candidate, reason)
 
     async def renumber(self) -> int:
-        """Give what is in force a new version, because the secrets it names have changed."""
+        """Give the current configuration a new version because secrets that it names have changed."""
         async with self._turn:
             candidate = self._candidate
             if candidate is None:
@@ -264,5 +275,8 @@ class Configuration:
 
 
 def _named(section: Mapping[str, T], name: str | None) -> T | None:
-    """Return what is named, none too if it has left the configuration since a session was bound."""
+    """Return the entry with this name, or None.
+
+    The entry may have been removed from the configuration since the session was bound to it.
+    """
     return None if name is None else section.get(name)

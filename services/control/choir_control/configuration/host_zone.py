@@ -1,4 +1,4 @@
-"""Find the time zone of this machine. Called by `current` for agents that name none."""
+"""The time zone of this machine, used by `current` for agents without a configured one."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ _ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
 
 
 def host_timezone(localtime: Path = LOCALTIME) -> str:
-    """Return the IANA name that the link /etc/localtime points to; UTC if it points to none."""
+    """Return the IANA name from the target of the link /etc/localtime, or UTC if there is none."""
     try:
         _, found, name = str(localtime.readlink()).rpartition(ZONES)
-    except OSError:  # no link: a copy, or nothing, as in a container
+    except OSError:  # not a link: a copy, or missing, as in containers
         return "UTC"
     try:
         zone = _ZONE.validate_python(name)

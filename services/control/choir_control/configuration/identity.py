@@ -1,7 +1,8 @@
-"""Lay out the identity files an agent sees under /choir (spec 6.5, 15.1).
+"""The identity files that an agent sees under /choir.
 
-Called by `sessions.launch` at every start: USER.md comes from the global repository alone, SOUL.md and
-SOUL-CORE.md from the agent's if it has them, and what nobody has from the defaults in this package.
+Called by `sessions.launch` at every start. USER.md comes from the global repository alone. SOUL.md
+and SOUL-CORE.md come from the agent's repository if it has them, or else from the global one. Files
+that neither has come from the defaults in this package.
 """
 
 import os
@@ -19,9 +20,9 @@ DEFAULTS = "choir_control.configuration.defaults"
 
 
 def lay_out_identity(home: Path, agent_id: str, image_version: str) -> Path:
-    """Write the agent's identity directory and return it; blocking, run it in a thread.
+    """Write the agent's identity directory and return its path. Blocking: run it in a thread.
 
-    Raises Unavailable when the directory cannot be written.
+    Raises Unavailable if the directory cannot be written.
     """
     shared = home / "repos" / "global" / "identity"
     personal = home / "repos" / "agents" / agent_id / "identity"
@@ -44,7 +45,7 @@ def lay_out_identity(home: Path, agent_id: str, image_version: str) -> Path:
 def _first(name: str, *places: Path) -> bytes:
     for place in places:
         path = place / name
-        # a link in a repository could point at anything on the host
+        # A link in a repository could point at any file of the host.
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:
                 return file.read(MAX_BYTES)

@@ -1,7 +1,8 @@
-"""Decide what choird starts with: what config.json says, or what was last in force if that does not fit.
+"""The configuration that choird starts with: config.json, or the last valid one.
 
-Called by `app`. A file that is being edited must not keep a system down that has just crashed; but it is
-said, in the log and in `config show`, and a file that is not there at all is a mistake about the place.
+Called by `app`. An invalid file must not prevent a restart after a crash, for example while
+somebody edits it. The log and `config show` report the fallback. A missing file is an error: the
+state directory may be wrong.
 """
 
 from dataclasses import dataclass
@@ -17,20 +18,20 @@ log = structlog.get_logger("choir.configuration")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the file said at the start."""
+    """The result of reading config.json at startup."""
 
     candidate: Candidate | None
     why_not: str
 
     @property
     def agents(self) -> list[str]:
-        """Return the agents it names, none if it does not fit."""
+        """Return the names of the agents in the file; empty if the file is not valid."""
         return sorted(self.candidate.config.agents) if self.candidate else []
 
     async def or_last_good(self, configuration: Configuration) -> Candidate:
-        """Return the file's configuration, or the last good one.
+        """Return the configuration of the file, or the last valid one.
 
-        Raises StartupError with what is wrong with the file if there is neither.
+        Raises StartupError with the fault of the file if there is neither.
         """
         if self.candidate is not None:
             return self.candidate
@@ -42,7 +43,7 @@ class Opening:
 
 
 def read_at_start(configuration: Configuration) -> Opening:
-    """Read config.json; raises StartupError when there is none."""
+    """Read config.json; raises StartupError if it does not exist."""
     try:
         found = configuration.read()
     except Missing as error:

@@ -1,6 +1,6 @@
-"""Read config.json strictly, as a whole or not at all (spec 6.3).
+"""Strict parsing of config.json: all of it or none.
 
-Called by `current`; `check` follows.
+Called by `current`; the result is checked by `check`.
 """
 
 from pathlib import Path
@@ -25,13 +25,13 @@ class Missing(BadInput):
 def read_config(path: Path, default_model: ModelConfig | None) -> Config:
     """Return the valid configuration in `path`.
 
-    Raises BadInput naming the file, the place inside it and what to do.
+    Raises BadInput with the file, the path inside it and the remedy.
     """
     return complete(read_written(path), default_model, str(path))
 
 
 def complete(written: Config, default_model: ModelConfig | None, source: str) -> Config:
-    """Add what the deployment supplies, and check the whole; raises BadInput naming `source`."""
+    """Add the deployment's default model and check the result; raises BadInput that names `source`."""
     config = _with_default_model(written, default_model)
     found = faults(config)
     if found:
@@ -40,7 +40,7 @@ def complete(written: Config, default_model: ModelConfig | None, source: str) ->
 
 
 def read_written(path: Path) -> Config:
-    """Return what the file says, checked by itself; raises BadInput."""
+    """Return the content of the file, validated by the schema alone; raises BadInput."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)

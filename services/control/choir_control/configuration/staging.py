@@ -1,10 +1,11 @@
-"""The two phases: stage what config.json says, then put exactly that in force (spec 17.6, 17.7).
+"""Two-phase configuration changes: stage what config.json contains, then apply exactly that.
 
-Called by the operator door. `load` looks through config.json and all repositories, and stages both as one
-snapshot or nothing; of the repositories `apply` puts nothing in force: builds and updates do. The order of
-`apply` is what makes it all or nothing: what can fail and be taken back comes first (the sockets of new
-agents), then one row in the database, which is the commit; what comes after the row cannot fail, or is
-found out by those concerned themselves.
+Called by the operator API. `load` checks config.json and all repositories and stages both as one
+snapshot, or nothing. `apply` changes no repository; builds and updates do that.
+
+`apply` is all or nothing because of its order. Steps that can fail and be undone come first (the
+sockets of new agents). Then one database row is the commit. Steps after the row cannot fail, or the
+affected processes detect the new version themselves. See docs/design/configuration.md.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from choir_control.repos.survey import Survey
 
 log = structlog.get_logger("choir.configuration")
 
-# a shorter value would be found in ordinary words
+# Shorter values would also match ordinary text.
 SHORTEST_LEAK = 12
 
 Look = Callable[[Config], Awaitable[Sequence[str]]]
@@ -35,7 +36,7 @@ Open = Callable[[Sequence[str]], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What `load` found, whole."""
+    """A configuration and the repository commits that `load` checked together."""
 
     candidate: Candidate
     repos: Survey
@@ -43,14 +44,14 @@ class Staged:
 
     @property
     def digest(self) -> str:
-        """Return what names it: the configuration, and the commit of each repository."""
+        """Return the SHA-256 over the configuration and the commit of each repository."""
         words = [f"{owner} {commit}" for owner, commit in sorted(self.repos.commits.items())]
         return hashlib.sha256("\n".join((self.candidate.digest, *words)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is staged against what is in force."""
+    """The staged configuration compared with the one in force."""
 
     staged: Staged
     running_version: int
@@ -61,24 +62,24 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What staging needs of other rooms."""
+    """Collaborators of `Staging`."""
 
     find_secret: Callable[[str, int], str | None]
-    """Names the secret whose value stands in a text."""
+    """Returns the name of the secret whose value (of at least this length) occurs in a text."""
     survey: Callable[[Config], Awaitable[Survey]]
-    """Fetches and looks through all repositories; raises BadInput with what does not fit."""
+    """Fetches and checks all repositories; raises BadInput with the faults."""
     behind: Callable[[Config, Survey], Awaitable[tuple[RepoChange, ...]]]
-    """Tells which images are older than what was surveyed."""
+    """Returns how the surveyed commits differ from those in the agents' images."""
     warn: Look
-    """Says what a configuration would mean for those who run."""
+    """Returns warnings about the effects of a configuration on running sessions."""
     open_doors: Open
-    """Makes agents startable; taken back when its block raises."""
+    """Opens the sockets of new agents; closes them again if the block raises."""
     tell: Callable[[int], Awaitable[None]]
-    """Tells whoever runs of the new version; must not raise."""
+    """Notifies running sessions and the gateway of the new version; must not raise."""
 
 
 class Staging:
-    """At most one configuration that waits."""
+    """At most one staged configuration, and the operations on it."""
 
     def __init__(self, configuration: Configuration, clock: Clock, around: Around) -> None:
         self._configuration = configuration
@@ -90,33 +91,34 @@ class Staging:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is staged."""
+        """Whether a configuration is staged."""
         return self._staged is not None
 
     async def load(self) -> Difference:
-        """Read and check everything, and stage it; what was staged before is replaced, or kept on error.
+        """Read, check and stage config.json and all repositories.
 
-        Takes a minute at most, when remotes do not answer. Raises BadInput naming the file, the place in it
-        and what to do.
+        Replaces what was staged before; after an error the earlier one stays. Takes up to a minute
+        if remotes do not respond. Raises BadInput with the file, the path inside it and the remedy.
         """
         async with self._loading:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
             repos = await self._around.survey(candidate.config)
-            # only now is there anything to stage, and it is staged in one step
+            # Assign only after every check, so that a failed load leaves the earlier one staged.
             self._staged = staged = Staged(candidate, repos, self._clock.now())
             log.info("configuration staged", digest=staged.digest, commits=repos.commits)
         return await self._difference(staged)
 
     async def diff(self) -> Difference:
-        """Compare what is staged with what is in force; raises Conflict when nothing is staged."""
+        """Compare the staged configuration with the one in force; raises Conflict if none is staged."""
         return await self._difference(self._expect(None))
 
     async def apply(self, digest: str | None) -> tuple[Snapshot, Difference]:
-        """Put what is staged in force; return it and what it changed.
+        """Apply the staged configuration; return the new snapshot and the differences.
 
-        Raises Conflict when nothing is staged, or something else than `digest` names; Unavailable when a
-        socket or the database fails: nothing has changed then, and it stays staged.
+        Raises Conflict if nothing is staged, or if `digest` does not match it. Raises Unavailable
+        if a socket or the database fails: nothing has changed then, and the configuration stays
+        staged.
         """
         async with self._turn:
             staged = self._expect(digest)
@@ -124,10 +126,11 @@ class Staging:
             return await self._put_in_force(difference), difference
 
     async def put_file_in_force(self, expected: Config) -> int:
-        """Put in force what the file says, if that is exactly `expected`; return the version.
+        """Apply the content of the file if it equals `expected`; return the version.
 
-        Asked again after a crash it does nothing but tell. What an operator has staged stays staged, if it is
-        something else. Raises Conflict when the file says something else, and what `apply` raises.
+        Safe to repeat after a crash: a second call only notifies again. A different configuration
+        that an operator staged stays staged. Raises Conflict if the file differs, and the errors of
+        `apply`.
         """
         async with self._turn:
             candidate = await asyncio.to_thread(self._configuration.read)
@@ -174,7 +177,10 @@ class Staging:
         )
 
     def _refuse_values(self, candidate: Candidate) -> None:
-        """Keep secrets out of the database and of what is shown: only their names stand in config.json."""
+        """Reject a config.json that contains the value of a secret; only names belong there.
+
+        The value would otherwise reach the database and the output of `config show`.
+        """
         name = self._around.find_secret(candidate.body, SHORTEST_LEAK)
         if name is not None:
             raise BadInput(

@@ -1,4 +1,4 @@
-"""Number the configurations that were ever in force, and keep what they said. Called by `current`."""
+"""Version numbers and contents of all configurations that were ever in force. Called by `current`."""
 
 from typing import Literal
 
@@ -8,16 +8,16 @@ Reason = Literal["start", "config", "secrets"]
 
 
 class ConfigVersionStore:
-    """The table `config_versions`; its newest row is the one in force."""
+    """The table `config_versions`; its newest row is the configuration in force."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def version_of(self, digest: str, body: str, reason: Reason = "start") -> int:
-        """Return the number of the configuration with this digest, the next one if it is new.
+        """Return the version of the configuration with this digest; a new one gets the next number.
 
-        The row is the commit of an apply: with it the configuration is in force, without it nothing
-        has happened. Asked again after an unknown outcome it returns the same number.
+        The row is the commit of an apply: the configuration is in force once it exists. Safe to
+        repeat after an unknown outcome, because the same digest returns the same number.
         """
         version = await self._database.fetchval(
             """
@@ -39,7 +39,7 @@ class ConfigVersionStore:
         return int(version)
 
     async def next_version(self, digest: str, body: str, reason: Reason) -> int:
-        """Number the same configuration anew: something it names has changed."""
+        """Give an unchanged configuration the next version, because a secret that it names has changed."""
         version = await self._database.fetchval(
             """
             INSERT INTO choir_control.config_versions (digest, body, reason)
@@ -52,7 +52,7 @@ class ConfigVersionStore:
         return int(version)
 
     async def last_body(self) -> str | None:
-        """Return what the newest configuration said, none if none was kept."""
+        """Return the JSON text of the newest stored configuration, or None."""
         found = await self._database.fetchval(
             """
             SELECT body::text FROM choir_control.config_versions

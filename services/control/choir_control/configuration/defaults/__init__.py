@@ -1,1 +1,1 @@
-"""The identity files of an agent whose repositories have none."""
+"""Default identity files, for agents whose repositories have none."""
