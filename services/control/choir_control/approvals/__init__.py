@@ -1,6 +1,6 @@
-"""Owns requests for a human's decision: one durable row per (session, call), decided once.
+"""Requests for a human's decision: one durable row per (session, call), decided once.
 
-Never decides by itself: a request that nobody decides in time expires, and is not carried out. Never
-carries out what was approved: `evolution` does.
-Ladder: expire, press > decide > store > words, nonce.
+Owns the requests, their buttons, their expiry and the texts about them. Never decides by itself: a
+request that nobody decides in time expires and is not carried out. `evolution` carries out approved
+requests.
 """

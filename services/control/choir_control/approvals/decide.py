@@ -1,8 +1,8 @@
-"""Decide on a request, once, whoever is first: an operator, a DM, or time running out (spec 8.10, 19.6).
+"""Decisions on approval requests, each made once: by an operator, by a button, or by expiry.
 
-Called by the operator door and `expire`. What comes next is the session's signal and the words for the
-conversation, which are stored with the decision. What is approved is carried out by `evolution`; the order to
-do so is part of the decision.
+Called by the operator API, `press` and `expire`. The session's signal and the text for the
+conversation are stored together with the decision. So is the order to carry out the request, which
+`evolution` then does. See docs/design/approvals.md.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_ID = 100
 
 
 class Desk:
-    """Where decisions are made."""
+    """Finds and decides approval requests."""
 
     def __init__(
         self,
@@ -31,7 +31,12 @@ class Desk:
         said: Callable[[str], None] = lambda _: None,
         approved: Callable[[], None] = lambda: None,
     ) -> None:
-        """`said` hears of a conversation with news; `approved` wakes who carries out what was approved."""
+        """Create the service.
+
+        `order` returns the lock of a conversation's signals, `ring` wakes the followers of a
+        session. `said` receives a conversation (DM) with a new message in the outbox. `approved`
+        wakes the worker that carries out requests.
+        """
         self._store = store
         self._order = order
         self._ring = ring
@@ -39,7 +44,7 @@ class Desk:
         self._approved = approved
 
     async def find(self, approval_id: str) -> Approval:
-        """Return a request. Raises NotFound."""
+        """Return a request; raises NotFound."""
         plausible = 0 < len(approval_id) <= MAX_ID and approval_id.isprintable()
         found = await self._store.get(approval_id) if plausible else None
         if found is None:
@@ -54,9 +59,11 @@ class Desk:
         digest: str | None = None,
         hand: Hand | None = None,
     ) -> Approval:
-        """Decide, or expire; `digest` is of what the decider was shown, `hand` whose button it was.
+        """Approve, reject or expire a request and return its new state.
 
-        Raises NotFound, or Conflict when it has been decided or was shown differently.
+        `by` is stored as the decider. `digest` is the one that the decider saw, if known; `hand`
+        identifies the pressed button, if there was one. Raises NotFound, or Conflict if the request
+        was decided before or its content differs from `digest`.
         """
         asked = await self.find(approval_id)
         if digest is not None and digest != asked.digest:
@@ -90,7 +97,7 @@ class Desk:
 
 
 def _already(decided: Approval) -> str:
-    """Say how a request ended before."""
+    """Return the error text for a request that was decided before."""
     at = decided.resolved_at
     when = at.isoformat(timespec="seconds") if at else "before"
     if decided.status == "expired":

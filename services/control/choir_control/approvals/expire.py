@@ -1,7 +1,8 @@
-"""Expire requests that nobody decided in time (spec 19.6). Run by `app`.
+"""Expiry of approval requests that nobody decided in time. Run by `app`.
 
-Time is counted while choird runs, by the clock that does not jump, and kept in the table: neither a clock
-that is set nor a night in which nobody could have answered ends a request.
+The waiting time is kept in the table. It is measured with the monotonic clock and only while choird
+runs. Neither a changed system clock nor a downtime, in which nobody could answer, expires a
+request.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from choir_control.approvals.words import TIMEOUT
 log = structlog.get_logger("choir.approvals")
 
 EVERY_S = 5.0
-# more than this between two looks: this process was held up, and with it whoever wanted to answer
+# A longer interval means that this process was suspended, and then nobody could decide either.
 MOST_BETWEEN_S = 3 * EVERY_S
 
 
 class Expiry:
-    """The clock of open requests."""
+    """Adds up the waiting time of open requests and expires the overdue ones."""
 
     def __init__(
         self, store: ApprovalStore, desk: Desk, patience: Callable[[], timedelta], clock: Clock
@@ -35,7 +36,7 @@ class Expiry:
         self._looked_at = clock.monotonic()
 
     async def expire_overdue(self) -> int:
-        """Expire what has waited too long; return how many requests that were."""
+        """Expire overdue requests; return how many."""
         now = self._clock.monotonic()
         passed = timedelta(seconds=min(now - self._looked_at, MOST_BETWEEN_S))
         overdue = await self._store.wait(passed, self._patience())

@@ -1,4 +1,4 @@
-"""The secret that a request's buttons carry (spec 19.6): made by `store`, read by `press`."""
+"""The secret in the buttons of an approval request: created by `store`, parsed by `press`."""
 
 import hashlib
 import re
@@ -15,18 +15,18 @@ _DATA = re.compile(r"a:([A-Za-z0-9_-]{22}):([yn])")
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """Known to whoever was shown the buttons, and to nobody else."""
+    """A random secret that only the user who sees the buttons knows."""
 
     value: str
 
     @staticmethod
     def fresh() -> "Nonce":
-        """Return a new one."""
+        """Return a new random nonce."""
         return Nonce(secrets.token_urlsafe(NONCE_BYTES))
 
     @property
     def sha256(self) -> bytes:
-        """Return what the table knows it by."""
+        """Return the hash under which the table stores it."""
         return hashlib.sha256(self.value.encode()).digest()
 
     def buttons(self) -> Sequence[Button]:
@@ -38,7 +38,7 @@ class Nonce:
 
 
 def read_data(data: str) -> tuple[Nonce, Literal["approved", "rejected"]] | None:
-    """Return what a pressed button says, none if it is no button of a request's."""
+    """Return the nonce and the verdict of a pressed button, or None if it is not an approval button."""
     found = _DATA.fullmatch(data)
     if found is None:
         return None

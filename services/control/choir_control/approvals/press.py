@@ -1,7 +1,8 @@
-"""Decide by a button (spec 19.6): its own user only, once, and on what was shown.
+"""Decisions by button: only by the user who was asked, once, and on the content that was shown.
 
-Called by `bus_doors` with whatever a channel heard; `decide` comes next. What does not fit has no effect, is
-counted, and is answered with the same words whatever is wrong with it.
+Called by `bus_doors` with every press that a channel reports; `decide` does the rest. A press that
+does not fit has no effect and is counted. It gets one fixed answer, which does not reveal what is
+wrong with it.
 """
 
 from collections.abc import Callable
@@ -23,26 +24,30 @@ ANSWERS: dict[Verdict, Pressed] = {
 }
 
 DmOf = Callable[[str, str], str | None]
-"""The DM of a user on a gateway."""
+"""Returns the conversation (DM) of a user on a gateway, or None."""
 
 
 class Buttons:
-    """The way in for presses."""
+    """Handles presses of approval buttons."""
 
     def __init__(
         self, store: ApprovalStore, desk: Desk, dm_of: DmOf, refused: Callable[[], None]
     ) -> None:
-        """`refused` counts what had no effect."""
+        """Create the handler; `refused` counts presses without effect."""
         self._store = store
         self._desk = desk
         self._dm_of = dm_of
         self._refused = refused
 
     async def press(self, press: Press) -> Pressed:
-        """Decide, durably; the message is edited through the outbox. A repeated press is told the same."""
+        """Store the decision and return the answer for the user; a repeated press gets the same answer.
+
+        The message with the buttons is edited later, through the outbox.
+        """
         dm = self._dm_of(press.gateway, press.user_id)
         read = read_data(press.data)
-        # in a DM the chat is the user's own: a button that was carried elsewhere is none
+        # In a private chat the chat id is the user id, so this refuses buttons forwarded to other
+        # chats.
         if read is None or dm is None or press.chat_id != press.user_id:
             return self._refuse(press, "malformed or a stranger's")
         nonce, verdict = read

@@ -1,7 +1,7 @@
-"""Keep the table `pending_approvals` (spec 23.1). Called by the rpc door and by `decide`.
+"""The tables `pending_approvals` and `approval_nonces`. Called by `evolution.ask` and by `decide`.
 
-A decision is one statement: whoever changes the row from `pending` has decided, and the session's signal is
-stored with it or not at all, as is the order to carry it out.
+A decision is one statement. The caller that changes the row from `pending` has decided. The same
+statement stores the session's signal and the order to carry out the request.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ from choir_control.leases.store import Lease
 MAX_CALL_ID = 200
 MAX_PAYLOAD_BYTES = 200_000
 MAX_PENDING = 20
-"""Per session: more questions than that are no questions to a human any more."""
+"""Open requests per session; nobody reads more than this with care."""
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired"]
 Verdict = Literal["approved", "rejected"]
-"""What a human decides."""
+"""A decision by a human."""
 Outcome = Literal["approved", "rejected", "expired"]
-"""How a request ends; `expired` when nobody decided in time."""
+"""The end of a request; `expired` means that nobody decided in time."""
 
 MAX_BASIS_BYTES = 400_000
 
@@ -43,7 +43,8 @@ _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payl
     AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS too_late"""
 _FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
     LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
-# The hand is checked in the statement that decides: DM, user, nonce, digest and state, or nothing happens.
+# The statement that decides also checks the button: DM, user, nonce, digest and state. If one of
+# them does not fit, nothing changes.
 _DECIDE = """
 WITH decided AS (
     UPDATE choir_control.pending_approvals AS a
@@ -82,7 +83,7 @@ WITH said AS (
 UPDATE choir_control.pending_approvals SET notice_id = (SELECT outbox_id FROM said)
 WHERE approval_id = $4
 """
-# How far the machine's clock jumps does not count, nor does time in which nobody could have answered.
+# The waiting time excludes jumps of the system clock and time in which nobody could have answered.
 _WAIT = """
 UPDATE choir_control.pending_approvals SET waited = waited + $1 WHERE status = 'pending'
 RETURNING approval_id, waited >= $2 AS overdue
@@ -91,7 +92,7 @@ RETURNING approval_id, waited >= $2 AS overdue
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Whose finger pressed a button: all that has to fit for it to count."""
+    """The user and the button of a press; all fields must match the stored nonce."""
 
     nonce_sha256: bytes
     dm: str
@@ -101,7 +102,7 @@ class Hand:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a hand's button belongs to; `answer` is what this same press has decided before."""
+    """The request of a pressed button; `answer` is the decision if this same press made it earlier."""
 
     approval_id: str
     answer: Verdict | None
@@ -109,7 +110,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request and where it stands."""
+    """A request and its state."""
 
     approval_id: str
     session_id: str
@@ -123,36 +124,37 @@ class Approval:
     resolved_at: datetime | None
     decided_by: str | None
     dm: str
-    """The conversation it was asked in."""
+    """The conversation that was asked."""
     gateway: str
     basis: JsonObject = field(default_factory=dict)
-    """What it was shown with: what it would change, and what that stands on."""
+    """The context it was shown with: what it would change, and the versions that this is based on."""
     stage: str | None = None
     detail: str = ""
-    """How carrying it out ended."""
+    """The result of carrying it out, or the error."""
     too_late: bool = False
-    """The session ended before anybody decided on its call, so that nothing can run."""
+    """The session ended before the decision on its tool call, so the call cannot run any more."""
 
     @property
     def state(self) -> ApprovalState:
-        """Return where it stands: the decision, and what became of it."""
+        """Return the decision or, once it is being carried out, the stage of that."""
         if self.status != "approved" or self.stage in (None, "waiting"):
             return self.status
         return cast(ApprovalState, self.stage)
 
 
 class ApprovalStore:
-    """The table `pending_approvals`."""
+    """Stores requests, their buttons and their decisions."""
 
     def __init__(self, database: Database, user_of: Callable[[str], str | None]) -> None:
-        """`user_of` tells who speaks in a DM: the only one whose buttons count there."""
+        """Create the store; `user_of` returns the user of a conversation, the only one who may press."""
         self._database = database
         self._user_of = user_of
 
     async def standing(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
-        """Return where a request stands that was made before, none for a new one.
+        """Return the state of an earlier request by the same call, or None.
 
-        Raises BadInput for a call_id that is none, Conflict when the same call asked for something else.
+        Raises BadInput for an invalid call_id, Conflict if the call requested something else
+        before.
         """
         _check_call_id(request)
         async with self._database.connection() as held:
@@ -161,10 +163,10 @@ class ApprovalStore:
     async def request(
         self, lease: Lease, request: ApprovalRequest, basis: JsonObject | None = None
     ) -> ApprovalResponse:
-        """Store a request once per call, with what it is shown with; return where it stands.
+        """Store a request once per call, together with the context it is shown with; return its state.
 
-        Raises BadInput for one that cannot be stored, Conflict when the same call asked for something
-        else before, RateLimited while too many of the session's questions are open.
+        Raises BadInput for a request that cannot be stored, Conflict if the same call requested
+        something else before, RateLimited if the session has too many open requests.
         """
         _check_call_id(request)
         payload = canonical(request.payload)
@@ -175,7 +177,7 @@ class ApprovalStore:
             raise BadInput("It would change more than a human can be shown.")
         digest = digest_of(request.request_type, request.payload, basis)
         async with self._database.transaction() as held:
-            # one request of a session at a time, or the count below would not hold
+            # Serialise the requests of one session, or the count below could be exceeded.
             await held.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
                 f"approvals of {lease.session_id}",
@@ -248,7 +250,7 @@ class ApprovalStore:
     async def _say(
         self, held: Connection, lease: Lease, approval_id: str, words: str, digest: str
     ) -> None:
-        """Ask in the conversation, with buttons for its user alone."""
+        """Send the request to the conversation, with buttons if its user is known."""
         nonce, user = Nonce.fresh(), self._user_of(lease.bindings.dm)
         shown = [button.model_dump() for button in nonce.buttons()] if user else []
         pressed = orjson.dumps(shown).decode() if shown else None
@@ -265,7 +267,11 @@ class ApprovalStore:
             )
 
     async def pressed(self, hand: Hand) -> Known | None:
-        """Return what a hand's button belongs to; none if that is nobody's, another's, or used."""
+        """Return the request of a button, or None if the button is unknown, used, or another user's.
+
+        A button used by this same press is still returned, so that a repetition gets the same
+        answer.
+        """
         row = await self._database.fetchrow(
             """
             SELECT approval_id, a.status, n.used_at FROM choir_control.approval_nonces AS n
@@ -283,7 +289,7 @@ class ApprovalStore:
         return Known(row["approval_id"], row["status"] if row["used_at"] else None)
 
     async def asked_in(self, dm: str, message_id: str) -> Approval | None:
-        """Return the request that a message of a conversation asks for."""
+        """Return the request that a message of a conversation asks about, or None."""
         row = await self._database.fetchrow(
             f"SELECT {_COLUMNS}, a.basis {_FROM} JOIN choir_control.outbox AS o ON o.outbox_id = a.notice_id "
             "WHERE o.dm = $1 AND o.message_id = $2 ORDER BY a.created_at DESC LIMIT 1",
@@ -295,10 +301,10 @@ class ApprovalStore:
     async def decide(
         self, approval_id: str, outcome: Outcome, by: str, words: str, hand: Hand | None = None
     ) -> bool:
-        """Decide, queue the session's signal, and tell the conversation once.
+        """Store the decision, the session's signal and the conversation's text; return False if too late.
 
-        The message that asked is edited. Without one, the words are a message of their own, unless the
-        conversation itself decided. Returns whether it was this that decided.
+        Edits the message that asked. Without such a message the text is sent as a new one, unless
+        the decision was made in that conversation.
         """
         body = ApprovalResolvedSignal(approval_id=approval_id, status=outcome)
         found = await self._database.fetchrow(
@@ -313,7 +319,7 @@ class ApprovalStore:
         return found is not None
 
     async def get(self, approval_id: str) -> Approval | None:
-        """Return one request."""
+        """Return a request, or None."""
         row = await self._database.fetchrow(
             f"SELECT {_COLUMNS}, a.basis {_FROM} WHERE approval_id = $1",
             approval_id,
@@ -321,7 +327,7 @@ class ApprovalStore:
         return None if row is None else _approval(row)
 
     async def newest(self, limit: int) -> list[Approval]:
-        """Return the newest requests, the pending ones first; without what each was shown with."""
+        """Return the newest requests, pending ones first, without their `basis`."""
         rows = await self._database.fetch(
             f"SELECT {_COLUMNS}, '{{}}'::json AS basis {_FROM} "
             "ORDER BY a.status = 'pending' DESC, created_at DESC LIMIT $1",
@@ -330,7 +336,7 @@ class ApprovalStore:
         return [_approval(row) for row in rows]
 
     async def wait(self, passed: timedelta, most: timedelta) -> list[str]:
-        """Let time pass for all open requests; return those that have waited for `most` by now."""
+        """Add `passed` to the waiting time of all open requests; return those that waited for `most`."""
         rows = await self._database.fetch(_WAIT, passed, most)
         return [row["approval_id"] for row in rows if row["overdue"]]
 

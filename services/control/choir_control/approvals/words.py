@@ -1,13 +1,14 @@
-"""Say to a conversation what is asked and what became of it (spec 19.6): pure.
+"""Texts about approval requests for the conversation. Pure functions.
 
-Called by `store`, `decide` and `evolution`; the statement that changes a request stores the words with it.
+Called by `store`, `decide` and `evolution`. The statement that changes a request also stores the
+text.
 """
 
 from choir_common.approvals.shown import Line, gist_of, lines_of
 from choir_common.wire.json import JsonObject
 
 TIMEOUT = "timeout"
-"""Who decided when nobody did."""
+"""The decider of an expired request."""
 
 MOST_LINES = 24
 MOST_CHARACTERS = 1_200
@@ -23,7 +24,7 @@ HOW = "/approve {id} or /reject {id}. /approvals {id} shows more, `choirctl appr
 def asked_text(
     agent_id: str, approval_id: str, request_type: str, payload: JsonObject, basis: JsonObject
 ) -> str:
-    """Say who asks for what, show the beginning of what would change, and how to decide."""
+    """Return the text that asks: who, for what, the beginning of the change, and how to decide."""
     lines = lines_of(request_type, payload, basis)
     body = beginning_of(lines, MOST_LINES, MOST_CHARACTERS)
     first = f"{agent_id} asks for {gist_of(request_type, payload)}."
@@ -31,14 +32,14 @@ def asked_text(
 
 
 def shown_text(approval_id: str, state: str, head: str, lines: list[Line]) -> str:
-    """Show a request at length; what is left out is counted, and where it is to be seen is said."""
+    """Return a longer view of a request; omitted lines are counted, with a hint where to see them."""
     body = beginning_of(lines, LONG_LINES, LONG_CHARACTERS)
     how = HOW.format(id=approval_id) if state == "pending" else ""
     return "\n".join(part for part in (f"{head} [{state.replace('_', ' ')}]", body, how) if part)
 
 
 def beginning_of(lines: list[Line], most_lines: int, most_characters: int) -> str:
-    """Return the first lines as text, and how many more there are."""
+    """Return the first lines as text, and the number of the lines that were cut."""
     kept: list[str] = []
     room = most_characters
     for line in lines[:most_lines]:
@@ -54,7 +55,7 @@ def beginning_of(lines: list[Line], most_lines: int, most_characters: int) -> st
 def decided_text(
     gist: str, approval_id: str, outcome: str, by: str, request_type: str, *, too_late: bool = False
 ) -> str:
-    """Say what was decided, by whom, and what comes next."""
+    """Return the text about a decision: what, by whom, and what happens next."""
     if outcome == "approved":
         then = "The agent goes on with it." if request_type == "call" else "Executing."
         then = TOO_LATE if too_late else then
@@ -65,5 +66,5 @@ def decided_text(
 
 
 def ended_text(gist: str, approval_id: str, how: str, detail: str) -> str:
-    """Say how carrying it out ended."""
+    """Return the text about the result of carrying out a request."""
     return f"{how}: {gist} ({approval_id}). {detail}".rstrip()
