@@ -1,5 +1,5 @@
-"""Owns the durable log: accepts what an agent appends, reads it back, verifies it.
+"""The durable event log: appends, reads and verification.
 
-Never edits an event; never delivers what a reply says (the outbox does, from the row made here).
-Ladder: append > group > intake | pace | recovery_store > store; rehearsal stands alone.
+Owns the events of all sessions. Never changes an event. Does not deliver replies: an append only
+creates the outbox row, and the outbox delivers it.
 """

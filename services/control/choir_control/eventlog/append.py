@@ -1,6 +1,7 @@
-"""Accept heartbeats: append what they carry, or find out why it does not fit (spec 13.1).
+"""Append of a heartbeat's events to the durable log, or the reason why they do not fit.
 
-Called by the rpc door's HEARTBEAT; the outbox rows made go to `offer`, which wakes the outbox.
+Called for the verb HEARTBEAT. The new outbox rows are passed to `offer`, which starts their
+delivery. See docs/design/log-and-recovery.md.
 """
 
 import asyncio
@@ -21,19 +22,21 @@ from choir_control.leases.store import Lease
 from choir_control.metrics.meter import Meter
 from choir_control.workspaces.outgoing import Outgoing
 
-# a second heartbeat of the same agent may land between our two looks, hardly more than once
+# Another heartbeat of the same agent may be stored between the attempt and the check that follows
+# it, but hardly more than once.
 ATTEMPTS = 4
-# more events than this go one heartbeat at a time: who tells much never holds up those who tell little
+# Batches with more events than this are stored one at a time, so that large ones do not delay small
+# ones.
 MUCH = 50
 
 Offer = Callable[[Sequence[OutboundMessage]], None]
 Rescan = Callable[[str], None]
 Heard = Callable[[Lease, Sequence[Event]], None]
-"""Told of every batch that became durable, an empty one too."""
+"""Receives every batch that became durable, including empty ones."""
 
 
 class Appender:
-    """The durable log's one way in for agents."""
+    """Appends the events of agents to the durable log."""
 
     def __init__(
         self,
@@ -55,10 +58,10 @@ class Appender:
         self._meter = meter
 
     async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
-        """Make a heartbeat's events durable and return the revision that is acknowledged.
+        """Make a heartbeat's events durable and return the acknowledged revision.
 
-        Raises BadInput for events that contradict themselves, Fenced for a fork, a gap or an epoch
-        that is over: the agent must stop then.
+        Raises BadInput for events that contradict each other. Raises Fenced for a fork, a gap, or
+        an epoch that is over; the agent must stop then.
         """
         began = time.perf_counter()
         rev = await self._append(lease, request)
@@ -81,7 +84,8 @@ class Appender:
                 raise Fenced("This session has ended or another epoch has taken over.")
             if durable.head.rev >= batch.head.rev:
                 await self._check_same(lease, batch, batch.head)
-                # the first time's outcome may have been lost with its connection
+                # The first attempt may have been stored although its result was lost with the
+                # connection. Its outbox rows were not offered then.
                 self._rescan(lease.dm)
                 return request.new_rev
             if durable.head.rev < batch.base.rev:
@@ -115,7 +119,11 @@ class Appender:
         return await self._store.append(lease, batch)
 
     async def _copied(self, lease: Lease, batch: Batch) -> Batch:
-        """Return the batch with copies of the files it sends."""
+        """Return the batch with copies of the files that it sends.
+
+        Copies are made before the append, so that a stored reply never refers to a file that has
+        changed since.
+        """
         if not any(words.files for words in batch.words):
             return batch
         words = [await self._with_copies(lease, said) for said in batch.words]
@@ -136,7 +144,7 @@ class Appender:
 
 
 def _check_contains(batch: Batch, durable: Head) -> None:
-    """Refuse a batch that does not go through the durable head."""
+    """Raise Fenced unless the batch contains the durable head."""
     known = {batch.base.rev: batch.base.hash} | {e.rev: e.hash for e in batch.events}
     if known.get(durable.rev) != durable.hash:
         raise _fork(durable.rev)

@@ -1,7 +1,8 @@
-"""Store what many sessions send at once in one statement (group commit).
+"""Group commit: one statement stores the pending batches of several sessions.
 
-Called by `append`; `store` comes next. Nobody waits for company: who finds a writer free goes at once, alone.
-What arrives while all write goes together with the next, so the busier choird is, the less a heartbeat costs.
+Called by `append`, calls `store`. No batch waits for others to arrive: if a writer is free, it is
+stored at once and alone. Batches that arrive while all writers are busy share the next statement.
+The cost of a heartbeat therefore falls as the load grows.
 """
 
 import asyncio
@@ -14,27 +15,29 @@ from choir_control.eventlog.intake import Batch
 from choir_control.eventlog.store import EventStore
 from choir_control.leases.store import Lease
 
-# the next statement is made while the one before is with Postgres
+# While Postgres executes one statement, the next one can be prepared.
 WRITERS = 2
-# what a statement may hold: it is to take milliseconds, or the others wait for one who tells much
+# Limits of one statement. It should take milliseconds, because every session in it waits for all
+# others.
 MOST_SESSIONS = 100
 MOST_EVENTS = 200
 
-# the sessions that were stored; None: Postgres refused the statement, so each is to try alone
+# The sessions that were stored, or None: Postgres refused the statement, and each batch is retried
+# alone.
 Stored = set[str] | None
 Told = asyncio.Future[Stored]
 
 
 @dataclass(slots=True)
 class _Group:
-    """Batches of different sessions that share a statement, and those who wait beside the one who writes."""
+    """Batches of different sessions that share a statement, and the futures of all but the first caller."""
 
     asks: dict[str, tuple[Lease, Batch]] = field(default_factory=dict)
     joined: list[Told] = field(default_factory=list)
     events: int = 0
 
     def takes(self, session_id: str, events: int) -> bool:
-        """Tell whether there is room; two batches of one session never share a statement."""
+        """Return True if a batch fits; two batches of one session never share a statement."""
         room = len(self.asks) < MOST_SESSIONS and self.events + events <= MOST_EVENTS
         return room and session_id not in self.asks
 
@@ -49,7 +52,7 @@ class _Group:
 
 
 class GroupedAppends:
-    """Appends of work, gathered while they have to wait anyway."""
+    """Stores batches without effects, together where they have to wait anyway."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -57,7 +60,7 @@ class GroupedAppends:
         self._gathering: _Group | None = None
 
     async def append(self, lease: Lease, batch: Batch) -> bool:
-        """Store a batch that tells only of work; False when its base is not the head of the log."""
+        """Store a batch without effects; return False if its base is not the head of the log."""
         group = self._gathering
         if group is not None and group.takes(lease.session_id, len(batch.events)):
             group.add(lease, batch)
@@ -73,7 +76,7 @@ class GroupedAppends:
         return lease.session_id in stored
 
     async def _lead(self, group: _Group) -> Stored:
-        """Store a group as soon as a writer is free, and tell those who joined it."""
+        """Store a group as soon as a writer is free, and notify the callers that joined it."""
         try:
             async with self._writers:
                 self._close(group)
@@ -82,7 +85,8 @@ class GroupedAppends:
             stored = None
         except BaseException as error:
             self._close(group)
-            # who leads may be cut off; that is no reason for the others to be
+            # The caller that executes the statement may be cancelled. The others must not be
+            # cancelled with it: they get OutcomeUnknown.
             why = error if isinstance(error, Exception) else OutcomeUnknown()
             group.tell(lambda told: told.set_exception(why))
             raise

@@ -1,6 +1,7 @@
-"""Check a heartbeat's events and work out what storing them does. Touches nothing; called by `append`.
+"""Validation of a heartbeat's events, and the effects of storing them. Pure; called by `append`.
 
-The chain is verified here, in Python; whether it fits the durable head is the database's to say.
+The hash chain is verified here. Whether it continues the durable head is checked by the append
+statement.
 """
 
 import asyncio
@@ -36,14 +37,15 @@ from choir_control.workspaces.spooled import SpooledFile
 MAX_REV = 2**53
 MAX_SIGNAL = 2**62
 CONTROL_LANE = "control"
-# events looked at in one go: a fraction of a millisecond, in which nobody else is served
+# Events checked without a pause: a fraction of a millisecond in which the event loop serves nobody
+# else.
 SLICE = 20
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A reply that storing its event puts into the outbox."""
+    """A reply that the append also inserts into the outbox."""
 
     rev: int
     kind: ReplyKind
@@ -52,14 +54,14 @@ class Words:
     at: datetime
     event_hash: str = ""
     files: tuple[SentFile, ...] = ()
-    """As the agent names them."""
+    """Files with the paths that the agent gave."""
     kept: tuple[SpooledFile, ...] = ()
-    """Copies of them, made before the words are stored."""
+    """Copies of the files, made before the append."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboxMark:
-    """What a batch does to one inbox row: it was taken up, or answered, or both."""
+    """The effect of a batch on one inbox row: taken up, answered, or both."""
 
     inbox_id: str
     consumed_rev: int | None
@@ -68,7 +70,7 @@ class InboxMark:
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
-    """The signals a batch does away with: by their number, or by the approval they tell of."""
+    """The signals that a batch completes: by number, or by the approval that they are about."""
 
     signals: tuple[int, ...] = ()
     approvals: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ class Batch:
     words: tuple[Words, ...]
     obeyed: Obeyed
     completes_turn: bool
-    """A turn, a report or a core job came to its end, so the session is no poison."""
+    """True if a turn, a report or a core job ended; the count of crashes is then reset."""
 
     @property
     def head(self) -> Head:
@@ -94,15 +96,16 @@ class Batch:
 
     @property
     def tells_only_of_work(self) -> bool:
-        """Tell whether storing the events has no effect beside the log."""
+        """Return True if storing the events has no effect outside the log."""
         return not (self.marks or self.words or self.obeyed != Obeyed())
 
 
 async def read_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> Batch:
-    """Return the batch a heartbeat carries, its chain verified from `base_rev` on.
+    """Return the batch in a heartbeat, with its chain verified from `base_rev` on.
 
-    A long one is read in slices, between which others have their turn. Raises BadInput when it contradicts
-    itself, holds an event an agent may not write, or speaks to another DM than the session's.
+    Long heartbeats are checked in slices, so that other requests are served in between. Raises
+    BadInput if the heartbeat contradicts itself, contains an event that agents may not write, or
+    replies to another conversation.
     """
     if not _HASH.fullmatch(request.hash_prev):
         raise BadInput("hash_prev is not a sha256 in lower-case hexadecimal.")
@@ -126,9 +129,9 @@ async def read_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) ->
 
 
 def make_batch(base: Head, events: tuple[Event, ...], dm: str) -> Batch:
-    """Work out what storing `events` does.
+    """Return the batch of `events` with the effects of storing them.
 
-    Raises BadInput for an event that an agent may not write.
+    Raises BadInput for an event that agents may not write.
     """
     effects = _Effects(dm)
     effects.add(events)
@@ -136,13 +139,13 @@ def make_batch(base: Head, events: tuple[Event, ...], dm: str) -> Batch:
 
 
 def rest_of(batch: Batch, durable: Head, dm: str) -> Batch:
-    """Return the part of a batch that lies after `durable`, which is inside it."""
+    """Return the part of a batch after the revision `durable`, which lies inside the batch."""
     events = tuple(event for event in batch.events if event.rev > durable.rev)
     return make_batch(durable, events, dm)
 
 
 class _Effects:
-    """What storing events does, gathered one by one."""
+    """Collects the effects of storing events."""
 
     def __init__(self, dm: str) -> None:
         self._dm = dm
@@ -192,7 +195,7 @@ class _Effects:
 
 
 def _check_chain(events: Iterable[Event], head: Head, session_id: str) -> None:
-    """Refuse events that do not follow each other, the first one `head`, or are another session's."""
+    """Raise BadInput if events belong to another session, or do not form a chain that follows `head`."""
     for event in events:
         if event.session_id != session_id:
             raise BadInput(f"Event {event.rev} belongs to another session.")
@@ -225,7 +228,7 @@ def _words(event: Event, reply: Reply, dm: str) -> Words:
         at = None
     if at is None or at.tzinfo is None:
         raise BadInput(f"Event {event.rev}: {event.at!r} is not an ISO 8601 time with a zone.")
-    # Postgres' text cannot hold NUL; the log keeps it, and no channel shows it
+    # Postgres cannot store NUL in text. The log keeps it as JSON, and no channel displays it.
     text = reply.text.replace("\x00", "")
     files = tuple(file for file in reply.attachments if "\x00" not in file.path + file.name)
     return Words(event.rev, reply.kind, text, _id(reply.answers), at, event.hash, files)

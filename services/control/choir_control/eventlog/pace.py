@@ -1,35 +1,36 @@
-"""Hold back a session that tells more than any honest one, so that it costs the others little.
+"""Rate limit for the events of one session, so that a runaway agent costs the others little.
 
-Asked by `append` before a heartbeat is looked at closely (GUARANTEES S21). It is slowed down, not refused:
-what it says counts, and its heartbeat is a sign of life all the same.
+Checked by `append` before it parses a heartbeat (GUARANTEES S21). The session is slowed down, not
+refused: its events are stored, and its heartbeat still counts as a sign of life.
 """
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-# a busy agent makes some hundred events a second; ten thousand that gathered in an outage go in three seconds
+# A busy agent writes some hundred events a second. Ten thousand that accumulated during an outage
+# take three seconds.
 EVENTS_PER_S = 2_000.0
 BURST = 5_000.0
-# sessions remembered; one that was forgotten begins anew
+# Sessions in memory; one that was dropped starts with a full burst.
 SESSIONS = 2_000
 
 
 class Pace:
-    """How far each session is ahead of what it may tell."""
+    """The token bucket of each session."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # when everything told so far will have been paid for
+        # The time at which all events stored so far will have been paid for, by session.
         self._paid_at: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, session_id: str) -> float:
-        """Return for how long a session has to wait before it tells more."""
+        """Return the seconds that a session must wait before its next append."""
         ahead = self._paid_at.get(session_id, 0.0) - self._clock()
         return max(0.0, ahead - BURST / EVENTS_PER_S)
 
     def told(self, session_id: str, events: int) -> None:
-        """Count events that were stored; what could not be costs nothing, for it will be sent again."""
+        """Count stored events; events that could not be stored will be sent again and cost nothing."""
         now = self._clock()
         paid_at = max(self._paid_at.get(session_id, now), now) + events / EVENTS_PER_S
         self._paid_at[session_id] = paid_at

@@ -1,13 +1,13 @@
-"""Read what a starting agent needs of a log, its own or its predecessor's: the newest events (spec 13.2).
+"""The newest events of a log, as a starting agent needs them: of its own session or the previous one.
 
-Called by `sessions.hello`.
+Called by `sessions.hello`. See docs/design/log-and-recovery.md.
 """
 
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_control.eventlog.store import EventStore
 
-# an agent writes a snapshot every few hundred events; a log without one is short, or an old one
+# An agent writes a snapshot every few hundred events. A log without one is short or old.
 MOST = 4_000
 
 _LANDMARKS = """
@@ -22,14 +22,14 @@ FROM (SELECT 1) AS one LEFT JOIN LATERAL (
 
 
 class RecoveryStore:
-    """The ends of logs."""
+    """Reads the end of a log."""
 
     def __init__(self, database: Database, events: EventStore) -> None:
         self._database = database
         self._events = events
 
     async def tail(self, session_id: str, head_rev: int) -> list[Event]:
-        """Return the newest events up to the head: what the newest snapshot and an open turn need."""
+        """Return the newest events up to the head: from the newest snapshot's window, or an open turn."""
         row = await self._database.fetchrow(_LANDMARKS, session_id, head_rev)
         snapshot, turn = (row["snapshot"], row["turn"]) if row else (None, None)
         first = 1
@@ -38,12 +38,12 @@ class RecoveryStore:
         if turn is not None:
             first = min(first, int(turn))
         if head_rev - first >= MOST:
-            # bounded whatever a log says, but the snapshot itself is always among them
+            # Limit the number of events whatever the log contains, but always include the snapshot.
             first = min(head_rev - MOST + 1, snapshot or head_rev)
         return await self._events.read(session_id, first - 1, max(1, head_rev - first + 1))
 
 
 def _window(window_from: str | None, snapshot: int) -> int:
-    """Return where the window of a snapshot begins; a snapshot that does not say begins with itself."""
+    """Return the first revision of a snapshot's window; the snapshot itself if it names none."""
     plausible = window_from is not None and window_from.isdigit() and len(window_from) < 18
     return max(1, min(int(window_from or 0), snapshot)) if plausible else snapshot

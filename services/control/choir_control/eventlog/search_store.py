@@ -1,4 +1,4 @@
-"""Search one session's stored events by words or by hash. Called by `hosttools.stored_log`."""
+"""Search in the stored events of one session, by terms or by hash. Called by `hosttools.stored_log`."""
 
 from typing import assert_never
 
@@ -8,7 +8,7 @@ from choir_common.wire.events import Event
 from choir_common.wire.log_search import LogSearch
 
 MAX_BYTES = 2_000_000
-"""Of payloads in one answer; the best event comes whatever its size."""
+"""Size of all payloads in one result; the best event is returned whatever its size."""
 
 _BY_WORDS = """
 WITH scored AS (
@@ -33,13 +33,13 @@ ORDER BY rev LIMIT $5
 
 
 class LogSearchStore:
-    """The table `session_events`, searched."""
+    """Searches the table `session_events`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def search(self, session_id: str, wanted: LogSearch) -> list[Event]:
-        """Return the events that fit, best first."""
+        """Return the matching events, best first."""
         types, before, limit = list(wanted.types), wanted.before_rev, wanted.limit
         match wanted.mode:
             case "keyword":
@@ -48,7 +48,7 @@ class LogSearchStore:
                     _BY_WORDS, session_id, words, before, types, limit, MAX_BYTES
                 )
             case "hash":
-                # a prefix names one event, or a few that are small enough together
+                # A hash prefix matches one event, or a few that are small together.
                 few = min(limit, 5)
                 rows = await self._database.fetch(
                     _BY_HASH, session_id, wanted.terms[0], before, types, few

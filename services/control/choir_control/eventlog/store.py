@@ -1,7 +1,7 @@
-"""Append to and read `session_events`. One statement appends: one round trip, all or nothing.
+"""The table `session_events`: one statement appends, in one round trip, all or nothing.
 
-Called by `append`, `group` and the readers of logs. The statement compares the session's head, epoch and
-token and sets the head; everything else in it hangs on that row having matched.
+Called by `append`, `group` and the readers of logs. The statement compares and sets the session's
+head, with epoch and token as further conditions. All its other changes depend on that row.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ from choir_control.eventlog.intake import Batch
 from choir_control.leases.store import Lease
 from choir_control.workspaces.spooled import attachments_of, write_files
 
-# Inbox rows are updated once per statement, hence one CTE for taking up and answering.
+# An inbox row can be updated only once per statement, so one CTE marks it as taken up and as
+# answered.
 _APPEND = """
 WITH head AS (
     UPDATE choir_control.sessions SET
@@ -64,8 +65,9 @@ SELECT head.agent_id, head.dm, head.gateway, said.outbox_id, said.rev
 FROM head LEFT JOIN said ON true ORDER BY said.rev
 """
 
-# Most heartbeats tell of work only, or of nothing. This is the statement above without what then has nothing
-# to do, for as many sessions as ask at once: each row is compared by itself, and stands or falls by itself.
+# Most heartbeats have no effects outside the log, or no events. This is the statement above without
+# the effects, for several sessions at once. Each row is compared separately and succeeds or fails
+# separately.
 _APPEND_WORK = """
 WITH head AS (
     UPDATE choir_control.sessions AS s SET
@@ -104,7 +106,7 @@ ORDER BY rev
 
 @dataclass(frozen=True, slots=True)
 class ErasedLog:
-    """What is left of a log that retention erased: when that was, and the hashes of its events."""
+    """The remains of a log that retention erased: the time, and the hashes of its events."""
 
     erased_at: datetime
     hashes: bytes
@@ -112,7 +114,7 @@ class ErasedLog:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """Where a session stands, as far as this lease may know; `live` is false when it may not write."""
+    """A session's durable head; `live` is False if this lease may no longer write."""
 
     live: bool
     head: Head
@@ -125,7 +127,7 @@ class EventStore:
         self._database = database
 
     async def append(self, lease: Lease, batch: Batch) -> list[OutboundMessage] | None:
-        """Store a batch after its base; return the outbox rows made, none if the base is not the head."""
+        """Store a batch after its base; return the outbox rows, or None if the base is not the head."""
         rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
         if not rows:
             return None
@@ -149,15 +151,15 @@ class EventStore:
         ]
 
     async def append_work(self, asks: Sequence[tuple[Lease, Batch]]) -> set[str]:
-        """Store batches that tell only of work, one a session; return the sessions whose base was the head.
+        """Store batches without effects, one per session; return the sessions whose base was the head.
 
-        Raises Refused when Postgres takes one of them for none of its types: then none is stored.
+        Raises Refused if Postgres rejects a value of any of them; none is stored then.
         """
         rows = await self._database.fetch(_APPEND_WORK, *_heads(asks), *_events(asks))
         return {row["session_id"] for row in rows}
 
     async def durable(self, lease: Lease) -> Durable:
-        """Return where the session stands now, and note the sign of life."""
+        """Return the session's durable head, and store the sign of life."""
         row = await self._database.fetchrow(
             """
             UPDATE choir_control.sessions SET last_heartbeat_at = clock_timestamp()
@@ -174,7 +176,7 @@ class EventStore:
         return Durable(True, Head(row["head_rev"], row["head_hash"]))
 
     async def hash_at(self, session_id: str, rev: int) -> str | None:
-        """Return the hash of a stored event."""
+        """Return the hash of a stored event, or None."""
         found = await self._database.fetchval(
             "SELECT hash FROM choir_control.session_events WHERE session_id = $1 AND rev = $2",
             session_id,
@@ -185,7 +187,7 @@ class EventStore:
     async def read(self, session_id: str, after: int, limit: int) -> list[Event]:
         """Return up to `limit` events after a revision, oldest first.
 
-        Raises ValueError when a stored event no longer has an event's shape.
+        Raises ValueError if a stored event is damaged.
         """
         rows = await self._database.fetch(
             """
@@ -200,12 +202,12 @@ class EventStore:
         return [event_of(session_id, row) for row in rows]
 
     async def open_jobs(self, session_id: str) -> list[str]:
-        """Return the names of the core jobs that have started and not ended, oldest first."""
+        """Return the names of the core jobs that were started and have not ended, oldest first."""
         rows = await self._database.fetch(_OPEN_JOBS, session_id)
         return [row["name"] for row in rows]
 
     async def erased(self, session_id: str) -> ErasedLog | None:
-        """Return what is left of a log that retention erased; None for a log that is there."""
+        """Return the remains of an erased log, or None if the log was not erased."""
         row = await self._database.fetchrow(
             "SELECT erased_at, hashes FROM choir_control.erased_logs WHERE session_id = $1",
             session_id,
@@ -214,7 +216,7 @@ class EventStore:
 
 
 def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:
-    """Return $1 to $15: who appends what after which head."""
+    """Return the parameters $1-$15 of the append statement: session, expected head, events."""
     events = batch.events
     return (
         lease.session_id,
@@ -236,7 +238,7 @@ def _core(lease: Lease, batch: Batch) -> tuple[object, ...]:
 
 
 def _heads(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
-    """Return $1 to $8: which heads are to be moved from where to where."""
+    """Return the parameters $1-$8 of the grouped append: expected and new heads."""
     return (
         [lease.session_id for lease, _ in asks],
         [lease.epoch for lease, _ in asks],
@@ -250,7 +252,7 @@ def _heads(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
 
 
 def _events(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
-    """Return $9 to $16: all events, one after the other."""
+    """Return the parameters $9-$16 of the grouped append: the events of all batches."""
     events = [event for _, batch in asks for event in batch.events]
     return (
         [e.session_id for e in events],
@@ -265,7 +267,7 @@ def _events(asks: Sequence[tuple[Lease, Batch]]) -> tuple[object, ...]:
 
 
 def _effects(batch: Batch) -> tuple[object, ...]:
-    """Return $16 to $26: the inbox rows, the words and the signals these events are about."""
+    """Return the parameters $16-$26 of the append statement: inbox rows, replies, signals."""
     marks, words = batch.marks, batch.words
     return (
         [m.inbox_id for m in marks],

@@ -1,4 +1,4 @@
-"""Check a stored log from its first event to its head. Called by the operator door."""
+"""Verification of a stored log from its first event to its head. Called by the operator API."""
 
 from choir_common.eventlog.chain import Head, first_break, head_of
 from choir_common.eventlog.erased import count_hashes, find_fault
@@ -9,9 +9,9 @@ PAGE = 500
 
 
 async def verify(store: EventStore, session_id: str, head: Head) -> Verification:
-    """Recompute every hash of a session's log and compare its end with the session's head.
+    """Recompute every hash of a session's log and compare the result with the session's head.
 
-    Of a log that retention erased the hashes are left: their number and the last one are compared.
+    An erased log still has its hashes: their number and the last one are compared.
     """
     erased = await store.erased(session_id)
     if erased is not None:
@@ -24,7 +24,7 @@ async def verify(store: EventStore, session_id: str, head: Head) -> Verification
             if size == 1:
                 reason = "it no longer has an event's shape"
                 return _broken(session_id, head, count, at.rev + 1, reason)
-            size = 1  # one of the page is damaged: find out which
+            size = 1  # one event of the page is damaged: find it
             continue
         broken = first_break(page, at)
         if broken:

@@ -1,1 +1,1 @@
-"""The agents' ear: `GET /events`, a stream of signals (SSE, spec 12.1). Owns only the HTTP side of it."""
+"""The agents' signal stream at `GET /events` (SSE). Owns the HTTP part alone; see `signals`."""

@@ -1,4 +1,4 @@
-"""Serve a session's signals as server-sent events. Called by agents after INIT_HELLO."""
+"""The route that streams a session's signals as server-sent events. Called by agents after INIT_HELLO."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -14,12 +14,12 @@ MAX_ID = 2**62
 
 
 def event_routes(guard: LeaseGuard, followers: Followers, limits: Limits) -> APIRouter:
-    """Return the router of the signal door."""
+    """Return the router of the signal stream."""
     router = APIRouter(tags=["events"])
 
     @router.get("/events", response_class=StreamingResponse)
     async def events(request: Request) -> StreamingResponse:
-        """Stream what is not done after `Last-Event-ID`, then news, until the epoch is over."""
+        """Stream pending signals after `Last-Event-ID`, then new ones, until the epoch is over."""
         lease = await caller_of(headers_of(request.scope), guard)
         with limits.admitted(lease.session_id, STREAMS):
             return stream(followers.follow(lease, _last_event_id(request)))
