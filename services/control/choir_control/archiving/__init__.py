@@ -1,5 +1,5 @@
-"""Owns the way of sessions into memory: page by page, in the order they began, until memory has all of them.
+"""Transfer of sessions to the memory service, page by page and oldest first.
 
-Never reads a word of them: what a session becomes in memory is the memory service's. Ladder: archivist >
-store | rehearsals.
+Owns which session is transferred when and how far. Does not interpret the events: the memory
+service decides what it keeps of a session.
 """

@@ -1,7 +1,8 @@
-"""Hand sessions on to memory, page by page: those that have ended, and of those that last what is settled.
+"""The worker that sends sessions to memory: ended ones whole, live ones up to their event window.
 
-Run by `app`, woken by the end of a session. What is to be done stands in the table and is done at least
-once; memory takes every page once. Memory that is away only makes it wait.
+Run by `app`, woken when a session ends. The pending work is in the table `sessions` and is done at
+least once; memory ignores a page that it has. While memory is unavailable the work waits. See
+docs/design/log-and-recovery.md.
 """
 
 import asyncio
@@ -24,21 +25,21 @@ from choir_control.rounds import every
 log = structlog.get_logger("choir.archiving")
 
 EVERY_S = 20.0
-"""Between looks for what nobody announced: live sessions, and tries that failed."""
+"""Seconds between sweeps for work that nobody announced: live sessions and retries."""
 AT_ONCE = 2
-"""Agents whose sessions are handed on at the same time: searches go on beside it."""
+"""Agents whose sessions are sent at the same time; few, because memory also serves searches."""
 PAGE_EVENTS = 256
 PAGE_BYTES = 2_000_000
-"""Of payloads; one event of the largest size still fits what NATS carries."""
+"""Size of the payloads of one page. One event of the maximum size still fits into a NATS message."""
 LIVE_STEP = 64
-"""Events of a live session that make it worth a page."""
+"""Pending events of a live session that justify a page."""
 FORGET_WITHIN_S = 10.0
-"""How long the start of an agent waits for that."""
+"""Seconds that the start of an agent waits for rehearsals to be erased from memory."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
 
 
 class Archivist:
-    """The one who hands sessions on."""
+    """Sends the events of sessions to the memory service."""
 
     def __init__(
         self,
@@ -59,17 +60,17 @@ class Archivist:
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
-        """Look now: a session has ended."""
+        """Start a sweep now: a session has ended."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Hand on what there is, for ever."""
+        """Run sweeps until cancelled."""
         await every(EVERY_S, "archiving of sessions", self.sweep, self._awake)
 
     async def sweep(self) -> None:
-        """Hand on all that is due.
+        """Send everything that is due.
 
-        Raises Unavailable when memory or the database is away.
+        Raises Unavailable if memory or the database is unavailable.
         """
         while True:
             async with self._turn:
@@ -84,9 +85,10 @@ class Archivist:
                         raise away
 
     async def forget_rehearsals(self, agent_id: str) -> None:
-        """Have memory forget an agent's rehearsals, before a real model could be reminded of them.
+        """Erase an agent's rehearsals from memory before its first session with a real model.
 
-        A memory that is away reminds nobody, and forgets them at the next look.
+        If memory is unavailable it cannot return memories of rehearsals either; the next sweep
+        erases them.
         """
         try:
             async with asyncio.timeout(FORGET_WITHIN_S), self._turn:
@@ -100,13 +102,16 @@ class Archivist:
         return self._config().event_window
 
     async def _try(self, session: Due) -> Unavailable | None:
-        """Archive one session; return what is away, if something is."""
+        """Archive one session; return the Unavailable error, if there was one, instead of raising it.
+
+        A session that memory refuses is postponed, so that it does not delay the others.
+        """
         try:
             await self._archive(session)
         except Unavailable as error:
             return error
         except (ChoirError, ValueError) as error:
-            # ValueError: a stored event that no longer is one
+            # ValueError means that a stored event is damaged.
             usual = FIRST_WAIT_S * 2.0 ** min(session.tries, 20)
             wait_s = min(LONGEST_WAIT_S, usual) * random.uniform(1.0, 1.25)  # noqa: S311
             log.warning(
@@ -123,7 +128,7 @@ class Archivist:
         return None
 
     async def _archive(self, session: Due) -> None:
-        """Send pages until memory has all that is settled; begin earlier where memory says so."""
+        """Send pages until memory has every settled event; restart earlier if memory asks for it."""
         through, rewinds = session.archived_rev, 0
         settled = session.head_rev if session.ended_at else session.head_rev - self._window
         while True:

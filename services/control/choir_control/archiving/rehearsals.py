@@ -1,6 +1,6 @@
-"""Erase from memory what an agent's rehearsals left there, before a real model is reminded of it.
+"""Erasure of rehearsals from memory, so that a real model is not reminded of them.
 
-A rehearsal is a session with the scripted rehearsal model. Called by `archivist`, when it looks for work and
+A rehearsal is a session with the scripted rehearsal model. Called by `archivist` in each sweep and
 before the first session of an agent with a real model.
 """
 
@@ -38,14 +38,14 @@ WHERE session_id = $1
 
 
 class DocumentEraser(Protocol):
-    """The part of a memory's operator side that is needed here."""
+    """The one method of memory's operator client that is needed here."""
 
     async def delete(self, asked: DeleteDocument) -> MemoryErased:
-        """Erase a document. Raises NotFound."""
+        """Erase a document; raises NotFound."""
 
 
 class Rehearsals:
-    """The rehearsals that memory has to forget."""
+    """Erases rehearsals from memory."""
 
     def __init__(
         self, database: Database, sessions: SessionMemory, documents: DocumentEraser
@@ -55,9 +55,9 @@ class Rehearsals:
         self._documents = documents
 
     async def forget(self, agent_id: str | None = None) -> None:
-        """Erase the rehearsals before an agent's newest session with a real model; of all agents: None.
+        """Erase all rehearsals that precede a session with a real model, of one agent or of all (None).
 
-        Raises Unavailable when memory or the database is away; what is left is erased by the next call.
+        Raises Unavailable if memory or the database is unavailable; the next call erases the rest.
         """
         for row in await self._database.fetch(_DUE, agent_id):
             await self._forget_one(row["agent_id"], row["session_id"])
@@ -68,7 +68,7 @@ class Rehearsals:
             try:
                 await self._documents.delete(DeleteDocument(agent_id=agent_id, name=name))
             except NotFound:
-                continue  # deleted since
+                continue  # deleted in the meantime
         try:
             await self._sessions.erase(EraseSession(agent_id=agent_id, session_id=session_id))
         except NotFound:

@@ -1,4 +1,7 @@
-"""Which sessions memory does not have yet, and how far it has them. Called by `archivist`."""
+"""The archiving state of sessions: which ones memory lacks, and from which revision on.
+
+Called by `archivist`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +9,8 @@ from datetime import datetime
 
 from choir_common.postgres.pool import Database
 
-# one of each agent, so that an agent has one writer; ended ones first, oldest first
+# One session per agent, so that the sessions of an agent are written one after the other; ended
+# sessions first, oldest first.
 _DUE = """
 SELECT DISTINCT ON (agent_id)
        session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries
@@ -27,7 +31,7 @@ UPDATE choir_control.sessions SET archive_tries = archive_tries + 1, archive_err
     archive_due_at = clock_timestamp() + make_interval(secs => $3)
 WHERE session_id = $1
 """
-# what is normal a moment after a stop is not worth a word
+# A session that ended a moment ago is expected to wait, so it is not reported.
 _WAITING = """
 SELECT count(*) AS sessions, max(archive_error) AS error FROM choir_control.sessions
 WHERE archived_at IS NULL AND (archive_tries > 0 OR ended_at < clock_timestamp() - interval '1 minute')
@@ -36,7 +40,7 @@ WHERE archived_at IS NULL AND (archive_tries > 0 OR ended_at < clock_timestamp()
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A session of which memory lacks something."""
+    """A session with events that memory lacks."""
 
     session_id: str
     agent_id: str
@@ -48,18 +52,18 @@ class Due:
 
 
 class ArchiveStore:
-    """The columns of `sessions` that are about memory."""
+    """The archiving columns of the table `sessions`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def due(self, behind: int, limit: int) -> Sequence[Due]:
-        """Return sessions to archive now: ended ones, and live ones of which `behind` events are missing."""
+        """Return sessions to archive: ended ones, and live ones with at least `behind` pending events."""
         rows = await self._database.fetch(_DUE, behind, limit)
         return [Due(*row.values()) for row in rows]
 
     async def waiting(self) -> str:
-        """Return how many sessions wait for memory longer than they should, and why; empty if none does."""
+        """Return how many sessions have waited too long for memory, and why; empty if none."""
         row = await self._database.fetchrow(_WAITING)
         assert row is not None
         count = row["sessions"]
@@ -69,15 +73,15 @@ class ArchiveStore:
         return f"{sessions} to be archived" + (f" ({row['error']})" if row["error"] else "")
 
     async def progress(self, session_id: str, through_rev: int) -> None:
-        """Note how far memory has a session."""
+        """Store the last revision that memory has, and clear the retry state."""
         await self._database.execute(_PROGRESS, session_id, through_rev)
 
     async def done(self, session_id: str) -> None:
-        """Note that memory has all of it."""
+        """Store that memory has the whole session."""
         await self._database.execute(_DONE, session_id)
 
     async def postpone(self, session_id: str, error: str, wait_s: float) -> None:
-        """Try again later."""
+        """Store an error and retry after `wait_s` seconds."""
         await self._database.execute(
             _POSTPONE, session_id, error[:1000].replace("\x00", ""), wait_s
         )
