@@ -1,7 +1,7 @@
-"""choir.web.browse, by the browser service (spec 18.2); what it took out of a page goes to the workspace.
+"""The tool choir.web.browse, executed by the browser service.
 
-The browser keeps a picture or a download for a moment and tells its name over the bus; `hosttools.takeaway`
-fetches it from there.
+The browser stores a screenshot or a download for a short time and returns its id over NATS.
+`hosttools.takeaway` fetches it over HTTP and saves it in the workspace.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from choir_control.settings import ControlSettings
 
 
 class BrowseTool:
-    """Actions in the agent's own context."""
+    """Runs browser actions in the agent's own browser context."""
 
     def __init__(self, browser: Browser, takeaway: Takeaway) -> None:
         self._browser = browser
         self._takeaway = takeaway
 
     async def browse(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Do one action, and lay the file that came of it into the workspace."""
+        """Run one action, and save the resulting file, if any, in the workspace."""
         life = f"{lease.session_id}/{lease.epoch}"
         request = read_input(
             BrowseRequest, given, agent_id=lease.agent_id, life=life, call_id=call_id
@@ -41,11 +41,14 @@ class BrowseTool:
         return seen.model_copy(update={"file": file})
 
     async def aclose(self) -> None:
-        """Close the connections to the browser's door."""
+        """Close the HTTP connections to the browser."""
         await self._takeaway.aclose()
 
     async def release(self, agent_id: str) -> None:
-        """Destroy the agent's context: its process has ended. A browser that is away has none."""
+        """Close the agent's browser context after its process ended; errors are ignored.
+
+        If the browser is unavailable, its contexts are gone too.
+        """
         with contextlib.suppress(ChoirError):
             await self._browser.close(ContextRequest(agent_id=agent_id))
 
@@ -53,5 +56,5 @@ class BrowseTool:
 def make_browse_tool(
     browser: Browser, settings: ControlSettings, configuration: Configuration
 ) -> BrowseTool:
-    """Make the tool, with a client of the browser's door."""
+    """Return the tool with an HTTP client for the browser."""
     return BrowseTool(browser, Takeaway(make_client(settings.browser_door), configuration.root_of))

@@ -1,6 +1,6 @@
-"""Run a host tool by name; whatever goes wrong is the tool's outcome, not the request's.
+"""Dispatch of host tools by name. A tool's failure is its result, not an error of the request.
 
-Called by the rpc door's EXECUTE_HOST_TOOL.
+Called for the verb EXECUTE_HOST_TOOL.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from choir_control.leases.store import Lease
 
 log = structlog.get_logger("choir.hosttools")
 
-# one agent with a hundred calls shall not keep the others from their memory
+# One agent with many calls must not delay the memory calls of the others.
 CONCURRENT_PER_AGENT = 8
 MAX_CALL_ID = 150
 
@@ -31,29 +31,30 @@ Handler = Callable[[Lease, str, JsonObject], Awaitable[Wire]]
 def tool_table(
     memory: MemoryTools, browse: BrowseTool, log_search: LogSearchStore
 ) -> dict[str, Handler]:
-    """Return every host tool and who runs it."""
+    """Return the handler of each host tool."""
     return {
         "choir.memory.query": memory.query,
         "choir.memory.upsert": memory.upsert,
-        # no model's tool: the agent asks it of itself when a tool has failed
+        # Not offered to models: the agent calls it when a tool has failed.
         "choir.memory.hints": memory.hints,
-        # nor is this: the agent asks it of itself when a user has said something
+        # Not offered to models: the agent calls it when a user has sent a message.
         "choir.memory.remind": memory.remind,
         "choir.web.browse": browse.browse,
-        # the agent asks this for `choir.memory.query`, store `working`
+        # Not offered to models: the agent calls it for `choir.memory.query` with the store
+        # `working`.
         HOST_TOOL: StoredLogTool(log_search).search,
     }
 
 
 class HostTools:
-    """The tools of the host's side."""
+    """Executes host tools, with a limit on concurrent calls per agent."""
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
         self._table = table
         self._slots: dict[str, asyncio.Semaphore] = {}
 
     async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
-        """Run one call and return its outcome; never raises for what the tool did."""
+        """Run one call and return its result; a ChoirError becomes a result with status "error"."""
         slots = self._slots.setdefault(lease.agent_id, asyncio.Semaphore(CONCURRENT_PER_AGENT))
         try:
             handler = self._table.get(request.tool_name)

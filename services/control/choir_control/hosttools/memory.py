@@ -1,7 +1,7 @@
-"""choir.memory.query and choir.memory.upsert, by the memory service (spec 11.7).
+"""The memory tools, executed by the memory service.
 
-Whatever is kept there for good passes the redactor here: control is who knows every secret's value. Questions
-as well, for the memory service keeps a receipt of each.
+All inputs pass the redactor here, because only control knows the values of all secrets. This
+includes queries: the memory service stores a receipt of each one.
 """
 
 from choir_common.clients.memory import Memory
@@ -16,7 +16,7 @@ from choir_control.leases.store import Lease
 
 
 class MemoryTools:
-    """An agent's long-term memory; its space is made before it is first used."""
+    """An agent's long-term memory; its schema is created before the first use."""
 
     def __init__(self, memory: Memory, redactor: Redactor) -> None:
         self._memory = memory
@@ -30,33 +30,33 @@ class MemoryTools:
         return await self._memory.query(query)
 
     async def upsert(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Write the agent's own knowledge, once per call."""
+        """Write to the agent's own knowledge, once per call."""
         key = f"{lease.session_id}:{call_id}"[:200]
         write = read_input(MemoryUpsert, self.clean(given), agent_id=lease.agent_id, call_id=key)
         await self.ensure(lease.agent_id)
         return await self._memory.upsert(write)
 
     async def hints(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Tell what is remembered of a tool's failures."""
+        """Return what memory knows about a tool's failures."""
         wanted = read_input(HintsWanted, self.clean(given), agent_id=lease.agent_id)
         await self.ensure(lease.agent_id)
         return await self._memory.hints(wanted)
 
     async def remind(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Tell what the agent should have in mind when it answers a message."""
+        """Return the memories to add to a user's message."""
         fixed = {"agent_id": lease.agent_id, "session_id": lease.session_id}
         wanted = read_input(RemindersWanted, self.clean(given), **fixed)
         await self.ensure(lease.agent_id)
         return await self._memory.remind(wanted)
 
     def clean(self, given: JsonObject) -> JsonObject:
-        """Return an input without any secret's value."""
+        """Return an input with the values of all secrets masked."""
         cleaned = self._redactor.clean_deep(given)
         assert isinstance(cleaned, dict)
         return cleaned
 
     async def ensure(self, agent_id: str) -> None:
-        """Have the agent's schema and role made, once per run of control."""
+        """Create the agent's schema and role, once per run of control."""
         if agent_id not in self._ensured:
             await self._memory.ensure(EnsureSpace(agent_id=agent_id))
             self._ensured.add(agent_id)

@@ -1,4 +1,4 @@
-"""Read a tool's input into its wire model, with what only control may say. Called by the handlers."""
+"""Parsing of a tool's input into its wire model, with fields that only control sets."""
 
 from typing import TypeVar
 
@@ -14,9 +14,9 @@ M = TypeVar("M", bound=Wire)
 
 
 def read_input(shape: type[M], given: JsonObject, **ours: str) -> M:
-    """Return `given` and `ours` as `shape`.
+    """Return `given` and `ours` as `shape`; `ours` are the fields set by control.
 
-    Raises BadInput naming the fields that do not fit, or that are not the caller's to give.
+    Raises BadInput with the fields that do not fit, or that the caller must not set.
     """
     forbidden = sorted(given.keys() & ours.keys())
     if forbidden:

@@ -1,4 +1,4 @@
-"""choir.log.search: let an agent search the part of its session's log that it no longer has in memory."""
+"""The tool choir.log.search: events of the agent's session that it no longer has in memory."""
 
 from choir_common.wire.json import JsonObject
 from choir_common.wire.log_search import LogMatches, LogSearch
@@ -9,12 +9,12 @@ from choir_control.leases.store import Lease
 
 
 class StoredLogTool:
-    """Searches the log of the caller's own session, never another one's."""
+    """Searches the log of the calling session, never another one."""
 
     def __init__(self, store: LogSearchStore) -> None:
         self._store = store
 
     async def search(self, lease: Lease, call_id: str, given: JsonObject) -> Wire:
-        """Return the events that fit best."""
+        """Return the matching events, best first."""
         wanted = read_input(LogSearch, given)
         return LogMatches(events=tuple(await self._store.search(lease.session_id, wanted)))

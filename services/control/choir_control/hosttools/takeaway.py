@@ -1,7 +1,6 @@
-"""Fetch what the browser took out of a page, and lay it into the agent's workspace. Called by `browse`.
+"""Transfer of screenshots and downloads from the browser into the agent's workspace.
 
-The browser is the one part that strangers' programs run in: its names and sizes are believed no more than
-theirs.
+Called by `browse`. The browser executes code of strangers, so its names and sizes are not trusted.
 """
 
 import asyncio
@@ -16,23 +15,24 @@ from choir_common.wire.browsing import Blob, SavedFile
 from choir_control.workspaces.naming import safe_name
 from choir_control.workspaces.staging import Draft
 
-# as much as CHOIR_BROWSER_MAX_FILE_MB can be
+# The maximum of CHOIR_BROWSER_MAX_FILE_MB.
 MAX_BYTES = 200_000_000
 WITHIN_S = 60.0
 
 
 class Takeaway:
-    """The way of files from the browser into workspaces."""
+    """Downloads files from the browser into workspaces."""
 
     def __init__(self, browser: httpx2.AsyncClient, root_of: Callable[[str], Path]) -> None:
-        """`root_of` tells where a workspace of that name is."""
+        """Create it; `root_of` returns the directory of a workspace."""
         self._browser = browser
         self._root_of = root_of
 
     async def save(self, workspace: str, blob: Blob, *, to_send: bool) -> SavedFile:
-        """Lay a file into `.choirtmp/send`, or `recv`, under a name of its own.
+        """Save a file in `.choirtmp/send` or `.choirtmp/recv`, under a unique name.
 
-        Raises TooLarge, Unavailable when the browser broke off, Conflict when the place cannot be used.
+        Raises TooLarge, Unavailable if the transfer fails, Conflict if the directory cannot be
+        used.
         """
         root = self._root_of(workspace)
         draft = await asyncio.to_thread(Draft, root, "send" if to_send else "recv")
@@ -49,7 +49,7 @@ class Takeaway:
         return SavedFile(path=path, mime=blob.mime, size=draft.size)
 
     async def aclose(self) -> None:
-        """Close the connections to the browser."""
+        """Close the HTTP connections to the browser."""
         await self._browser.aclose()
 
     async def _fetch(self, blob: Blob, draft: Draft) -> None:
