@@ -1,1 +1,4 @@
-"""The gateway's door: what control answers over the bus. Owns the subjects' handlers, nothing behind them."""
+"""Control's NATS endpoints for the gateway and for memory.
+
+Owns the handlers of the subjects; the features behind them are in other packages.
+"""

@@ -1,7 +1,7 @@
-"""Build the rooms through which users and agents talk. Made by `app`, which opens and runs them.
+"""Construction of the services for conversations: inbox, outbox, files, buttons and cards.
 
-`conversations` knows the configuration for them: which DM is whose, where a workspace lies, how large a file
-may be.
+Made by `app`, which opens and runs them. Supplies what they need from the configuration: the agent
+and gateway of a conversation (DM), the path of a workspace, the file limits.
 """
 
 import asyncio
@@ -40,13 +40,14 @@ from choir_control.workspaces.outgoing_store import OutgoingStore
 from choir_control.workspaces.spool import Spool
 from choir_control.workspaces.staging import remove_drafts
 
-# channels that know a repeated message by its id; their users fetch files when they like
+# These channels detect a repeated message by its id. Their users download files whenever they like,
+# so delivered copies are kept for a while.
 IDEMPOTENT_CHANNELS = ("console",)
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """What conversations stand on."""
+    """Collaborators of `Conversations`."""
 
     home: Path
     database: Database
@@ -56,7 +57,7 @@ class Ways:
 
 
 class Conversations:
-    """Inbox, outbox, files, buttons and cards."""
+    """The services for conversations, wired together."""
 
     def __init__(self, ways: Ways) -> None:
         self._ways = ways
@@ -84,18 +85,18 @@ class Conversations:
         )
 
     def appender(self, events: EventStore, meter: Meter) -> Appender:
-        """Return the log's way in, which makes words and files of what agents say."""
+        """Return the appender of the event log, connected to the outbox, the files and the cards."""
         outbox = self.outbox
         return Appender(
             events, outbox.offer, outbox.rescan, self.outgoing, self.activity.heard, meter
         )
 
     def buttons(self, desk: Desk, refused: Callable[[], None]) -> Buttons:
-        """Return the way in for presses; `refused` counts those without effect."""
+        """Return the handler of button presses; `refused` counts those without effect."""
         return Buttons(self.approvals, desk, self._dm_of, refused)
 
     async def tidy(self) -> None:
-        """Clear away what nobody needs any more."""
+        """Delete files, drafts and cards that are no longer needed."""
         await self.fetching.tidy()
         await self.outgoing.tidy()
         for workspace in self._config.workspaces.values():

@@ -1,4 +1,7 @@
-"""Answer gateway and memory over NATS: messages in, history, channels, orders. Served by `app`."""
+"""NATS endpoints of control: messages, presses, history, channels, memory's settings.
+
+Served by `app` to the gateway and to memory.
+"""
 
 from collections.abc import Callable
 
@@ -35,7 +38,7 @@ def bus_endpoints(
     heard: Callable[[int], None],
     buttons: Buttons,
 ) -> tuple[Endpoint, ...]:
-    """Return control's endpoints; `heard` is told which version of its tokens the gateway has."""
+    """Return control's endpoints; `heard` receives the version of the bot tokens that the gateway has."""
 
     commands = channel_commands()
 
@@ -72,7 +75,7 @@ def bus_endpoints(
 
 
 def channel_commands() -> tuple[ChannelCommand, ...]:
-    """List the one command table for channels; commands of two words go by the first."""
+    """Return the command table for channels; a command of two words appears under its first word."""
     found: dict[str, ChannelCommand] = {}
     for row in rows_for(is_admin=True):
         name = row.name.split()[0]

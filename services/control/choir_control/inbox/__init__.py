@@ -1,5 +1,5 @@
-"""Owns users' messages from the moment a channel hands them over until a log has taken them up.
+"""Users' messages, from their arrival at a channel until an agent's log has taken them up.
 
-Never decides who may speak (the configured DMs do); never knows a command (it is handed whoever does).
-Ladder: accept > store; fetch > received_store; words.
+Owns the tables `inbox` and `received_files`. Does not decide who may write (the configured
+conversations do) and does not interpret commands (a handler is passed in).
 """

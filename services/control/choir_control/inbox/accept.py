@@ -1,6 +1,7 @@
-"""Receive a user's message: check its DM, store it, wake the agent, tell the channel.
+"""Acceptance of a user's message: check the conversation, store it, wake the agent, answer the channel.
 
-Called by bus_doors; the agent's follower (signals.follow) comes next, or `commands` for a command.
+Called by `bus_doors`. The agent then receives it through `signals.follow`; a command goes to
+`commands`.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _STATES: dict[str, AgentState] = {
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
-    """A message that was a command: what is stored of it, and the note for the user."""
+    """A message that was a command: its stored row and the note for the user."""
 
     command: str
     stored: Stored
@@ -35,11 +36,11 @@ class Obeyed:
 
 
 Obey = Callable[[InboundMessage], Awaitable[Obeyed | None]]
-"""Do what a message says if it is a command; none if it is for the agent."""
+"""Executes a message that is a command; returns None if the message is for the agent."""
 
 
 class Inbox:
-    """The way in for users' messages."""
+    """Accepts users' messages."""
 
     def __init__(
         self,
@@ -50,9 +51,11 @@ class Inbox:
         turn_of: Callable[[str], asyncio.Lock],
         redactor: Redactor,
     ) -> None:
-        """`turn_of` gives a DM's lock: its signals become visible in the order of their numbers.
+        """Create the inbox.
 
-        `redactor` masks secrets that a user typed: nothing of a message is stored as it came.
+        `obey` executes commands and `ring` wakes the followers of a conversation. `turn_of` returns
+        a conversation's lock: its signals then become visible in the order of their numbers.
+        `redactor` masks secrets that a user typed, before anything is stored.
         """
         self._redactor = redactor
         self._store = store
@@ -62,11 +65,11 @@ class Inbox:
         self._turn_of = turn_of
 
     async def accept(self, message: InboundMessage) -> Accepted:
-        """Store a message durably, once per (gateway, update_id), and say who will answer.
+        """Store a message durably, once per (gateway, update_id), and return which agent will answer.
 
-        One that is a command is obeyed instead, and no agent answers it.
-        Raises NotFound for a DM that is not configured on that gateway, Conflict when another text came under
-        the same key of the console before.
+        A command is executed instead, and no agent answers it. Raises NotFound for a DM that is not
+        configured on that gateway. Raises Conflict if the console sent another text under the same
+        key before.
         """
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
@@ -86,7 +89,7 @@ class Inbox:
         return _answer(snapshot, message.dm, stored, agent_id)
 
     async def _named(self, snapshot: Snapshot, dm: str, stored: Stored) -> str | None:
-        """Return the agent that holds the conversation, or that is meant while none does."""
+        """Return the agent bound to the conversation, or else the one that should be."""
         if stored.agent_id is not None:
             return stored.agent_id
         return snapshot.default_agent_of(dm, await self._store.held_last(dm))
@@ -94,15 +97,16 @@ class Inbox:
     def _refuse_another_text(
         self, snapshot: Snapshot, message: InboundMessage, stored: Stored
     ) -> None:
-        """Raise Conflict for a key that was used for another text.
+        """Raise Conflict if the key of this message was used for another text.
 
-        Only at the console, whose clients choose their keys: a channel that repeats an update may put it in
-        other words, and would bring it again and again.
+        Only at the console, where clients choose their keys. Another channel may repeat an update
+        with a changed text, and after an error it would repeat it endlessly.
         """
         found = snapshot.config.gateways.get(message.gateway)
         if stored.earlier_text is None or found is None or found.type != "console":
             return
-        # secrets may have become known since
+        # The stored text was masked with the secrets of that time; mask those that were added
+        # since.
         earlier = self._redactor.clean(stored.earlier_text)[:MAX_TEXT]
         if not _is_same(earlier, message.text):
             raise Conflict(
@@ -119,13 +123,13 @@ class Inbox:
 
 
 def _clean(message: InboundMessage) -> InboundMessage:
-    """Return the message without NUL, which Postgres' text cannot hold."""
+    """Return the message without NUL, which Postgres cannot store in text."""
     if "\x00" in message.update_id:
         raise BadInput("An update_id may not hold a NUL character.")
     written = message.model_dump_json()
     if "\\u0000" not in written:
         return message
-    # a backslash that was written by the user is doubled in JSON: only a real NUL goes
+    # In JSON a backslash that the user typed is doubled, so only a real NUL is removed.
     clean = InboundMessage.model_validate(_without_nul(message.model_dump()))
     if not clean.text and not clean.attachments:
         raise BadInput("The message is empty.")
@@ -133,7 +137,7 @@ def _clean(message: InboundMessage) -> InboundMessage:
 
 
 def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
-    """Return the message with every known secret masked, in its words and in those it replies to."""
+    """Return the message with known secrets masked: in its text, its quote and its file names."""
     reply_to = message.reply_to
     if reply_to is not None:
         words = redactor.clean(reply_to.text)[:MAX_QUOTE]
@@ -147,9 +151,10 @@ def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
 
 
 def _is_same(earlier: str, text: str) -> bool:
-    """Tell whether a text may be the one that was stored; a mask stands for any words.
+    """Return True if `text` may be the text that was stored; a mask matches any characters.
 
-    A secret that was replaced is forgotten when control restarts: the text comes unmasked then.
+    Control forgets replaced secrets at a restart, so the repetition of a masked text may arrive
+    unmasked.
     """
     first, *others = earlier.split(MASK)
     if not others:
@@ -162,7 +167,7 @@ def _is_same(earlier: str, text: str) -> bool:
         if found < 0:
             return False
         at = found + len(part)
-    # a text that was cut after it was masked may end anywhere
+    # A text that was cut after masking may continue in any way.
     return (text.endswith(last) and len(text) - len(last) >= at) or len(earlier) == MAX_TEXT
 
 
@@ -208,7 +213,7 @@ def _answer(snapshot: Snapshot, dm: str, stored: Stored, agent_id: str | None) -
 
 
 def _leaving(snapshot: Snapshot, agent_id: str | None) -> str | None:
-    """Tell the user of an agent that a configuration has removed while it runs."""
+    """Return a note if the configuration has removed the agent while it still runs."""
     if agent_id is None or agent_id in snapshot.config.agents:
         return None
     return (
@@ -218,7 +223,7 @@ def _leaving(snapshot: Snapshot, agent_id: str | None) -> str | None:
 
 
 def _how_to_start(snapshot: Snapshot, dm: str, agent_id: str | None) -> str:
-    """Say how an agent is started by who speaks in this conversation: on a phone there is no choirctl."""
+    """Return how this user can start the agent; users of a phone have no choirctl."""
     found = snapshot.config.dms[dm]
     if snapshot.config.gateways[found.gateway].type == "console":
         return f"choirctl agent start {agent_id}"

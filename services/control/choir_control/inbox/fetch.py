@@ -1,7 +1,7 @@
-"""Fetch what a user sent into the workspace, before the agent hears of it (spec 19.5).
+"""Download of a message's files into the workspace, before the agent receives the message.
 
-Called by `signals.follow` with a message whose files are not there yet. Files come from the gateway's door;
-one that cannot be had is said in the message, and never waited for for ever.
+Called by `signals.follow` for messages with pending files. The gateway serves the files. If a file
+cannot be fetched, the message names the problem instead; the wait is bounded.
 """
 
 import asyncio
@@ -27,33 +27,33 @@ log = structlog.get_logger("choir.inbox")
 ATTEMPTS = 3
 PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0
-# for all files of one message: the user waits, and so does what was said after it
+# For all files of one message. The user waits meanwhile, and so do later messages.
 WITHIN_S = 120.0
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where files go, and how much of them."""
+    """The workspaces and limits for received files."""
 
     workspace_of: Callable[[str], Path | None]
     limits: Callable[[], FileLimits]
 
 
 class Fetching:
-    """Brings the files of messages."""
+    """Downloads the files of messages."""
 
     def __init__(self, store: ReceivedStore, files: GatewayFiles, places: Places) -> None:
         self._store = store
         self._files = files
         self._places = places
-        # two streams of a session may overlap: a file is fetched once
+        # Two streams of a session may overlap, and each file must be fetched once.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def bring(self, lease: Lease, inbox_id: str) -> str:
-        """Return the signal of a message, as JSON text, with its files in the session's workspace.
+        """Fetch a message's files into the workspace and return its signal as JSON text.
 
-        Raises Unavailable when the database cannot be asked.
+        Raises Unavailable if the database is unavailable.
         """
         async with self._turns[lease.dm]:
             waiting = await self._store.waiting(inbox_id)
@@ -63,7 +63,7 @@ class Fetching:
             return await self._store.keep(inbox_id, lease.bindings.workspace, received)
 
     async def tidy(self) -> int:
-        """Remove files of messages that were answered long enough ago; return how many."""
+        """Delete files of messages that were answered long enough ago; return how many."""
         old = await self._store.answered(self._places.limits().received_keep_hours)
         for inbox_id, workspace, path in old:
             root = self._places.workspace_of(workspace)
@@ -119,7 +119,8 @@ class Fetching:
                     if draft.size + len(piece) > most:
                         raise TooLarge(_too_large(most))
                     await asyncio.to_thread(draft.write, piece)
-            # a choird that died after this has left one by the name, and nobody has heard of it
+            # `again` allows an existing file: a choird that died after this step left one, not yet
+            # announced.
             path = await asyncio.to_thread(partial(draft.finish, name, again=True))
         finally:
             await asyncio.to_thread(draft.close)
@@ -127,7 +128,7 @@ class Fetching:
 
 
 def _own_prefix(inbox_id: str, number: int) -> str:
-    """Return the beginning of a name that no other message's file has."""
+    """Return a prefix for the file name that no other message uses."""
     return f"{inbox_id.removeprefix('in_')[-12:]}-{number}-"
 
 

@@ -1,4 +1,4 @@
-"""Keep which files came with a message and where they lie. Called by `fetch`."""
+"""The table `received_files`, and the file fields of `inbox` and `signals`. Called by `fetch`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ WITH told AS (
 INSERT INTO choir_control.received_files (inbox_id, workspace, path)
 SELECT $1, $3, path FROM unnest($4::text[]) AS path ON CONFLICT DO NOTHING
 """
-# The turn is closed once the reply stands in the log; the event says when. A closed row is never answered.
+# A turn ends when the reply is in the log, and that event has the time. A row that was closed
+# without an answer has its own.
 _ANSWERED = """
 SELECT f.inbox_id, f.workspace, f.path FROM choir_control.received_files AS f
 JOIN choir_control.inbox AS i USING (inbox_id)
@@ -34,7 +35,7 @@ WHERE COALESCE(e.stored_at, i.closed_at) < now() - make_interval(hours => $1) LI
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message whose files are not fetched yet."""
+    """A message with files that are not fetched yet."""
 
     inbox_id: str
     gateway: str
@@ -42,13 +43,13 @@ class Waiting:
 
 
 class ReceivedStore:
-    """The table `received_files`, and what `inbox` and `signals` say of files."""
+    """Stores which files came with a message and their paths."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def waiting(self, inbox_id: str) -> Waiting | None:
-        """Return a message whose files are to be fetched; none if they are there."""
+        """Return a message whose files must be fetched, or None if there are none to fetch."""
         row = await self._database.fetchrow(
             "SELECT gateway, attachments FROM choir_control.inbox "
             "WHERE inbox_id = $1 AND attachments IS NOT NULL AND fetched_at IS NULL",
@@ -59,7 +60,7 @@ class ReceivedStore:
         return Waiting(inbox_id, row["gateway"], _ATTACHMENTS.validate_json(row["attachments"]))
 
     async def signal(self, inbox_id: str) -> str:
-        """Return a message's signal. Raises NotFound."""
+        """Return a message's signal as JSON text; raises NotFound."""
         body = await self._database.fetchval(
             "SELECT body FROM choir_control.signals WHERE inbox_id = $1", inbox_id
         )
@@ -68,7 +69,7 @@ class ReceivedStore:
         return str(body)
 
     async def keep(self, inbox_id: str, workspace: str, files: Sequence[ReceivedFile]) -> str:
-        """Say in the signal where the files lie, once and for all; return it."""
+        """Store the paths of the files in the signal, once, and return the signal."""
         old = UserMessageSignal.model_validate_json(await self.signal(inbox_id))
         body = old.model_copy(update={"attachments": tuple(files)}).model_dump_json()
         paths = [file.path for file in files if file.path]
@@ -76,12 +77,12 @@ class ReceivedStore:
         return body
 
     async def answered(self, hours: int) -> list[tuple[str, str, str]]:
-        """Return the files, with message and workspace, of what was answered that long ago."""
+        """Return (inbox_id, workspace, path) of files whose message was answered `hours` ago or more."""
         rows = await self._database.fetch(_ANSWERED, hours, BATCH)
         return [(row["inbox_id"], row["workspace"], row["path"]) for row in rows]
 
     async def forget(self, inbox_id: str, path: str) -> None:
-        """Note that a file is gone."""
+        """Delete the row of a file that was removed."""
         await self._database.execute(
             "DELETE FROM choir_control.received_files WHERE inbox_id = $1 AND path = $2",
             inbox_id,

@@ -1,4 +1,4 @@
-"""Store inbound messages, each with its signal, in one statement. Called by `accept`."""
+"""The table `inbox`: one statement stores a message with its signal. Called by `accept`."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,8 @@ LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended one
 """
 
-# A command's row is closed from the start: no agent takes it up, but a repetition is known by it.
+# The row of a command is closed at once, so that no agent takes it up. It exists to detect
+# repetitions.
 _OBEY = """
 WITH holder AS (
     SELECT session_id, agent_id, status FROM choir_control.sessions
@@ -56,7 +57,7 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one LEFT JOIN holder ON true
 """
 
-# A command that is done elsewhere: the row says that it came, so that a repetition is not done again.
+# For a command that is executed elsewhere; the row exists to detect repetitions.
 _CLOSE = """
 WITH added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
@@ -77,7 +78,7 @@ LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The live session of a DM."""
+    """The live session that a DM is bound to."""
 
     agent_id: str
     session_id: str
@@ -86,14 +87,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message that is durable, and the live session of its DM if there is one."""
+    """A durable message, and the live session of its DM, if any."""
 
     inbox_id: str
     duplicate: bool
     agent_id: str | None
     session_status: str | None
     earlier_text: str | None = None
-    """Of a duplicate by its key: the text that came first, as it was stored."""
+    """For a duplicate: the text that was stored first under this key."""
 
 
 class InboxStore:
@@ -103,7 +104,7 @@ class InboxStore:
         self._database = database
 
     async def accept(self, inbox_id: str, message: InboundMessage) -> Stored | None:
-        """Store a message once; none if a twin was being stored at this very moment: ask again."""
+        """Store a message once; return None if another call is storing it at this moment: retry then."""
         signal = UserMessageSignal(
             inbox_id=inbox_id,
             dm=message.dm,
@@ -126,7 +127,7 @@ class InboxStore:
         )
 
     async def _said_before(self, message: InboundMessage) -> str:
-        """Return what the message said that this one corrects, as it was corrected last."""
+        """Return the latest earlier text of the message that this one corrects."""
         if message.edits is None:
             return ""
         found = await self._database.fetchval(
@@ -140,11 +141,11 @@ class InboxStore:
         return str(found or "")[:MAX_QUOTE]
 
     async def obey(self, inbox_id: str, message: InboundMessage, body: SignalBody) -> Stored | None:
-        """Store a command once and tell the session that holds the DM; none as for `accept`."""
+        """Store a command once, with a signal to the session of the DM; None as for `accept`."""
         return await self._store(_OBEY, inbox_id, message, body.model_dump_json())
 
     async def close(self, inbox_id: str, message: InboundMessage) -> Stored | None:
-        """Store once that a command came which is done elsewhere; none as for `accept`."""
+        """Store once a command that is executed elsewhere; None as for `accept`."""
         return await self._store(_CLOSE, inbox_id, message)
 
     async def _store(
@@ -171,7 +172,7 @@ class InboxStore:
         )
 
     async def holder(self, dm: str) -> Holder | None:
-        """Return the live session of a DM."""
+        """Return the live session of a DM, or None."""
         row = await self._database.fetchrow(
             """
             SELECT agent_id, session_id, status FROM choir_control.sessions
@@ -183,7 +184,7 @@ class InboxStore:
         return Holder(**row) if row else None
 
     async def held_last(self, dm: str) -> str | None:
-        """Return the agent whose session held a DM last."""
+        """Return the agent whose session was bound to a DM last, or None."""
         found = await self._database.fetchval(
             "SELECT agent_id FROM choir_control.sessions WHERE dm = $1 ORDER BY started_at DESC LIMIT 1",
             dm,
@@ -191,7 +192,7 @@ class InboxStore:
         return None if found is None else str(found)
 
     async def waiting(self) -> dict[str, int]:
-        """Return how many messages wait, by DM."""
+        """Return the number of messages that no session has taken up, by DM."""
         rows = await self._database.fetch(
             """
             SELECT dm, count(*) AS n FROM choir_control.inbox

@@ -1,4 +1,7 @@
-"""Say to a person what a command brings about. Pure; called by `obey` and by the operator door."""
+"""Texts for users about the effects of their commands. Pure functions.
+
+Called by `commands` and the operator API.
+"""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -20,7 +23,7 @@ EDGE = "edge"
 
 
 def what_happens(body: SignalBody, agent_id: str, status: str) -> str:
-    """Say what a signal that was just queued will do."""
+    """Return a sentence about the effect of a signal that was just queued."""
     what = _effect(body, agent_id)
     if status == "crashed":
         return f"{agent_id} has crashed and is being started again. Then: {what}"
@@ -47,7 +50,7 @@ def _effect(body: SignalBody, agent_id: str) -> str:
 
 
 def no_job_text(agent_id: str, name: str, open_jobs: Sequence[str]) -> str:
-    """Say that an agent has no core job of a name, and which it has."""
+    """Return the text for an unknown core job, with the names of the running ones."""
     if not open_jobs:
         return f"{agent_id} has no job {name[:64]!r}: it runs no jobs now. Nothing was done."
     listed = ", ".join(open_jobs)
@@ -55,7 +58,7 @@ def no_job_text(agent_id: str, name: str, open_jobs: Sequence[str]) -> str:
 
 
 def greeting_text(agent_id: str | None, status: str | None) -> str:
-    """Greet a person who opens the conversation, and say who answers there."""
+    """Return the greeting for a user who opens the conversation, with the name of its agent."""
     commands = "/help lists what else you can do here."
     if agent_id is None:
         return (
@@ -71,14 +74,14 @@ def greeting_text(agent_id: str | None, status: str | None) -> str:
 
 
 def nobody_text(agent_id: str | None, status: str | None) -> str:
-    """Say that no agent takes the command up."""
+    """Return the text for a command that no running agent receives."""
     if agent_id is not None and status == "stopping":
         return f"{agent_id} is about to stop; it takes nothing up any more. Nothing was done."
     return "No agent is running in this conversation, so nothing was done."
 
 
 def lanes_text(agent_id: str, reports: Sequence[StatusReport]) -> str:
-    """Say what an agent and its jobs are doing."""
+    """Return a summary of what an agent and its core jobs are doing."""
     edge = next((report for report in reports if report.lane == EDGE), None)
     jobs = [report for report in reports if report.lane.startswith(CORE)]
     first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not said what it is doing."
