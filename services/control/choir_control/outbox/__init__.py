@@ -1,4 +1,5 @@
-"""Owns words on their way to users, an agent's or Choir's own: delivered in order per DM, once.
+"""Delivery of messages to users: in order per conversation, and once where the channel allows it.
 
-Never writes a word itself. Ladder: deliver > lane > store.
+Owns the table `outbox` after its rows were inserted by an append or by the SQL function `say`.
+Never writes the text of a message.
 """

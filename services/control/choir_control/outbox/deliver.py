@@ -1,8 +1,9 @@
-"""Deliver the outbox: in order per DM, one at a time per DM, many DMs at once.
+"""Delivery worker of the outbox: one message at a time per DM, in order, many DMs at once.
 
-Woken by the append that made a row; the gateway's `deliver` comes next. A channel that can tell a
-repetition by its id (the console) is simply asked again; for any other one the row is marked before
-the attempt, so that a repetition after a crash is labelled as one.
+Woken by the append that inserted a row; calls the gateway's `deliver`. A channel that detects
+repetitions by id (the console) simply receives an uncertain message again. For other channels the
+row is marked before the attempt, so that a repetition after a crash is labelled as one. See
+docs/design/channels.md.
 """
 
 import asyncio
@@ -33,28 +34,28 @@ CONCURRENT_DMS = 64
 PAGE = 200
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 2.0
-# a channel that knows repetitions is asked again soon; others get as long as a slow API may take
+# Channels that detect repetitions are retried soon. Others get the time that a slow API may take.
 IDEMPOTENT_DEADLINE_S = 5.0
 DEADLINE_S = 65.0
-# an unknown DM may be one the gateway has not read yet
+# The gateway may not have read a new DM yet.
 UNKNOWN_DM_ATTEMPTS = 20
 
 IsIdempotent = Callable[[str], bool]
 
 
 class Sent(Protocol):
-    """What is done once a message with files is delivered; `keep_copy` where users fetch them later."""
+    """Called after the delivery of a message with files; `keep_copy` if users download them later."""
 
     async def __call__(self, outbox_id: int, *, keep_copy: bool) -> None: ...
 
 
 class Outbox:
-    """Undelivered words, by DM."""
+    """Queues of undelivered messages by DM, and the tasks that deliver them."""
 
     def __init__(
         self, store: OutboxStore, gateway: Gateway, is_idempotent: IsIdempotent, sent: Sent
     ) -> None:
-        """`sent` clears away the files of a message that was delivered."""
+        """Create the outbox; `sent` is called to delete the files of a delivered message."""
         self._store = store
         self._sent = sent
         self._gateway = gateway
@@ -66,22 +67,23 @@ class Outbox:
         self._tasks: asyncio.TaskGroup | None = None
 
     def offer(self, messages: Sequence[OutboundMessage]) -> None:
-        """Deliver rows that were just made durable."""
+        """Deliver rows that have just become durable."""
         for message in messages:
             lane = self._lane(message.dm)
-            # a number between was drawn by somebody who has not told us yet: perhaps for words to go first
+            # A gap in the ids means that another append was assigned one and has not offered its
+            # row yet. That row may have to go first, so read the table.
             lane.rescan = lane.rescan or message.outbox_id != self._last + 1
             self._last = max(self._last, message.outbox_id)
             lane.offer(message)
             self._start(message.dm)
 
     def rescan(self, dm: str) -> None:
-        """Look at the table again for one DM."""
+        """Read the table again before the next delivery to a DM."""
         self._lane(dm).rescan = True
         self._start(dm)
 
     async def run(self) -> None:
-        """Deliver until cancelled; begins with what an earlier run left."""
+        """Deliver until cancelled, starting with the rows that an earlier run left."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -91,7 +93,7 @@ class Outbox:
                     self._start(dm)
                 await asyncio.Event().wait()
             finally:
-                # rows made while we stop are the next run's
+                # Rows inserted during the shutdown are delivered by the next run.
                 self._tasks = None
 
     async def _left_over(self) -> list[str]:
@@ -122,7 +124,7 @@ class Outbox:
             self._busy.discard(dm)
 
     async def _step(self, dm: str, lane: Lane, failures: int) -> float | None:
-        """Read or deliver once; return how long to wait if that failed."""
+        """Read the table or deliver one message; return the seconds to wait if that failed."""
         usual = min(LONGEST_WAIT_S, FIRST_WAIT_S * (1 << min(failures, 10)))
         try:
             if lane.receipt is not None:
@@ -138,7 +140,7 @@ class Outbox:
             log.warning("outbox waits for the database", dm=dm, error=error.message)
             lane.rescan = lane.receipt is None
             return usual
-        except Exception:  # the outermost loop of a DM: the next try may fare better
+        except Exception:  # outermost loop of a DM: retry
             log.exception("delivery failed", dm=dm)
             return LONGEST_WAIT_S
 
@@ -188,7 +190,7 @@ class Outbox:
                 return await self._gateway.deliver(message)
 
     async def _find_edited(self, message: OutboundMessage) -> OutboundMessage:
-        """Name the message that is edited: it was perhaps delivered only after this one was read."""
+        """Add the channel's id of the message to edit, which may have been delivered only recently."""
         edits = message.edits
         if edits is None or edits.message_id is not None:
             return message
@@ -196,7 +198,7 @@ class Outbox:
         return message.model_copy(update={"edits": edits.model_copy(update={"message_id": found})})
 
     async def _trace_of(self, message: OutboundMessage) -> str | None:
-        """Return the span of the message that this one answers; only a collector is worth the question."""
+        """Return the trace of the message that this one answers; skipped unless traces are exported."""
         if message.answers is None or not is_exporting():
             return None
         return await self._store.trace_of(message.answers)

@@ -1,7 +1,7 @@
-"""Hold one DM's undelivered messages in order. Pure; driven by `deliver`.
+"""The queue of one DM's undelivered messages. Pure; driven by `deliver`.
 
-A message goes in from the append that made it, without a look at the table; only after a doubt (a
-start, an outcome that was lost) is the table read again.
+A message is queued directly by the append that inserted it. The table is read only when the queue
+may be incomplete: after a start, and after an append with an unknown outcome.
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from choir_common.wire.messages import OutboundMessage, Receipt
 
 
 class Lane:
-    """The queue of one DM; `rescan` asks for a look at the table before the next delivery."""
+    """Undelivered messages in order of id; `rescan` requests that the table be read first."""
 
     def __init__(self) -> None:
         self.rescan = False
         self.receipt: Receipt | None = None
-        """What became of the first message, until the table knows it too."""
+        """The result for the first message, until it is stored in the table."""
         self._queue: list[OutboundMessage] = []
         self._taken = 0
 
     def offer(self, message: OutboundMessage) -> None:
-        """Add a message that was just stored, unless a look at the table has found it before."""
+        """Queue a message that was just stored, unless it was delivered after a read of the table."""
         if message.outbox_id > self._taken:
             self.add([message])
 
     def add(self, messages: Sequence[OutboundMessage]) -> None:
-        """Add open messages from the table."""
+        """Queue undelivered messages from the table."""
         known = {message.outbox_id for message in self._queue}
         fresh = [m for m in messages if m.outbox_id not in known]
         if fresh:
@@ -33,19 +33,19 @@ class Lane:
 
     @property
     def first(self) -> OutboundMessage | None:
-        """Return the message whose turn it is."""
+        """Return the message to deliver next, or None."""
         return self._queue[0] if self._queue else None
 
     def replace_first(self, message: OutboundMessage) -> None:
-        """Keep what became known about the first message."""
+        """Replace the first message by an updated copy."""
         self._queue[0] = message
 
     def finish_first(self) -> None:
-        """Drop the first message: it is closed in the table."""
+        """Remove the first message, because its row is closed."""
         self._taken = max(self._taken, self._queue.pop(0).outbox_id)
         self.receipt = None
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is left to do."""
+        """Return True if nothing is left to deliver or to read."""
         return not self._queue and not self.rescan

@@ -1,4 +1,4 @@
-"""Keep the table `outbox`. Rows are made by the log's append and by `say`; here they are read and closed."""
+"""The table `outbox`: reads and state changes. Appends and the SQL function `say` insert the rows."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ _BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a message as it is sent, as its own fields say it."""
+    """The progress and the reply target of a message, as stored when an attempt starts."""
 
     partly_sent: PartlySent | None
     reply_to: str | None
@@ -50,14 +50,14 @@ class OutboxStore:
         self._database = database
 
     async def open_dms(self) -> list[str]:
-        """Return the DMs that have something to deliver."""
+        """Return the DMs with undelivered messages."""
         rows = await self._database.fetch(
             "SELECT DISTINCT dm FROM choir_control.outbox WHERE status IN ('waiting', 'sending')"
         )
         return [row["dm"] for row in rows]
 
     async def open(self, dm: str, limit: int) -> list[OutboundMessage]:
-        """Return a DM's undelivered messages, oldest first; one left in `sending` may be repeated."""
+        """Return undelivered messages, oldest first; those left in `sending` are marked maybe_repeated."""
         rows = await self._database.fetch(
             f"""
             SELECT {_COLUMNS}, status {_FROM}
@@ -69,7 +69,7 @@ class OutboxStore:
         return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
 
     async def sending(self, outbox_id: int, maybe_repeated: bool) -> Known:
-        """Note, before the attempt, that from now on the message may have been said."""
+        """Store, before the attempt, that the message may be sent from now on."""
         row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated)
         if row is None:
             return Known(partly_sent=None, reply_to=None)
@@ -80,7 +80,7 @@ class OutboxStore:
         return Known(partly_sent=far, reply_to=row["reply_to"])
 
     async def progress(self, progress: PartlySent) -> None:
-        """Keep how much of a message has surely arrived; it never becomes less."""
+        """Store how many parts of a message have arrived; the number never decreases."""
         await self._database.execute(
             """
             UPDATE choir_control.outbox SET parcels = $2, message_id = $3
@@ -92,7 +92,7 @@ class OutboxStore:
         )
 
     async def not_sent(self, outbox_id: int, maybe_repeated: bool, detail: str) -> None:
-        """Note that the attempt surely said nothing."""
+        """Store that the attempt sent nothing."""
         await self._database.execute(
             """
             UPDATE choir_control.outbox
@@ -105,7 +105,7 @@ class OutboxStore:
         )
 
     async def finish(self, receipt: Receipt) -> None:
-        """Close a row, and keep the channel's own id of what was said."""
+        """Close a row and store the channel's id of the message."""
         await self._database.execute(
             """
             UPDATE choir_control.outbox
@@ -119,7 +119,7 @@ class OutboxStore:
         )
 
     async def message_id(self, outbox_id: int) -> str | None:
-        """Return the channel's own id of a message that was delivered."""
+        """Return the channel's id of a delivered message, or None."""
         found = await self._database.fetchval(
             "SELECT message_id FROM choir_control.outbox WHERE outbox_id = $1", outbox_id
         )
@@ -141,14 +141,14 @@ class OutboxStore:
         return History(messages=messages, last=last)
 
     async def trace_of(self, inbox_id: str) -> str | None:
-        """Return the span that brought a message, while its signal is kept."""
+        """Return the trace context of a user's message while its signal is stored."""
         found = await self._database.fetchval(
             "SELECT body ->> 'traceparent' FROM choir_control.signals WHERE inbox_id = $1", inbox_id
         )
         return None if found is None else str(found)
 
     async def newest(self, dm: str) -> int:
-        """Return the id of the newest message of a DM, 0 without one."""
+        """Return the id of a DM's newest message, or 0."""
         found = await self._database.fetchval(
             "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1", dm
         )
