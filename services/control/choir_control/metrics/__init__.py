@@ -1,8 +1,5 @@
-"""What choird counts for Prometheus (spec 22.1): never a word of a message, never a secret.
+"""choird's metrics for Prometheus; they contain neither texts nor secrets.
 
-Owns the meaning of the `choir_*` figures. Events are counted as they become durable, so that the figures are
-those of the log; what is waiting is asked of the database when somebody looks.
-
-    meter         counters, told by the appender
-    gauge_store   how much waits, and since when
+Owns the meaning of the `choir_*` metrics. Events are counted when they become durable, so the
+counters match the log. Gauges are read from the database at each scrape.
 """

@@ -1,4 +1,4 @@
-"""Ask how much waits. Called by `meter` when somebody looks; next is Postgres."""
+"""Queries for the gauges: pending messages, deliveries, approvals, sessions. Called by `meter`."""
 
 from choir_common.postgres.pool import Database
 from choir_control.metrics.meter import Waiting
@@ -22,13 +22,13 @@ FROM choir_control.inbox WHERE answered_rev IS NULL AND closed_at IS NULL
 
 
 class GaugeStore:
-    """What waits in control's tables."""
+    """Reads the number of pending rows from control's tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def waiting(self) -> Waiting:
-        """Return it all. Raises Unavailable."""
+        """Return all numbers; raises Unavailable."""
         sessions = await self._database.fetch(_SESSIONS)
         row = await self._database.fetchrow(_WAITING)
         assert row is not None

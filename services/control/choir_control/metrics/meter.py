@@ -1,4 +1,4 @@
-"""Count events as they become durable. Called by `eventlog.append`; served by `doors`."""
+"""Counters for durable events and gauges for pending work. Fed by `eventlog.append`, served by `doors`."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,16 +9,16 @@ from choir_common.wire.events import Event
 
 KNOWN_LANES = ("edge", "core")
 MAX_MODELS = 100
-"""Names of models that get series of their own; providers name them, so there could be any number."""
+"""Models with their own time series. Providers choose the names, so the number must be bounded."""
 MAX_MODEL_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What the database says when somebody looks."""
+    """The numbers read from the database at a scrape."""
 
     sessions: dict[str, int]
-    """By status; only those that live."""
+    """By status; live sessions only."""
     outbox: int
     inbox: int
     inbox_age_s: float
@@ -28,7 +28,7 @@ class Waiting:
 
 
 class Meter:
-    """choird's own figures."""
+    """The metrics of choird."""
 
     def __init__(self, metrics: Metrics, look: Callable[[], Awaitable[Waiting]]) -> None:
         self._metrics = metrics
@@ -66,16 +66,16 @@ class Meter:
         )
 
     def note_heartbeat(self, seconds: float) -> None:
-        """Count an acknowledged heartbeat."""
+        """Count an acknowledged heartbeat and its duration."""
         self._heartbeats.inc()
         self._append_s.observe(seconds)
 
     def note_press_refused(self) -> None:
-        """Count a button that was forged, used, late, or another's."""
+        """Count the press of a button that was forged, used, late, or another user's."""
         self._presses.inc()
 
     def note_events(self, agent_id: str, events: Sequence[Event]) -> None:
-        """Count events of an agent that have just become durable."""
+        """Count events of an agent that just became durable."""
         for kind, count in Counter(event.type for event in events).items():
             self._events.labels(kind).inc(count)
         for event in events:
@@ -95,7 +95,7 @@ class Meter:
                     pass
 
     async def render(self) -> bytes:
-        """Return all figures. Raises Unavailable when the database cannot be asked."""
+        """Return all metrics as text; raises Unavailable if the database cannot be queried."""
         waiting = await self._look()
         self._sessions.clear()
         for status, count in waiting.sessions.items():
@@ -108,7 +108,7 @@ class Meter:
         return self._metrics.render()
 
     def _note_model(self, event: Event) -> None:
-        # `core:<job>` would be a series for every job there ever was
+        # The full lane `core:<job>` would create a time series for every job.
         lane = event.lane.partition(":")[0]
         lane = lane if lane in KNOWN_LANES else "other"
         self._models.labels(lane).inc()
@@ -117,7 +117,7 @@ class Meter:
     def _note_tokens(self, agent_id: str, event: Event) -> None:
         model = str(event.payload.get("model") or "")[:MAX_MODEL_NAME]
         if not model:
-            return  # folded without a model
+            return  # compacted without a model
         if model not in self._model_names and len(self._model_names) >= MAX_MODELS:
             model = "other"
         self._model_names.add(model)
@@ -126,6 +126,6 @@ class Meter:
 
 
 def _number(event: Event, name: str) -> float:
-    """Return a figure of the payload, which an agent wrote: nothing below zero counts."""
+    """Return a number of the payload; values below 0 count as 0, because agents write the payload."""
     value = event.payload.get(name)
     return max(0.0, float(value)) if isinstance(value, int | float) else 0.0

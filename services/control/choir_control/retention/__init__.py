@@ -1,5 +1,5 @@
-"""Owns what is deleted for its age: old signals, messages and operations, and the logs of ended sessions.
+"""Deletion of old data: signals, messages, operations, and the logs of ended sessions.
 
-Never touches a live session's log, nor the newest conversation of an agent. Ladder: job > log_store |
-row_store.
+Owns the rules about what may be deleted. Never touches the log of a live session or the newest
+conversation of an agent.
 """

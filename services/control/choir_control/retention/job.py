@@ -1,7 +1,7 @@
-"""Delete what is older than config.json keeps it, in small batches. Run by `app` once an hour.
+"""The hourly retention job, run by `app`. Deletes expired rows and logs in small batches.
 
-The log of an ended session is checked before it is erased, and its hashes stay as long as its row, so that
-`session verify` goes on answering.
+The log of an ended session is verified before it is erased. Its hashes stay until the session's row
+is deleted, so that `session verify` keeps working.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ log = structlog.get_logger("choir.retention")
 
 EVERY_S = 3_600.0
 KEEP_SIGNALS = timedelta(days=1)
-"""Signals are only a queue: the log keeps what came of them. A day is enough to look into what went wrong."""
+"""Signals are only a queue, and the log stores their results. One day allows for troubleshooting."""
 BATCH = 1_000
-"""Rows of one statement: a short one holds no lock that an append would wait for."""
+"""Rows per statement. Short statements do not hold locks that an append waits for."""
 BATCHES = 100
 PAUSE_S = 0.2
 
@@ -50,9 +50,9 @@ class RetentionJob:
         self._pause_s = pause_s
 
     async def sweep(self) -> None:
-        """Delete all that is due, up to a bound for each table.
+        """Delete everything that is due, up to a bound for each table.
 
-        Raises Unavailable when the database is away.
+        Raises Unavailable if the database is unavailable.
         """
         config = self._configuration.current.config
         await self._erase_logs(config)
@@ -101,7 +101,7 @@ class RetentionJob:
         if not due.begun:
             found = await verify(self._events, due.session_id, due.head)
             if not found.ok:
-                # what is broken stays as it is, for whoever looks into it
+                # Keep a damaged log as evidence.
                 log.warning(
                     "a log does not verify and is not erased",
                     session=due.session_id,

@@ -1,4 +1,4 @@
-"""Erase the log of an ended session with its messages, and keep the hashes of its events. Called by `job`."""
+"""Erasure of an ended session's log and messages; the hashes of its events stay. Called by `job`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from choir_common.eventlog.chain import Head
 from choir_common.postgres.pool import Database, Record
 
 MOST = 100
-"""Sessions of one agent, or of all that were deleted, in one sweep."""
+"""Sessions of one agent, or of all deleted agents, in one sweep."""
 
-# Memory has all of such a session. Files that came with it have been tidied away: their age is counted from
-# an event of the log. Of a rehearsal memory has forgotten what it wrote: the log says what that was.
+# Conditions: memory has the whole session. Its received files were deleted, since their age is
+# computed from an event of the log. If it is a rehearsal, memory has erased what it wrote; the log
+# lists that.
 _OLD = """
 SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS begun
 FROM choir_control.sessions AS s
@@ -23,7 +24,7 @@ WHERE s.ended_at < clock_timestamp() - $2::interval
       SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
       WHERE i.session_id = s.session_id)
 """
-# A later session was talked in, so the next start has no need of this one.
+# A later session has user messages, so the next start does not continue this one.
 _DUE = f"""{_OLD}
   AND s.agent_id = $1 AND EXISTS (
       SELECT FROM choir_control.sessions AS later
@@ -47,7 +48,7 @@ _ERASE_SIGNALS = """
 DELETE FROM choir_control.signals AS s WHERE s.session_id = $1
     OR s.inbox_id IN (SELECT inbox_id FROM choir_control.inbox WHERE session_id = $1)
 """
-# what is not delivered yet, or edited by a later message, goes by its own age
+# Messages that are undelivered, or edited by a later message, are deleted at their own age.
 _ERASE_OUTBOX = """
 DELETE FROM choir_control.outbox AS o
 WHERE o.session_id = $1 AND o.status IN ('delivered', 'undeliverable')
@@ -63,32 +64,32 @@ UPDATE choir_control.erased_logs SET finished_at = clock_timestamp() WHERE sessi
 
 @dataclass(frozen=True, slots=True)
 class DueLog:
-    """A log that is older than its agent keeps logs."""
+    """A log that is older than its agent's retention."""
 
     session_id: str
     agent_id: str
     head: Head
     begun: bool
-    """Its hashes are kept already: an earlier sweep was cut off."""
+    """The hashes are stored already: an earlier sweep was interrupted."""
 
 
 class LogStore:
-    """The table `erased_logs`, and what is erased of a session."""
+    """The table `erased_logs`, and the data to erase of a session."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def due(self, agent_id: str, keep: timedelta) -> list[DueLog]:
-        """Return sessions of the agent that ended longer than `keep` ago and have a log, oldest first."""
+        """Return the agent's sessions that ended longer than `keep` ago and have a log, oldest first."""
         return _due(await self._database.fetch(_DUE, agent_id, keep, MOST))
 
     async def due_without_agent(self, configured: Iterable[str], keep: timedelta) -> list[DueLog]:
-        """Return the same of agents that are not `configured`; also the newest, as nothing continues it."""
+        """Return such sessions of agents outside `configured`; even the newest, as nothing continues it."""
         rows = await self._database.fetch(_DUE_WITHOUT_AGENT, list(configured), keep, MOST)
         return _due(rows)
 
     async def keep_hashes(self, session_id: str) -> None:
-        """Keep the hashes of a log; from here on it counts as erased."""
+        """Store the hashes of a log; from then on it counts as erased."""
         await self._database.execute(_KEEP_HASHES, session_id)
 
     async def erase_batch(self, session_id: str, limit: int) -> None:
@@ -96,7 +97,7 @@ class LogStore:
         await self._database.execute(_ERASE_EVENTS, session_id, limit)
 
     async def finish(self, session_id: str) -> None:
-        """Delete the messages of the session, in and out, and note that nothing is left to do."""
+        """Delete the session's signals and messages, and mark the log as erased completely."""
         async with self._database.transaction() as held:
             for sql in (_ERASE_SIGNALS, _ERASE_OUTBOX, _ERASE_INBOX, _FINISH):
                 await held.execute(sql, session_id)

@@ -1,11 +1,11 @@
-"""Delete old rows of the tables that only record what is done with. Called by `job`."""
+"""Deletion of old rows from tables of completed records. Called by `job`."""
 
 from datetime import timedelta
 
 from choir_common.postgres.pool import Database
 
-# Rows go only when nothing can still happen to them. The newest row of a conversation stays, because readers
-# go on after it.
+# Rows are deleted only when nothing can change them any more. A conversation's newest row stays,
+# because clients resume after its id.
 _OUTBOX = """
 WITH old AS (
     SELECT outbox_id FROM choir_control.outbox AS o
@@ -22,7 +22,7 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
-# A signal of such a message is done and goes before it. Its files are tidied away before it, too.
+# The signals and the files of a message are deleted before it.
 _INBOX = """
 WITH old AS (
     SELECT inbox_id FROM choir_control.inbox AS i
@@ -57,7 +57,7 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
-# What a live session asked is looked up again when it goes on after a crash.
+# The requests of a live session stay: it looks them up again when it resumes after a crash.
 _APPROVALS = """
 WITH old AS (
     SELECT a.approval_id FROM choir_control.pending_approvals AS a
@@ -87,8 +87,9 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
-# The newest session of an agent says whether it runs again at the next start. What still names a session
-# keeps it: rows of other tables have ages of their own. One that memory may have to forget needs its row.
+# An agent's newest session decides whether it is started again, so it stays. A session also stays
+# while other tables refer to it; their rows have their own retention. So does a rehearsal that
+# memory may still have to erase.
 _SESSIONS = """
 WITH old AS (
     SELECT s.session_id FROM choir_control.sessions AS s
@@ -113,21 +114,21 @@ WITH old AS (
 SELECT count(*) FROM gone
 """
 NEWEST_CONFIGS = 20
-"""Versions of config.json that stay whatever their age; the newest is the one in force."""
+"""Versions of config.json that always stay; the newest one is in force."""
 
 
 class RowStore:
-    """Tables whose old rows nobody needs: each method deletes up to `limit` and returns how many."""
+    """Deletes old rows; each method deletes up to `limit` and returns how many."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def prune_outbox(self, keep: timedelta, limit: int) -> int:
-        """Delete messages that were delivered, or given up, longer than `keep` ago."""
+        """Delete messages that were delivered or given up longer than `keep` ago."""
         return await self._prune(_OUTBOX, keep, limit)
 
     async def prune_inbox(self, keep: timedelta, limit: int) -> int:
-        """Delete messages that came longer than `keep` ago and are answered or closed."""
+        """Delete messages that arrived longer than `keep` ago and are answered or closed."""
         return await self._prune(_INBOX, keep, limit)
 
     async def prune_operations(self, keep: timedelta, limit: int) -> int:
@@ -135,19 +136,19 @@ class RowStore:
         return await self._prune(_OPERATIONS, keep, limit)
 
     async def prune_epochs(self, keep: timedelta, limit: int) -> int:
-        """Delete the digests of tokens of sessions that ended longer than `keep` ago."""
+        """Delete the epochs (with token digests) of sessions that ended longer than `keep` ago."""
         return await self._prune(_EPOCHS, keep, limit)
 
     async def prune_approvals(self, keep: timedelta, limit: int) -> int:
-        """Delete requests that were decided longer than `keep` ago, carried out, and of ended sessions."""
+        """Delete requests of ended sessions that were decided, and carried out, longer than `keep` ago."""
         return await self._prune(_APPROVALS, keep, limit)
 
     async def prune_config_versions(self, keep: timedelta, limit: int) -> int:
-        """Delete configurations that were put in force longer than `keep` ago, but for the newest."""
+        """Delete configurations applied longer than `keep` ago, except the newest ones."""
         return await self._prune(_CONFIG_VERSIONS, keep, limit, NEWEST_CONFIGS)
 
     async def prune_sessions(self, keep: timedelta, limit: int) -> int:
-        """Delete ended sessions that have had no log for longer than `keep`, and that nothing names."""
+        """Delete ended sessions without a log for longer than `keep` that no other table refers to."""
         return await self._prune(_SESSIONS, keep, limit)
 
     async def _prune(self, sql: str, keep: timedelta, limit: int, *more: int) -> int:
