@@ -1,5 +1,4 @@
-"""The agents' door: eight verbs at `POST /rpc/<verb>` (spec 12.5), the same on socket and TCP.
+"""The agents' RPC endpoint: eight verbs at `POST /rpc/<verb>`, identical on sockets and TCP.
 
-Owns who may call and how a body is read; what a verb does is in the rooms.
-Ladder: routes > door > verbs > caller | body | limits.
+Owns authentication, limits and the parsing of bodies. The verbs call other packages.
 """

@@ -1,4 +1,4 @@
-"""Read a JSON body strictly into its wire model. Called by the rpc and operator doors."""
+"""Strict parsing of a JSON body into its wire model. Used by the RPC endpoint and the operator API."""
 
 from typing import TypeVar
 
@@ -14,12 +14,12 @@ SHOWN = 5
 
 
 async def read_body(request: Request, shape: type[M]) -> M:
-    """Return the body as `shape`; raises BadInput naming the fields that do not fit."""
+    """Return the body as `shape`; raises BadInput with the fields that do not fit."""
     return parse_body(await request.body(), shape)
 
 
 def parse_body(body: bytes, shape: type[M]) -> M:
-    """Return `body` as `shape`; raises BadInput naming the fields that do not fit."""
+    """Return `body` as `shape`; raises BadInput with the fields that do not fit."""
     try:
         return shape.model_validate_json(body or b"{}")
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""Find out which session calls, from the logical headers every call carries (spec 12.3).
+"""Authentication of the calling session by the headers of its request.
 
-Called by `door` and by the events door, before a body is read.
+Called by `door` and by the signal stream before they read a body. See docs/design/protocol.md.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _BEARER = "bearer "
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """Return a request's headers by their lower-case names; of several the first counts."""
+    """Return a request's headers by lower-case name; the first of several equal names counts."""
     return dict(reversed(scope["headers"]))
 
 
@@ -31,7 +31,7 @@ def bearer_of(headers: Mapping[bytes, bytes]) -> str:
 
 
 async def caller_of(headers: Mapping[bytes, bytes], guard: LeaseGuard) -> Lease:
-    """Return the lease of the session that calls.
+    """Return the lease of the calling session.
 
     Raises Unauthorized or Fenced as the guard does, BadInput without a request id.
     """

@@ -1,7 +1,8 @@
-"""Answer `POST /rpc/<verb>`: the eight verbs, from the bytes of a request to the bytes of its answer.
+"""ASGI handler of `POST /rpc/<verb>`, from the bytes of a request to the bytes of its response.
 
-Stands before the app that `doors` makes, which answers everything else and describes the verbs (`routes`).
-Heartbeats are most of what choird does, so they pass none of the framework's layers; `verbs` come next.
+Wraps the application made by `doors`, which serves all other routes and documents the verbs
+(`routes`). Heartbeats are most of choird's load, so they bypass the web framework. The verbs are in
+`verbs`.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ from choir_control.rpc.verbs import Verb
 
 PREFIX = "/rpc/"
 TEMPLATE = "/rpc/{verb}"
-# how long the answer to one who asks too often is held back, at most
+# The longest delay of a response to a session that exceeds its limits, in seconds.
 HELD_S = 0.25
 
 
 class RpcDoor:
-    """The agents' door, before the app for everything else."""
+    """Serves the verbs itself and passes all other requests to the wrapped application."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class RpcDoor:
         self._route = Route(TEMPLATE, self._call, methods=["POST"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a verb, or let the app answer."""
+        """Serve a verb, or pass the request on."""
         if (
             scope["type"] != "http"
             or scope["method"] != "POST"
@@ -61,7 +62,7 @@ class RpcDoor:
         ):
             await self._app(scope, receive, send)
         else:
-            scope["route"] = self._route  # its name in the figures
+            scope["route"] = self._route  # names the route in the metrics
             await self._counted(scope, receive, send)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +70,8 @@ class RpcDoor:
             answer = await self._answer(scope, receive)
         except ChoirError as error:
             if isinstance(error, RateLimited):
-                # who does not wait is made to: else one who asks on costs the others all the same
+                # Delay the response: without it, a session that retries at once would still load
+                # choird.
                 await asyncio.sleep(min(error.retry_after_s or HELD_S, HELD_S))
             await problem_response(error)(scope, receive, send)
             return
@@ -81,7 +83,7 @@ class RpcDoor:
         await send({"type": "http.response.body", "body": answer})
 
     async def _answer(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the answer; raises ChoirError."""
+        """Return the response body; raises ChoirError."""
         headers = headers_of(scope)
         lease = await caller_of(headers, self._guard)
         verb = scope["path"][len(PREFIX) :]
@@ -92,7 +94,7 @@ class RpcDoor:
         with self._limits.admitted(lease.session_id, allowance):
             body = await _read(verb, headers, receive, allowance.max_body)
             self._limits.weigh(lease.session_id, len(body))
-            # it may have ended while its body came
+            # The session may have ended while its body arrived.
             if not await self._guard.is_current(lease):
                 raise Fenced("This session ended while it asked.")
             answer = await entry.answer(lease, parse_body(body, entry.takes))

@@ -1,7 +1,7 @@
-"""Bound what one session may ask: how often, how much at once, and how large (spec 12.3).
+"""Limits for the requests of one session: rate, concurrency and size.
 
-Called by `door` and by the events door once a lease is known. Each class of verbs has a bucket of its own,
-so that no number of tool calls keeps a heartbeat waiting.
+Called by `door` and by the signal stream once the lease is known. Each class of verbs has its own
+token bucket, so that tool calls never delay a heartbeat.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a class of requests may do."""
+    """The limits of a class of requests: rate and burst, concurrency, body size in bytes."""
 
     per_s: float
     burst: float
@@ -25,7 +25,8 @@ class Allowance:
     max_body: int
 
 
-# A thousand events of some kilobytes each fit a heartbeat; an eager agent sends a few hundred a second.
+# A heartbeat has room for a thousand events of some kilobytes. A busy agent sends a few hundred
+# heartbeats a second.
 VITAL = Allowance(2_000, 4_000, 32, 4_000_000)
 TOOLS = Allowance(100, 400, 64, MIB)
 APPROVALS = Allowance(20, 60, 16, 2 * MIB)
@@ -42,22 +43,22 @@ CLASSES = {
     "FETCH_DYNAMIC_CONFIG": QUESTIONS,
     "REPORT_STATUS": QUESTIONS,
 }
-# what all bodies of a session may come to: a full heartbeat a tenth of a second, for a while
+# For the bodies of all requests of a session, in bytes: ten full heartbeats a second, and a burst.
 BYTES = Allowance(40 * MIB, 160 * MIB, 0, 0)
-# sessions remembered; one that was forgotten begins with full buckets
+# Sessions in memory; one that was dropped starts with full buckets.
 SESSIONS = 2_000
 
 
 @dataclass(slots=True)
 class Bucket:
-    """Tokens that come back with time."""
+    """A token bucket with a counter of running requests."""
 
     tokens: float
     at: float
     running: int = 0
 
     def wait_s(self, allowance: Allowance, cost: float, now: float) -> float:
-        """Take `cost` tokens and return 0, or take none and return how long until they are there."""
+        """Take `cost` tokens and return 0; or take none and return the seconds until there are enough."""
         self.tokens = min(allowance.burst, self.tokens + max(0.0, now - self.at) * allowance.per_s)
         self.at = now
         if self.tokens >= cost:
@@ -68,14 +69,14 @@ class Bucket:
 
 @dataclass(slots=True)
 class Limits:
-    """The buckets of all sessions."""
+    """The token buckets of all sessions."""
 
     clock: Callable[[], float] = time.monotonic
     _sessions: OrderedDict[str, dict[Allowance, Bucket]] = field(default_factory=OrderedDict)
 
     @contextlib.contextmanager
     def admitted(self, session_id: str, allowance: Allowance) -> Iterator[None]:
-        """Count a request while it runs; raises RateLimited when there are too many."""
+        """Count a request while it runs; raises RateLimited if there are too many."""
         bucket = self._take(session_id, allowance, 1)
         if bucket.running >= allowance.at_once:
             raise RateLimited(
@@ -89,7 +90,7 @@ class Limits:
             bucket.running -= 1
 
     def weigh(self, session_id: str, size: int) -> None:
-        """Count a body; raises RateLimited when the session sends too much."""
+        """Count the size of a body; raises RateLimited if the session sends too much."""
         self._take(session_id, BYTES, size)
 
     def _take(self, session_id: str, allowance: Allowance, cost: float) -> Bucket:

@@ -1,4 +1,4 @@
-"""Describe the eight verbs for the OpenAPI document. Called by `doors`; who answers them is `door`."""
+"""OpenAPI description of the eight verbs. Used by `doors`; `door` serves the requests."""
 
 from collections.abc import Awaitable, Callable
 from typing import get_type_hints
@@ -11,7 +11,7 @@ from choir_control.rpc.verbs import Verb
 
 
 def rpc_routes(table: dict[str, Verb]) -> APIRouter:
-    """Return the router of the agents' door."""
+    """Return the router that describes the verbs."""
     router = APIRouter(tags=["rpc"])
     for verb, entry in table.items():
         router.add_api_route(
@@ -27,7 +27,7 @@ def rpc_routes(table: dict[str, Verb]) -> APIRouter:
 
 
 def _described(entry: Verb) -> Callable[..., Awaitable[Response]]:
-    """Return a function of the verb's shape."""
+    """Return a function with the signature of the verb; it is never called."""
 
     async def answered_elsewhere(body: Wire) -> Response:
         raise AssertionError("the door answers before the app is asked")

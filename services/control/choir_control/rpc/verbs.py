@@ -1,4 +1,4 @@
-"""What each of the eight verbs does: a request model and the room that answers. Called by `door`."""
+"""The eight verbs: the request model and the handler of each. Called by `door`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: what it takes and who answers it."""
+    """A verb's request model and handler."""
 
     takes: type[Wire]
     answer: Callable[[Lease, Any], Awaitable[Wire]]
@@ -46,7 +46,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """The rooms behind the agents' door."""
+    """Implements the verbs with the services of other packages."""
 
     greeting: Greeting
     configuration: Configuration
@@ -73,27 +73,27 @@ class Verbs:
         }
 
     async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
-        """Answer the secrets of the session's own resources, and no others."""
+        """Return the secrets that the session's own resources need, and no others."""
         allowed = self.configuration.current.secret_names(lease.agent_id, lease.bindings)
         return SecretsResponse(secrets=self.vault.hand_out(request.resources, allowed))
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
-        """Answer what a starting agent needs to know."""
+        """Return what a starting agent needs to know."""
         with self.vitals.answering(lease.session_id, lease.epoch):
             return await self.greeting.greet(lease, request)
 
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Note the sign of life and make the events durable."""
+        """Record the sign of life and make the events durable."""
         with self.vitals.answering(lease.session_id, lease.epoch):
             ack_rev = await self.appender.append(lease, request)
         self.vitals.beat(lease.session_id, lease.epoch)
         self.news.heard(lease, request.config_version)
-        # a model set for this session counts from its next heartbeat on, if the signal was missed
+        # An agent that missed the signal about a changed model detects the new version here.
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)
 
     async def report_status(self, lease: Lease, report: StatusReport) -> Ack:
-        """Put a lane's report on the board."""
+        """Store the status report of a lane; raises BadInput for names that are too long."""
         texts = (report.lane, report.state, report.skill or "", report.step or "")
         if max(map(len, texts)) > MAX_NAME or len(report.budget_remaining) > MAX_NAME:
             raise BadInput(f"lane, state, skill and step take at most {MAX_NAME} characters each.")
@@ -101,12 +101,12 @@ class Verbs:
         return Ack()
 
     async def terminate_self(self, lease: Lease, request: TerminateRequest) -> Ack:
-        """Close the session; its token is dead when this returns."""
+        """Close the session; its token is invalid when this returns."""
         await self.stopper.terminate(lease, request.reason)
         return Ack()
 
     async def fetch_config(self, lease: Lease, request: ConfigRequest) -> ConfigResponse:
-        """Answer the whole settings if the caller's are older."""
+        """Return the settings if the caller's version is not the current one."""
         snapshot = self.configuration.current
         version = snapshot.version_for(lease.settings_rev)
         newest = request.current_config_version == version
