@@ -1,5 +1,5 @@
-"""Owns what control tells an agent: a durable queue, followed over SSE.
+"""Signals from control to agents: a durable queue per session and per DM, streamed over SSE.
 
-Never decides what is told. A user's message waits for whichever session holds its DM; every other
-signal is for one session. Ladder: follow > store | bell | order.
+Owns the table `signals` and its streams. Does not decide what is sent. A user's message belongs to
+a DM, and the session bound to that DM receives it; every other signal belongs to one session.
 """

@@ -1,4 +1,4 @@
-"""Wake those who wait for a key, in this process. A ring that nobody hears is found by polling."""
+"""In-process notification of waiting tasks, by key. Missed notifications are found by polling."""
 
 import asyncio
 import contextlib
@@ -13,19 +13,19 @@ class Bell:
         self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     def ring(self, key: str) -> None:
-        """Wake everybody who listens to `key`."""
+        """Wake all listeners of `key`."""
         for event in self._listeners.get(key, ()):
             event.set()
 
     def ring_all(self) -> None:
-        """Wake everybody."""
+        """Wake all listeners."""
         for listeners in self._listeners.values():
             for event in listeners:
                 event.set()
 
     @contextlib.contextmanager
     def listen(self, *keys: str) -> Iterator[asyncio.Event]:
-        """Lend an event that any of `keys` sets; the listener clears it."""
+        """Yield an event that is set when any of `keys` is notified; the listener clears it."""
         event = asyncio.Event()
         for key in keys:
             self._listeners[key].add(event)

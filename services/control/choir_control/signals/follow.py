@@ -1,7 +1,7 @@
-"""Follow a session's signals for as long as its epoch lasts (spec 12.1, ARCHITECTURE 4).
+"""Streams of a session's signals, open as long as its epoch lasts.
 
-Called by the events door; fed by `inbox.accept` and `sessions`. Wakes at once when the bell rings in
-this process; one shared poll a second finds what no bell announced.
+Called by the route `GET /events`. A notification in this process wakes a stream at once; one poll
+per second for all streams finds signals that were stored without one. See docs/design/protocol.md.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ log = structlog.get_logger("choir.signals")
 
 PAGE = 200
 POLL_S = 1.0
-# one is used; a reconnect may overlap with the one it replaces
+# An agent uses one stream; a reconnect may overlap with the old one.
 STREAMS_PER_SESSION = 4
 
 Bring = Callable[[Lease, str], Awaitable[str]]
-"""Fetch the files of a message; return its signal with where they lie."""
+"""Fetches the files of a message; returns its signal with their paths."""
 StillCurrent = Callable[[Lease], Awaitable[bool]]
 
 
 class Followers:
-    """Streams of signals."""
+    """The open signal streams of all sessions."""
 
     def __init__(
         self, store: SignalStore, bell: Bell, still_current: StillCurrent, bring: Bring
@@ -43,19 +43,19 @@ class Followers:
         self._streams: Counter[str] = Counter()
 
     def close(self) -> None:
-        """End all streams: the process is about to stop."""
+        """End all streams, because the process shuts down."""
         self._closing = True
         self._bell.ring_all()
 
     @property
     def closing(self) -> bool:
-        """Tell whether all streams are to end."""
+        """Return True if all streams are to end."""
         return self._closing
 
     def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
-        """Yield the bytes of an event stream: what is not done after `last_event_id`, then news.
+        """Yield the bytes of an event stream: pending signals after `last_event_id`, then new ones.
 
-        Raises RateLimited when the session holds too many streams already.
+        Raises RateLimited if the session has too many streams open.
         """
         if self._streams[lease.session_id] >= STREAMS_PER_SESSION:
             raise RateLimited("This session follows its signals too often at once.")
@@ -89,7 +89,7 @@ class Followers:
                             yield piece
                         body = await bringing
                     if body is None:
-                        break  # what follows keeps its place behind it
+                        break  # later signals must not overtake it
                     cursor = signal.seq
                     yield render(ServerSentEvent(str(signal.seq), signal.kind, body))
                 now = asyncio.get_running_loop().time()
@@ -104,7 +104,7 @@ class Followers:
                     yield KEEPALIVE
 
     async def _fetched(self, lease: Lease, inbox_id: str) -> str | None:
-        """Return a message's signal with its files; none when that has to be tried again."""
+        """Return a message's signal with its files, or None if the fetch must be retried."""
         try:
             return await self._bring(lease, inbox_id)
         except ChoirError as error:
@@ -113,7 +113,7 @@ class Followers:
             return None
 
     async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
-        """Return the next page, none when the epoch is over; a database that is away means no news."""
+        """Return the next page; None if the epoch is over, an empty page without a database."""
         try:
             if not await self._still_current(lease):
                 return None
@@ -126,7 +126,7 @@ class Followers:
             return []
 
     async def poll(self) -> None:
-        """Ring every bell when the table grew without one; runs for ever."""
+        """Notify all streams when the table has grown, until cancelled."""
         seen, was_away = 0, True
         while True:
             try:
@@ -136,18 +136,18 @@ class Followers:
                 seen, was_away = newest, False
             except Unavailable:
                 was_away = True
-            except Exception:  # the outermost loop: the next look may fare better
+            except Exception:  # outermost loop: retry
                 log.exception("signal poll failed")
             await asyncio.sleep(POLL_S)
 
 
 async def _while_waiting(work: asyncio.Task[str | None]) -> AsyncIterator[bytes]:
-    """Keep a stream alive until the work is done; it goes with the stream."""
+    """Send keepalives until the task is done; cancel it if the stream ends first."""
     try:
         while not work.done():
             await asyncio.wait({work}, timeout=KEEPALIVE_S)
             if not work.done():
                 yield KEEPALIVE
     finally:
-        # nothing happens to one that is done
+        # This has no effect on a task that is done.
         work.cancel()

@@ -1,7 +1,8 @@
-"""One writer of a DM's signals at a time, so that they become visible in the order of their numbers.
+"""Locks that make the signals of a DM visible in the order of their numbers.
 
-A follower goes on after the newest number it has seen; a lower one that shows later would be missed.
-Held by `inbox.accept` and `sessions.tell` while they store; this process is the only writer.
+A stream continues after the highest number it has seen and would miss a lower one that is committed
+later. So writers of one DM take this lock (`inbox.accept`, `sessions.tell`). This process is the
+only writer.
 """
 
 import asyncio
@@ -9,11 +10,11 @@ from collections import defaultdict
 
 
 class SignalOrder:
-    """A lock per DM."""
+    """One lock per DM."""
 
     def __init__(self) -> None:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def of(self, dm: str) -> asyncio.Lock:
-        """Return the lock of a DM and of whichever session holds it."""
+        """Return the lock of a DM, which also covers the session bound to it."""
         return self._turns[dm]

@@ -1,4 +1,4 @@
-"""Keep the table `signals`. Called by `follow`, and by `sessions` to tell a session something."""
+"""The table `signals`. Called by `follow`, and by `sessions` to send a signal to a session."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,23 +9,23 @@ from choir_common.wire.signals import SignalBody
 
 @dataclass(frozen=True, slots=True)
 class StoredSignal:
-    """A signal as it goes over the wire: its number, its kind and its JSON text."""
+    """A signal as it is sent: number, kind and JSON text."""
 
     seq: int
     kind: str
     body: str
     to_fetch: str | None = None
-    """The message whose files must be fetched before the agent hears of it."""
+    """The message with files that must be fetched before the agent receives it."""
 
 
 class SignalStore:
-    """The signals that are not done yet."""
+    """The table `signals`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def tell(self, session_id: str, body: SignalBody) -> int | None:
-        """Queue a signal for one session; return its number, none if the session is over."""
+        """Queue a signal for one session; return its number, or None if the session is over."""
         seq = await self._database.fetchval(
             """
             INSERT INTO choir_control.signals (session_id, body)
@@ -39,9 +39,10 @@ class SignalStore:
         return None if seq is None else int(seq)
 
     async def tell_newest(self, session_id: str, body: SignalBody) -> int | None:
-        """Queue a signal that makes earlier ones of its kind for this session pointless.
+        """Queue a signal that replaces earlier ones of its kind for this session.
 
-        No event names such a signal, so nothing else would ever do away with it.
+        No event in the log refers to such a signal, so nothing else would mark the earlier ones as
+        done.
         """
         seq = await self._database.fetchval(
             """
@@ -61,9 +62,9 @@ class SignalStore:
         return None if seq is None else int(seq)
 
     async def prune(self, older_than: timedelta, limit: int) -> int:
-        """Delete up to `limit` signals that were done that long ago; return how many there were.
+        """Delete up to `limit` signals that were done that long ago; return how many.
 
-        One that a session did not take up before it ended goes the same way.
+        Signals that a session did not take up before it ended are deleted as well.
         """
         done = await self._database.fetchval(
             """
@@ -84,7 +85,7 @@ class SignalStore:
         return int(done)
 
     async def open(self, session_id: str, dm: str, after: int, limit: int) -> list[StoredSignal]:
-        """Return what is not done, for this session or its DM, in order."""
+        """Return the pending signals of this session and its DM, in order."""
         rows = await self._database.fetch(
             """
             SELECT seq, body ->> 'kind' AS kind, body, (
@@ -107,7 +108,7 @@ class SignalStore:
         return [StoredSignal(row["seq"], row["kind"], row["body"], row["to_fetch"]) for row in rows]
 
     async def newest(self) -> int:
-        """Return the number of the newest signal there is."""
+        """Return the highest signal number, or 0."""
         found = await self._database.fetchval(
             "SELECT COALESCE(max(seq), 0) FROM choir_control.signals"
         )
