@@ -1,1 +1,1 @@
-"""Numbered SQL files that make and change the schema `choir_control`; applied once each, in order."""
+"""Numbered SQL migrations of the schema `choir_control`, each applied once, in order."""

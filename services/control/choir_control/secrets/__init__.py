@@ -1,4 +1,4 @@
-"""Keeps secret values in memory, and hands out those that a session's resources need.
+"""Secret values in memory, and their distribution to the sessions that need them.
 
-Never writes one down: not in a log, an event, the database, an environment or a file.
+Never writes a value to a log, an event, the database, an environment variable or a file.
 """

@@ -1,8 +1,8 @@
-"""Read secrets.json again and put it in force, whole or not at all (spec 17.1). Called by the operator door.
+"""Reload of secrets.json, all or nothing. Called by the operator API.
 
-The file is read and the new version stored first; then the values are swapped in one step. Whoever is
-told afterwards and does not hear it learns of the version by itself: agents by their heartbeat, the gateway
-when it next asks for its channels.
+The file is read and the new version stored first; then one step replaces the values. Notifications
+follow. Processes that miss them detect the version themselves: agents by a heartbeat, the gateway
+when it next reads its channels.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from choir_control.secrets.vault import Swap, Vault
 
 log = structlog.get_logger("choir.secrets")
 
-# of the stack itself: no agent is ever bound to one, and a service reads its own when it starts
+# The stack's own secrets. No agent is ever bound to one, and each service reads its own at startup.
 OWN = frozenset({"postgres-admin", "nats-token", "operator-token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an apply did; names only."""
+    """The result of an apply; it contains names only."""
 
     version: int
     swap: Swap
@@ -32,7 +32,7 @@ class Applied:
 
 
 class SecretApply:
-    """The way from the file into the vault."""
+    """Loads the file into the vault."""
 
     def __init__(
         self,
@@ -43,9 +43,10 @@ class SecretApply:
         tell: Callable[[int], Awaitable[None]],
         others: Callable[[], Collection[str]],
     ) -> None:
-        """`supplied` is what the deployment adds to the file; `renumber` stores a new version.
+        """Create it; `supplied` are the secrets that the deployment adds to the file.
 
-        `others` names the secrets that another service reads when it starts.
+        `renumber` stores a new configuration version and `tell` announces it. `others` returns the
+        names of secrets that another service reads at startup.
         """
         self._path = path
         self._vault = vault
@@ -57,23 +58,24 @@ class SecretApply:
         self._at_start: dict[str, str] | None = None
 
     async def note_own(self) -> None:
-        """Remember what services read when they start, to tell later what changed."""
+        """Remember the values that services read at startup, to report later which have changed."""
         try:
             found = await asyncio.to_thread(read_secret_file, self._path)
-        except Exception:  # a deployment without the file: there is nothing to compare with
+        except Exception:  # a deployment without the file: there is nothing to compare
             return
         self._at_start = {name: value for name, value in found.items() if name in self._late()}
 
     async def apply(self) -> Applied:
-        """Put the file in force.
+        """Replace all values by those in the file.
 
-        Raises what `read_secret_file` raises, and Unavailable without a database: nothing has changed then.
+        Raises the errors of `read_secret_file`, and Unavailable without a database; nothing has
+        changed then.
         """
         async with self._turn:
             found = await asyncio.to_thread(read_secret_file, self._path)
             named = {name: value for name, value in found.items() if name not in OWN}
             version = await self._renumber()
-            # no await between the two: whoever sees the new version gets the new values
+            # No await between these two steps: a reader of the new version must get the new values.
             swap = self._vault.replace({**named, **self._supplied})
             await self._tell(version)
         log.info(

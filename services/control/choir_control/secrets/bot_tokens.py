@@ -1,8 +1,8 @@
-"""Hand the bots' tokens to the gateway over its own door: they never travel over the bus.
+"""Delivery of the bots' tokens to the gateway's HTTP endpoint; they never travel over NATS.
 
-The gateway says which version it has whenever it asks for its channels (`bus_doors`); if that is not the
-one in force it is given the tokens of its bots, and nothing else. So one that was restarted, or
-missed a change, has them within one of its rounds. Run by `app`.
+The gateway reports its token version whenever it reads its channels (`bus_doors`). If that is not
+the version in force, control sends the tokens of its bots, and nothing else. A gateway that
+restarted or missed a change therefore has them after its next poll. Run by `app`.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ TIMEOUT_S = 5.0
 
 
 class BotTokenCourier:
-    """Brings tokens when they are wanted; a failure waits for the gateway's next question."""
+    """Sends tokens on demand; after a failure it waits for the gateway's next request."""
 
     def __init__(self, gateway: httpx2.AsyncClient, parcel: Callable[[], BotTokens]) -> None:
         self._gateway = gateway
         self._parcel = parcel
         self._wanted = asyncio.Event()
         self.has: int | None = None
-        """The version the gateway last said it has."""
+        """The token version that the gateway reported last."""
         self.failure = ""
-        """Why the last delivery failed."""
+        """The error of the last delivery; empty if it succeeded."""
 
     def heard(self, version: int) -> None:
-        """Note what the gateway says it has; a delivery is on its way if that is old."""
+        """Store the version that the gateway reported, and start a delivery if it is not current."""
         self.has = version
         if version != self._parcel().version:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Deliver whenever it is wanted, for ever."""
+        """Deliver tokens on demand until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -47,7 +47,7 @@ class BotTokenCourier:
                 self.failure = await self._deliver()
             except httpx2.HTTPError as error:
                 self.failure = f"the gateway does not answer ({type(error).__name__})"
-            except Exception:  # the outermost loop: the gateway asks again
+            except Exception:  # outermost loop: the gateway asks again
                 log.exception("bot tokens not delivered")
                 self.failure = "delivering the bots' tokens failed; see choird's log"
             if self.failure:

@@ -1,4 +1,4 @@
-"""Answer GET_SECRETS from memory (spec 14.2, 14.3). Called by the rpc door; `apply` swaps the values."""
+"""In-memory store of secret values, for GET_SECRETS. `apply` replaces the values."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ log = structlog.get_logger("choir.secrets")
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """What replacing the values did, by name."""
+    """The names of secrets that a replacement added, changed and removed."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -20,16 +20,16 @@ class Swap:
 
 
 def _nobody(_: Iterable[str]) -> None:
-    """Tell nobody of values."""
+    """Ignore values: the default of `learn`."""
 
 
 class Vault:
-    """Named secret values, swapped whole."""
+    """Secret values by name, replaced all at once."""
 
     def __init__(
         self, values: Mapping[str, str], learn: Callable[[Iterable[str]], None] = _nobody
     ) -> None:
-        """Start from `values`; `learn` hears of every value before anybody can get it (the redactor)."""
+        """Start with `values`; `learn` (the redactor) receives every value before it can be read."""
         self._learn = learn
         learn(values.values())
         self._values = dict(values)
@@ -42,7 +42,7 @@ class Vault:
         return frozenset(self._values)
 
     def replace(self, values: Mapping[str, str]) -> Swap:
-        """Swap all values at once. What was a secret stays one for the redactor."""
+        """Replace all values at once. The redactor keeps masking the old ones."""
         before, after = self._values, dict(values)
         self._learn(after.values())
         self._values = after
@@ -53,20 +53,20 @@ class Vault:
         )
 
     def pick(self, names: Collection[str]) -> dict[str, str]:
-        """Return those of `names` that have a value, for a service of ours."""
+        """Return the values of `names` that are set, for another service of Choir."""
         return {name: self._values[name] for name in sorted(names) if name in self._values}
 
     def found_in(self, text: str, shortest: int) -> str | None:
-        """Return the name of a secret whose value stands in `text`; shorter ones are not looked for."""
+        """Return the name of a secret whose value occurs in `text`; values below `shortest` are skipped."""
         for name, value in self._values.items():
             if len(value) >= shortest and value in text:
                 return name
         return None
 
     def hand_out(self, wanted: Collection[str], allowed: Collection[str]) -> dict[str, str]:
-        """Return the values of `wanted`; a secret that is allowed but not set is left out.
+        """Return the values of `wanted`; secrets that are allowed but not set are omitted.
 
-        Raises Forbidden when a name is not among `allowed`; then nothing is handed out.
+        Raises Forbidden if a name is not in `allowed`; then none are returned.
         """
         refused = sorted(set(wanted) - set(allowed))
         if refused:

@@ -1,5 +1,4 @@
-"""Owns how control is reached over TCP: plain or TLS, with which certificate, and what agents are told of it.
+"""TCP access to control: plain HTTP or TLS, the certificates, and the address that agents receive.
 
-Never knows what is said: the doors answer alike on a Unix socket, over HTTP and over HTTPS (spec 12.2).
-Ladder: tcp > tls > authority | own_files.
+Owns the port and its TLS settings. The requests are handled alike on Unix sockets, HTTP and HTTPS.
 """

@@ -1,6 +1,7 @@
-"""Make certificates: an authority for this home, once, and one for the server, at each start.
+"""Self-made certificates: one authority per home, and a new server certificate at each start.
 
-Imported by `tls` only where choird makes its own: the library takes 0.1 s and 12 MB to load.
+Imported by `tls` only when choird makes its own certificate: the library takes 0.1 s and 12 MB to
+load.
 """
 
 import datetime
@@ -16,16 +17,16 @@ from choir_common.errors import StartupError
 from choir_control.transports.own_files import OwnFiles, write_private
 
 AUTHORITY_DAYS = 3650
-# a server that runs longer than this without a new start needs one; more than 825 some clients refuse
+# A server certificate is renewed at each start. Some clients refuse a validity above 825 days.
 SERVER_DAYS = 825
-# a clock that is a little behind must not refuse what was made just now
+# Clients with a slightly slow clock must accept a certificate that was just made.
 BACKDATED = datetime.timedelta(hours=1)
 
 
 def issue(files: OwnFiles, names: Sequence[str], now: datetime.datetime) -> None:
     """Write a new server certificate for `names`, signed by this home's authority.
 
-    Raises StartupError when the authority's files are damaged or cannot be written.
+    Raises StartupError if the authority's files are damaged or cannot be written.
     """
     if not (files.authority.exists() and files.authority_key.exists()):
         _make_authority(files, now)
@@ -64,7 +65,7 @@ def _make_authority(files: OwnFiles, now: datetime.datetime) -> None:
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    # the key first: a certificate without its key would be taken for a whole authority
+    # The key first, because a certificate without its key would be taken for a complete authority.
     write_private(files.authority_key, _pem_of(key))
     write_private(files.authority, built.public_bytes(serialization.Encoding.PEM))
 

@@ -1,6 +1,6 @@
-"""Where the certificates that choird makes for itself are kept: `$CHOIR_HOME/tls`, for their owner alone.
+"""Paths of the certificates that choird makes for itself, below `$CHOIR_HOME/tls`.
 
-Used by `tls` and `authority`; choirctl reads `ca.pem` in the same place.
+Used by `tls` and `authority`; choirctl reads `ca.pem` in the same directory.
 """
 
 import os
@@ -12,33 +12,33 @@ from choir_common.errors import StartupError
 
 @dataclass(frozen=True, slots=True)
 class OwnFiles:
-    """The files of one home."""
+    """The certificate files of one home."""
 
     directory: Path
 
     @property
     def authority(self) -> Path:
-        """What clients trust: the certificate of this home's authority."""
+        """The authority's certificate, which clients trust."""
         return self.directory / "ca.pem"
 
     @property
     def authority_key(self) -> Path:
-        """What signs; kept, so that what clients trust stays the same."""
+        """The authority's key; kept, so that clients trust the same authority after a restart."""
         return self.directory / "ca.key"
 
     @property
     def certificate(self) -> Path:
-        """The server's certificate, made anew at each start."""
+        """The server's certificate, replaced at each start."""
         return self.directory / "server.pem"
 
     @property
     def key(self) -> Path:
-        """The server's key, made anew at each start."""
+        """The server's key, replaced at each start."""
         return self.directory / "server.key"
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 whole or not at all; raises StartupError."""
+    """Write a file with mode 0600, atomically; raises StartupError."""
     draft = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

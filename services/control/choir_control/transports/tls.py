@@ -1,6 +1,6 @@
-"""Decide whether the TCP door speaks TLS, and with which certificate. Called by `tcp`.
+"""TLS settings of the TCP endpoint: whether it uses TLS, and with which certificate. Called by `tcp`.
 
-With a certificate of the operator's that one is used; else choird makes one for itself (`authority`).
+The operator's certificate is used if there is one; otherwise choird makes its own (`authority`).
 """
 
 import datetime
@@ -22,22 +22,22 @@ AUTHORITY = "choir_control.transports.authority"
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What the TCP door shows, and what its clients must trust."""
+    """The TLS context of the endpoint, and the certificates that its clients trust."""
 
     context: ssl.SSLContext
     trust: str
-    """PEM: the certificates a client pins."""
+    """PEM: the certificates that a client pins."""
 
 
 def speaks_tls(settings: ControlSettings) -> bool:
-    """Tell whether the TCP door speaks TLS: asked for, or needed where other machines reach it."""
+    """Return True if the endpoint uses TLS: configured, or required as other machines can reach it."""
     return tcp_address.speaks_tls(settings.tls, settings.tls_cert, settings.http_host)
 
 
 def open_tls(settings: ControlSettings, now: datetime.datetime) -> ServerTls | None:
-    """Return what the TCP door shows, None when it speaks plainly; makes files below the home.
+    """Return the endpoint's TLS settings, or None for plain HTTP; writes files below the home.
 
-    Raises StartupError for a certificate or key that is not there, or does not fit.
+    Raises StartupError for a certificate or key that is missing or does not fit.
     """
     if not speaks_tls(settings):
         return None
@@ -47,13 +47,13 @@ def open_tls(settings: ControlSettings, now: datetime.datetime) -> ServerTls | N
         certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
         return ServerTls(_context(certificate, key), _read(certificate))
     files = OwnFiles(settings.tls_dir)
-    # Imported here alone: most homes speak over sockets and never need a certificate.
+    # A late import, because most homes use sockets only and need no certificate.
     importlib.import_module(AUTHORITY).issue(files, own_names(settings), now)
     return ServerTls(_context(files.certificate, files.key), _read(files.authority))
 
 
 def own_names(settings: ControlSettings) -> list[str]:
-    """Return the names and addresses by which clients may know this server."""
+    """Return the host names and addresses that the certificate must contain."""
     names = {"localhost", "127.0.0.1", "::1", "control", socket.gethostname()}
     names.update(name.strip() for name in settings.tls_names.split(","))
     if settings.http_host not in EVERYWHERE:
@@ -66,9 +66,10 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # an empty password: a key that wants one fails at once instead of asking at the terminal
+        # An empty password: a key with a password then fails at once instead of prompting on the
+        # terminal.
         context.load_cert_chain(certificate, key, password="")
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # also catches ssl.SSLError
         why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
         raise StartupError(
             f"The certificate {certificate} with the key {key} cannot be used: {why}. Both are PEM "
