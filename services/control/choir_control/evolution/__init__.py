@@ -1,8 +1,6 @@
-"""Carries out what a human approved: settings, skills, descriptions of tools, merges (spec 8.10, 20).
+"""Applies approved proposals: settings, skills, tool descriptions and merges.
 
-Never decides, and never does anything else than what was shown: each step compares again. What is to be done
-is written down before it is done, so that a crash leaves it not done or done, and the next start finds out
-which.
-Ladder: workshop > ask | carry_out > repo_change | new_files > landing > benches > workbench; config_change >
-config_file | merge_patch; all above carrier; store.
+Never decides, and never does anything other than what was shown: every step compares the current state
+with what was shown. The plan is stored before it is executed, so that after a crash the next start can
+tell whether it was executed. Rules: `docs/design/approvals.md`.
 """

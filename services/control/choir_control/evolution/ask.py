@@ -1,6 +1,6 @@
-"""Take a request for a decision, with all that the human has to see (REQUEST_APPROVAL, spec 19.6).
+"""Intake of approval requests from agents (the verb REQUEST_APPROVAL).
 
-Called by the rpc door. What comes next is `approvals`, which stores it.
+Called by the rpc endpoint. Computes everything the human has to see; `approvals` stores the request.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from choir_control.leases.store import Lease
 
 
 class Intake:
-    """The agents' side of approvals."""
+    """Creates approval requests for agents."""
 
     def __init__(
         self,
@@ -20,15 +20,15 @@ class Intake:
         carriers: Mapping[str, Carrier],
         said: Callable[[str], None],
     ) -> None:
-        """`said` hears of a conversation with news."""
+        """`said` is called with a conversation (DM) that has a new message."""
         self._approvals = approvals
         self._carriers = carriers
         self._said = said
 
     async def request(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse:
-        """Store a request once per call; return where it stands.
+        """Store a request once per call; return its status.
 
-        Raises BadInput for what cannot be carried out, and what `ApprovalStore.request` raises.
+        Raises BadInput for a request that cannot be applied, and the errors of `ApprovalStore.request`.
         """
         known = await self._approvals.standing(lease, request)
         if known is not None:

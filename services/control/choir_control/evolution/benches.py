@@ -1,4 +1,6 @@
-"""Hand out the workbench of an agent's repository, and its signature. Called by kinds that make commits."""
+"""Cache of the clones of agents' repositories, with a lock for each. Used by the proposal types that
+commit.
+"""
 
 import asyncio
 import shutil
@@ -16,12 +18,12 @@ from choir_control.repos.keys import Keys
 from choir_control.repos.source import Source, source_in
 
 CHOIR = ("Choir", "choir@localhost")
-# long enough for whoever looks at a proposal, decides on it and takes it back to meet a clone that is there
+# Long enough that showing, deciding and rolling back a proposal usually find the clone still present.
 IDLE_S = 600.0
 
 
 class Benches:
-    """The workbenches of one installation."""
+    """The clones below `$CHOIR_HOME/repos/proposals`, one per agent."""
 
     def __init__(
         self,
@@ -41,14 +43,14 @@ class Benches:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def source(self, agent_id: str) -> Source | None:
-        """Return the agent's configured repository, none without one."""
+        """Return the agent's configured repository, or None."""
         snapshot = self._configuration.current
         snapshot.agent(agent_id)
         return source_in(snapshot.config, agent_id)
 
     @asynccontextmanager
     async def of(self, agent_id: str) -> AsyncIterator[Workbench]:
-        """Lend the agent's workbench; raises BadInput when it has no repository."""
+        """Lock and return the agent's clone for the block; raises BadInput when it has no repository."""
         source = self.source(agent_id)
         if source is None:
             raise BadInput(
@@ -62,7 +64,9 @@ class Benches:
                 self._used[agent_id] = self._clock.monotonic()
 
     async def sweep(self) -> None:
-        """Remove the clones nobody has used for a while; one that is needed again is fetched again."""
+        """Remove the clones that have not been used for `IDLE_S`; a removed one is fetched again when
+        needed.
+        """
         for directory in await asyncio.to_thread(_directories, self._top):
             turn, now = self._turns[directory.name], self._clock.monotonic()
             if turn.locked() or now - self._used.get(directory.name, self._began) < IDLE_S:
@@ -71,7 +75,7 @@ class Benches:
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def signature(self, asked: Approval) -> Signature:
-        """Return who the commit of an approved request is by: the agent's git identity, or Choir."""
+        """Return the author of an approved request's commit: the agent's git identity, or Choir."""
         config = self._configuration.current.config
         agent = config.agents.get(asked.agent_id)
         found = config.git_identities.get((agent and agent.defaults.git_identity) or "")

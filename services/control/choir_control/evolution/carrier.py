@@ -1,4 +1,4 @@
-"""What a kind of request needs in order to be shown, carried out and taken back. The kinds implement it."""
+"""Interface of a proposal type: how it is shown, planned, applied and rolled back."""
 
 from typing import Protocol
 
@@ -8,33 +8,35 @@ from choir_control.approvals.store import Approval
 
 
 class Stale(Conflict):
-    """Something has changed since it was shown to the human; it has to be proposed again."""
+    """The state has changed since the human was shown it; the agent must propose again."""
 
 
 class Carrier(Protocol):
-    """One kind of request. Plans are JSON: they outlive the process."""
+    """One proposal type. Plans are JSON, because they are stored and outlive the process."""
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Return what the human is shown beside the payload, and what must not change.
+        """Return what the human is shown with the payload, and the state that must not change.
 
-        Raises BadInput for what cannot be carried out at all.
+        Raises BadInput for a request that can never be applied.
         """
         ...
 
     async def plan(self, asked: Approval) -> JsonObject:
-        """Compare everything with what was shown; return what is to be done.
+        """Compare the current state with what was shown; return the plan.
 
-        Raises Stale when something differs, Conflict or BadInput when it cannot be done.
+        Raises Stale when something differs, Conflict or BadInput when the change is impossible.
         """
         ...
 
     async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
-        """Do what is planned; return what a person is told. Done twice it is done once.
+        """Execute the plan; return a text for people. Idempotent: a second call has no further effect.
 
-        Raises Stale when the world has moved on since the plan was made, Unavailable to be tried again.
+        Raises Stale when the state has changed since the plan was made, Unavailable to be retried.
         """
         ...
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
-        """Return what takes the carried out plan back; raises Conflict when that is no longer possible."""
+        """Return the plan that rolls back an applied one; raises Conflict when that is no longer
+        possible.
+        """
         ...

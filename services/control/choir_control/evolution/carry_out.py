@@ -1,6 +1,7 @@
-"""Carry out what was approved, once, and go on with what a crash cut off (spec 8.10, 20).
+"""Worker that applies approved proposals once, and resumes those that a crash interrupted.
 
-Run by `app`; woken by a decision. One at a time: two changes of one configuration or repository never meet.
+Run by `app`; woken by a decision. One at a time, so that two changes of one configuration or repository
+never overlap.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ ASK_ANEW = "Nothing was changed. Propose it again, so that a human sees it as it
 
 
 class Evolution:
-    """Where approved changes are made."""
+    """Applies and rolls back approved proposals."""
 
     def __init__(
         self,
@@ -40,9 +41,10 @@ class Evolution:
         said: Callable[[str], None],
         settle: Callable[[Approval], Awaitable[str]],
     ) -> None:
-        """`said` hears of a conversation with news.
+        """`said` is called with a conversation (DM) that has a new message.
 
-        `settle` makes a change count for the agent: builds and updates it; returns what it did.
+        `settle` makes an applied change effective: it builds and updates the agent, and returns a text
+        about it.
         """
         self._approvals = approvals
         self._effects = effects
@@ -56,22 +58,22 @@ class Evolution:
         self._tries: Counter[str] = Counter()
 
     def wake(self) -> None:
-        """Look now: something was decided."""
+        """Check for work now; called after a decision."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Look at the start, at every decision, and every few seconds, for ever."""
+        """Check for work at startup, at every decision and every `EVERY_S` seconds, until cancelled."""
         await every(EVERY_S, "carrying out what was approved", self.work, self._awake)
 
     async def work(self) -> int:
-        """Carry out, or go on with, all there is; return how many came to an end."""
+        """Apply or resume everything that is unfinished; return how many were completed."""
         async with self._turn:
             return sum([await self._one(name) for name in await self._effects.unfinished()])
 
     async def take_back(self, approval_id: str, by: str) -> None:
-        """Take back what was applied: decided here, done right after.
+        """Schedule the rollback of an applied proposal; the worker executes it right after.
 
-        Raises Conflict when it is not applied, or later changes stand on it.
+        Raises Conflict when it is not applied, or later changes depend on it.
         """
         asked = await self._approvals.get(approval_id)
         if asked is None:
@@ -131,7 +133,7 @@ class Evolution:
         return found
 
     async def _fail(self, effect: Effect, asked: Approval, error: ChoirError) -> bool:
-        # what could not be taken back is still in place
+        # a change that could not be rolled back is still applied
         stage: Stage = "applied" if effect.stage == "reverting" else "failed"
         words = f"{error.message} {ASK_ANEW}" if isinstance(error, Stale) else error.message
         return await self._end(effect, asked, stage, words, failed=True)

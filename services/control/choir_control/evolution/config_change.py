@@ -1,6 +1,7 @@
-"""Carry out a change of config.json: what was shown, or nothing (spec 8.10, 17.6).
+"""Proposal type `config_change`: apply exactly the shown change to config.json.
 
-Called by `ask` and `carry_out`. The file is replaced whole, then put in force the way an operator's edit is.
+Called by `ask` and `carry_out`. The file is replaced atomically, then applied in the same way as an
+operator's edit.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,11 +22,11 @@ from choir_control.evolution.config_file import ConfigFile, digest_of_document
 from choir_control.evolution.merge_patch import differences, holds, merged, taken_back
 
 PutInForce = Callable[[Config], Awaitable[int]]
-"""Reads config.json, and puts it in force if it says exactly this; returns the version."""
+"""Reads config.json and applies it if it equals this configuration; returns the version."""
 
 
 class ConfigChange:
-    """Requests of the kind `config_change`."""
+    """Requests of type `config_change`."""
 
     def __init__(
         self, configuration: Configuration, file: ConfigFile, put_in_force: PutInForce
@@ -35,7 +36,9 @@ class ConfigChange:
         self._put_in_force = put_in_force
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Show each value before and after; raises BadInput for keys or values that cannot be proposed."""
+        """Return each value before and after; raises BadInput for keys or values that may not be
+        proposed.
+        """
         patch = _patch_of(payload)
         for path, _ in leaves(patch):
             if not may_be_proposed(path, agent_id):
@@ -49,7 +52,7 @@ class ConfigChange:
         }
 
     async def plan(self, asked: Approval) -> JsonObject:
-        """Compare the file and the version with what was shown; return the new file."""
+        """Compare the file and the active version with what was shown; return the new file."""
         now = await self._file.read()
         after = self._checked(merged(now, _patch_of(asked.payload)))
         shown = asked.basis
@@ -63,7 +66,7 @@ class ConfigChange:
         return _replacement(now, after)
 
     async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
-        """Replace the file unless it is replaced already, then put it in force."""
+        """Replace the file unless it is already replaced, then apply it."""
         document = plan["document"]
         if not isinstance(document, dict):
             raise BadInput("The plan holds no configuration.")
@@ -76,7 +79,7 @@ class ConfigChange:
         return f"config.json is changed, and version {version} is in force."
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
-        """Take back what was changed, if it still says so; what else was edited since stays."""
+        """Restore each changed value that is still in place; other edits since then stay."""
         now = await self._file.read()
         found = asked.basis.get("changes")
         changes = (
@@ -93,7 +96,9 @@ class ConfigChange:
         return _replacement(now, self._checked(taken_back(now, changes)))
 
     def _checked(self, document: object) -> JsonObject:
-        """Return the document if it is a whole, valid configuration; raises BadInput saying why not."""
+        """Return the document if it is a complete, valid configuration; raises BadInput with the
+        reasons.
+        """
         if not isinstance(document, dict):
             raise BadInput("It would leave no configuration.")
         try:
@@ -101,7 +106,7 @@ class ConfigChange:
         except ValidationError as error:
             words = "; ".join(faults_of(error, "the file")[:5])
             raise BadInput(f"config.json would not fit: {words}.") from None
-        # the deployment's own default model is in force without standing in the file
+        # the deployment's own default model is active without being in the file
         models = {**self._configuration.current.config.models, **config.models}
         found = faults(config.model_copy(update={"models": models}))
         if found:

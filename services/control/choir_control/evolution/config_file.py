@@ -1,4 +1,4 @@
-"""Read config.json as it stands, and replace it whole if it is what it was. Called by `config_change`."""
+"""Read config.json, and replace it atomically if it is unchanged. Called by `config_change`."""
 
 import asyncio
 import hashlib
@@ -17,24 +17,25 @@ MAX_BYTES = 4_000_000
 
 
 def digest_of_document(document: JsonObject) -> str:
-    """Return the SHA-256 of what a document says, however it is laid out."""
+    """Return the SHA-256 of a document's canonical JSON, so that formatting does not matter."""
     return hashlib.sha256(canonical(document)).hexdigest()
 
 
 class ConfigFile:
-    """The operator's file."""
+    """The operator's config.json."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     async def read(self) -> JsonObject:
-        """Return what the file says now; raises BadInput when it is no JSON object."""
+        """Return the parsed file; raises BadInput when it is not a JSON object."""
         return await asyncio.to_thread(self._read)
 
     async def replace(self, expected: str, document: JsonObject) -> None:
-        """Replace the file, whole and synced; raises Stale when it does not have that digest any more.
+        """Replace the file atomically and sync it; raises Stale when its digest is not `expected`.
 
-        A cancellation waits for the write: one that went on alone would look like an edit of somebody else's.
+        A cancellation waits for the write: a write that finished unattended would look like someone
+        else's edit.
         """
         writing = asyncio.ensure_future(asyncio.to_thread(self._replace, expected, document))
         try:
@@ -65,7 +66,7 @@ class ConfigFile:
                 file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            # as late as can be: an edit of the operator's is never overwritten
+            # The last moment possible, so that an operator's edit is not overwritten.
             if digest_of_document(self._read()) != expected:
                 raise Stale(f"{self.path} has been edited meanwhile.")
             partial.replace(self.path)

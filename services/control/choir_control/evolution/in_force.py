@@ -1,6 +1,6 @@
-"""Put a changed config.json in force the way an operator does: checked whole, then applied (spec 17.6).
+"""Apply a changed config.json in the same way as an operator: check it as a whole, then apply it.
 
-Called by `config_change` through `workshop`; `configuration.staging` does it.
+Called by `config_change` through `workshop`; `configuration.staging` does the work.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ from choir_control.evolution.carrier import Stale
 
 
 class InForce:
-    """Applies the file; nothing but what is expected."""
+    """Applies config.json if it has the expected content."""
 
     def __init__(self, put: Callable[[Config], Awaitable[int]]) -> None:
-        """`put` raises Conflict when the file says something else."""
+        """`put` raises Conflict when the file has other content."""
         self._put = put
 
     async def __call__(self, expected: Config) -> int:
-        """Return the version in force; raises Stale when the file says something else."""
+        """Return the active version; raises Stale when the file has other content."""
         try:
             return await self._put(expected)
         except Conflict as error:

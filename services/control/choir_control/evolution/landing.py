@@ -1,6 +1,7 @@
-"""What all kinds share whose outcome is a commit on the configured ref: land it, and take it back.
+"""Push of a proposal's commit to the configured ref, and its rollback.
 
-Used by `repo_change` and `new_files`. The plan names the commit that is expected there and the one after it.
+Used by `repo_change` and `new_files`. A plan names the commit that is expected on the ref and the new
+one.
 """
 
 from choir_common.errors import Conflict
@@ -14,7 +15,7 @@ SHORT = 12
 
 
 def plan_of(bench: Workbench, base: str, commit: str) -> JsonObject:
-    """Return the plan: at this address this ref goes from `base` to `commit`."""
+    """Return the plan that moves the configured ref of this repository from `base` to `commit`."""
     return {"url": bench.source.url, "ref": bench.source.ref, "base": base, "commit": commit}
 
 
@@ -25,7 +26,7 @@ def check_target(bench: Workbench, said: JsonObject) -> None:
 
 
 async def land_plan(bench: Workbench, plan: JsonObject) -> str:
-    """Do what is planned, unless it is done; raises Stale when the ref went another way."""
+    """Execute the plan unless it is already executed; raises Stale when the ref has other commits."""
     check_target(bench, plan)
     commit = str(plan["commit"])
     if not await land(bench, commit, str(plan["base"])):
@@ -34,7 +35,7 @@ async def land_plan(bench: Workbench, plan: JsonObject) -> str:
 
 
 async def plan_taking_back(benches: Benches, asked: Approval, plan: JsonObject) -> JsonObject:
-    """Plan a commit that says what the one before said; raises Conflict when others came after."""
+    """Plan a commit that restores the previous tree; raises Conflict when newer commits exist."""
     async with benches.of(asked.agent_id) as bench:
         check_target(bench, plan)
         base, commit = str(plan["base"]), str(plan["commit"])

@@ -1,4 +1,4 @@
-"""Merge a JSON patch into a document (RFC 7396), and list what changes: pure. Called by `config_change`."""
+"""JSON merge patch (RFC 7396), and the list of changes it makes. Pure. Called by `config_change`."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -9,7 +9,7 @@ from choir_common.wire.json import JsonObject
 
 
 def merged(document: JsonValue, patch: JsonValue) -> JsonValue:
-    """Return the patched document; neither is changed."""
+    """Return the patched document; the arguments are not modified."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     found = dict(document) if isinstance(document, dict) else {}
@@ -24,7 +24,7 @@ def merged(document: JsonValue, patch: JsonValue) -> JsonValue:
 def differences(
     before: JsonValue, after: JsonValue, path: tuple[str, ...] = ()
 ) -> Iterator[JsonObject]:
-    """Yield each place that differs: its path, and `before` and `after` where there is such a value."""
+    """Yield each difference: its path, and `before` and `after` where a value exists."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
             here = (*path, name)
@@ -39,7 +39,7 @@ def differences(
 
 
 def holds(document: JsonValue, change: JsonObject) -> bool:
-    """Tell whether the document still says at this place what the change made of it."""
+    """Return whether the document still has the value that the change set."""
     found, value = _at(document, _steps(change))
     return found == ("after" in change) and value == change.get("after")
 

@@ -1,7 +1,8 @@
-"""Carry out a proposed skill or tool: commit its description to the agent's repository (spec 8.10, 20).
+"""Proposal types `skill` and `tool`: commit the proposed files to the agent's repository.
 
-Called by `ask` and `carry_out`. A skill is whole. Of a tool only its description is committed, where no agent
-loads it from: a human writes the program, and then moves the manifest beside it.
+Called by `ask` and `carry_out`. A skill is committed complete. Of a tool only the description is
+committed, to a path from which no agent loads tools: a human writes the program and then moves the
+manifest next to it.
 """
 
 import re
@@ -41,21 +42,21 @@ Choir committed this description after a human approved it. There is no program:
 
 
 class NewFiles:
-    """Requests of the kinds `skill` and `tool`."""
+    """Requests of types `skill` and `tool`."""
 
     def __init__(self, benches: Benches, files: Files) -> None:
         self._benches = benches
         self._files = files
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Show the files as they would be committed, and where; nothing without a repository."""
+        """Return the files that would be committed, and the target; empty without a repository."""
         source = self._benches.source(agent_id)
         if source is None:
             return {}
         return {"url": source.url, "ref": source.ref, "files": {**self._files(payload)}}
 
     async def plan(self, asked: Approval) -> JsonObject:
-        """Compare the target with what was shown; make the commit."""
+        """Compare the target with what was shown; create the commit."""
         async with self._benches.of(asked.agent_id) as bench:
             check_target(bench, asked.basis)
             files = {**self._files(asked.payload)}
@@ -76,17 +77,17 @@ class NewFiles:
             return plan_of(bench, base, made)
 
     async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
-        """Push the commit, unless it is there."""
+        """Push the commit, unless it is already on the ref."""
         async with self._benches.of(asked.agent_id) as bench:
             return await land_plan(bench, plan)
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
-        """Go back to what was there before the commit."""
+        """Plan the return to the tree before the commit."""
         return await plan_taking_back(self._benches, asked, plan)
 
 
 def files_of_skill(payload: JsonObject) -> Mapping[str, str]:
-    """Return the file of a proposed skill; raises BadInput when it has no name to be kept under."""
+    """Return the file of a proposed skill; raises BadInput when its name is invalid."""
     spec = payload.get("spec")
     name = spec.get("name") if isinstance(spec, dict) else None
     if not isinstance(name, str) or not _SKILL.fullmatch(name):
@@ -95,7 +96,7 @@ def files_of_skill(payload: JsonObject) -> Mapping[str, str]:
 
 
 def files_of_tool(payload: JsonObject) -> Mapping[str, str]:
-    """Return manifest and README of a proposed tool; raises BadInput for what is no manifest."""
+    """Return the manifest and README of a proposed tool; raises BadInput for an invalid manifest."""
     manifest = payload.get("manifest")
     try:
         read = ToolManifestFile.model_validate_json(orjson.dumps(manifest))

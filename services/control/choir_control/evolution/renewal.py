@@ -1,6 +1,7 @@
-"""Make a change of an agent's repository count: build and update the agent, and wait for the end (spec 20).
+"""Make a change of an agent's repository effective: build and update the agent, and wait for the
+result.
 
-Called by `carry_out` through `workshop`. What a crash cut off is begun again: twice is as good as once.
+Called by `carry_out` through `workshop`. After a crash it starts again: a second update does no harm.
 """
 
 import asyncio
@@ -15,14 +16,14 @@ LOOK_S = 0.5
 
 
 class Renewal:
-    """Updates agents as an operator would."""
+    """Updates agents in the same way as an operator."""
 
     def __init__(self, rollout: Rollout, operations: Operations) -> None:
         self._rollout = rollout
         self._operations = operations
 
     async def __call__(self, agent_id: str) -> str:
-        """Update an agent; return how that went. What is committed stays committed either way."""
+        """Update an agent; return a text about the result. The commit stays in either case."""
         again = f"Try `choirctl agent update {agent_id}`."
         try:
             async with asyncio.timeout(WITHIN_S):
@@ -42,7 +43,8 @@ class Renewal:
             try:
                 return await self._rollout.update(agent_id)
             except (Conflict, RateLimited):
-                # one that goes on may have read the repository before the change
+                # a running update may have read the repository before the change, so a new one is
+                # needed
                 await asyncio.sleep(LOOK_S)
 
     async def _ended(self, operation_id: str) -> OperationView:

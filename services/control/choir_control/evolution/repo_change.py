@@ -1,7 +1,7 @@
-"""Carry out a change of an agent's repository: merge exactly the commit that was shown (spec 20).
+"""Proposal type `repo_change`: merge exactly the commit that was shown.
 
-Called by `ask` and `carry_out`. The agent has pushed `proposal/<session>/<slug>`; what the human sees is what
-the merge would change. A merged branch is deleted, a rejected one stays where it is.
+Called by `ask` and `carry_out`. The agent has pushed `proposal/<session>/<slug>`; the human is shown
+the complete difference that the merge would make. A merged branch is deleted, a rejected one stays.
 """
 
 import re
@@ -19,13 +19,15 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 class RepoChange:
-    """Requests of the kind `repo_change`."""
+    """Requests of type `repo_change`."""
 
     def __init__(self, benches: Benches) -> None:
         self._benches = benches
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Show what the merge would change; raises BadInput for what cannot be merged or shown."""
+        """Return what the merge would change; raises BadInput for a branch that cannot be merged or
+        shown.
+        """
         branch, commit = payload.get("branch"), payload.get("commit")
         form = rf"proposal/{re.escape(session_id)}/{SLUG}"
         if not isinstance(branch, str) or not re.fullmatch(form, branch):
@@ -36,7 +38,7 @@ class RepoChange:
             return await _look(bench, branch, commit)
 
     async def plan(self, asked: Approval) -> JsonObject:
-        """Compare branch, ref and outcome with what was shown; make the commit."""
+        """Compare branch, ref and merge result with what was shown; create the commit."""
         async with self._benches.of(asked.agent_id) as bench:
             check_target(bench, asked.basis)
             branch, commit = str(asked.payload["branch"]), str(asked.payload["commit"])
@@ -49,13 +51,13 @@ class RepoChange:
             return await self._planned(bench, asked)
 
     async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
-        """Push the commit, unless it is there."""
+        """Push the commit, unless it is already on the ref; delete the merged branch."""
         async with self._benches.of(asked.agent_id) as bench:
             said = await land_plan(bench, plan)
             return f"{said} {await _tidy(bench, asked)}".rstrip()
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
-        """Go back to what was there before the merge."""
+        """Plan the return to the tree before the merge."""
         return await plan_taking_back(self._benches, asked, plan)
 
     async def _planned(self, bench: Workbench, asked: Approval) -> JsonObject:
@@ -70,13 +72,13 @@ class RepoChange:
 
 
 async def _tidy(bench: Workbench, asked: Approval) -> str:
-    """Delete the branch that is merged, unless there is something else on it by now."""
+    """Delete the merged branch, unless it has new commits; return a text if that fails."""
     branch, commit = str(asked.payload["branch"]), str(asked.payload["commit"])
     try:
         if await bench.tip(branch) == commit:
             await bench.delete(branch, commit)
     except ChoirError as error:
-        # what was approved is done; a branch too many harms nobody
+        # the approved change is applied; a leftover branch does no harm
         return f"{branch} could not be deleted: {error.message}"
     return ""
 

@@ -1,6 +1,7 @@
-"""Keep the table `approval_effects`: how far what was approved has come. Called by `carry_out`.
+"""Store of the table `approval_effects`: the stage of each approved request. Called by `carry_out`.
 
-Each step is one statement that names the stage it leaves: of two that take it, one finds nothing to do.
+Each step is one statement that names the stage it leaves: of two concurrent callers, one updates no
+row.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ Stage = Literal["waiting", "applying", "applied", "failed", "reverting", "rolled
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How far an approved request has come."""
+    """The stage of an approved request."""
 
     approval_id: str
     digest: str
@@ -30,7 +31,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A session that is told how it went."""
+    """A session that is notified of the result."""
 
     session_id: str
     dm: str
@@ -38,7 +39,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a step ended, for the record and in words for people."""
+    """Result of a step: for the record, and as text for people."""
 
     stage: Stage
     detail: str
@@ -52,7 +53,7 @@ class EffectStore:
         self._database = database
 
     async def unfinished(self) -> list[str]:
-        """Return what is approved and not carried out, or half-way, oldest decision first."""
+        """Return the ids of approved requests that are not finished, oldest decision first."""
         rows = await self._database.fetch(
             "SELECT approval_id FROM choir_control.approval_effects "
             "JOIN choir_control.pending_approvals USING (approval_id) "
@@ -61,7 +62,7 @@ class EffectStore:
         return [row["approval_id"] for row in rows]
 
     async def take(self, approval_id: str) -> Effect | None:
-        """Begin what waits, or go on with what is under way; none when it is at an end."""
+        """Start a waiting effect or return an unfinished one; None when it is finished."""
         row = await self._database.fetchrow(
             """
             UPDATE choir_control.approval_effects
@@ -83,7 +84,7 @@ class EffectStore:
         )
 
     async def keep_plan(self, approval_id: str, plan: JsonObject) -> bool:
-        """Write down what is about to be done; return whether it is this plan that counts."""
+        """Store the plan before it is executed; return False if another plan was stored first."""
         done = await self._database.fetchval(
             "UPDATE choir_control.approval_effects SET plan = $2::json "
             "WHERE approval_id = $1 AND stage = 'applying' AND plan IS NULL RETURNING approval_id",
@@ -93,7 +94,7 @@ class EffectStore:
         return done is not None
 
     async def plan_of(self, approval_id: str) -> JsonObject | None:
-        """Return the plan of what has been applied, none for anything else."""
+        """Return the plan of an applied request, or None."""
         found = await self._database.fetchval(
             "SELECT plan FROM choir_control.approval_effects WHERE approval_id = $1 AND stage = 'applied'",
             approval_id,
@@ -101,7 +102,7 @@ class EffectStore:
         return _json(found)
 
     async def revert(self, approval_id: str, undo: JsonObject, by: str) -> bool:
-        """Decide that what was applied is taken back; return whether it was this that decided."""
+        """Start the rollback of an applied request; return False if it was already started."""
         done = await self._database.fetchval(
             """
             UPDATE choir_control.approval_effects SET stage = 'reverting', undo = $2::json, undone_by = $3
@@ -114,7 +115,7 @@ class EffectStore:
         return done is not None
 
     async def listener(self, agent_id: str) -> Listener | None:
-        """Return the session of an agent that takes signals now."""
+        """Return the session of an agent that accepts signals now, or None."""
         row = await self._database.fetchrow(
             "SELECT session_id, dm FROM choir_control.sessions "
             "WHERE agent_id = $1 AND status IN ('starting', 'active', 'crashed') "
@@ -126,9 +127,9 @@ class EffectStore:
     async def finish(
         self, effect: Effect, asked: Approval, ending: Ending, listener: Listener | None
     ) -> bool:
-        """End a step, and with it tell a session, and the conversation it was asked in.
+        """End a step and, in the same statement, notify the session and the conversation.
 
-        Returns whether it was this that ended it.
+        Returns False if the step was already ended.
         """
         done = await self._database.fetchval(
             """

@@ -1,7 +1,8 @@
-"""Make commits for an agent's repository and push them, in a bare clone of Choir's own (spec 6.5, 20).
+"""Git operations on a bare clone of an agent's repository: fetch, merge, commit and push.
 
-Called by `repo_change` and `new_files`. Nothing is ever checked out, no hook runs on a side that is ours,
-and a push names the commit it expects at the other end: it lands on exactly that, or not at all.
+Called by `repo_change` and `new_files`. Nothing is checked out and no hook runs on this host. A push
+names the commit it expects on the remote ref (`--force-with-lease`), so that it updates exactly that
+commit or fails.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ LOOK_WITHIN_S = 30.0
 MOVE_WITHIN_S = 60.0
 MAX_DIFF_BYTES = 150_000
 MAX_SUMMARY = 8_000
-# a repository on this machine is served by a git of ours, which must not run what lies in it
+# A repository on this machine is served by a git process of ours, which must not run code from it.
 SERVE = (
     "git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
     "-c", "core.alternateRefsCommand=true", "-c", "receive.autogc=false", "-c", "gc.auto=0",
@@ -33,7 +34,7 @@ PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "-
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who a commit is by, and when: the same again makes the same commit."""
+    """Author and time of a commit; equal values give equal commit ids."""
 
     name: str
     email: str
@@ -43,14 +44,14 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a merge would make of a branch."""
+    """Result of merging a branch."""
 
     tree: str
     fast_forward: bool
 
 
 class _Scribe(Git):
-    """Git with a signature."""
+    """Git with an author and committer in its environment."""
 
     def __init__(self, environment: Mapping[str, str], signature: Signature) -> None:
         super().__init__(environment)
@@ -62,12 +63,12 @@ class _Scribe(Git):
         }
 
     def environment(self, protocol: str = "") -> dict[str, str]:
-        """Return git's whole environment, signed."""
+        """Return git's complete environment, with author and committer."""
         return {**super().environment(protocol), **self._signed}
 
 
 class Workbench:
-    """The bare clone of one agent's repository; one task at a time uses it."""
+    """The bare clone of one agent's repository; used by one task at a time."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Workbench:
         self._git = Git(environment, keys)
 
     async def tip(self, branch: str) -> str | None:
-        """Ask the remote for the commit of a branch; none if there is no such branch."""
+        """Return the commit of a branch on the remote, or None if the branch does not exist."""
         said = await self._git.run(
             await self._ready(),
             "ls-remote", "--refs", "--end-of-options", self.source.url, f"refs/heads/{branch}",
@@ -96,7 +97,7 @@ class Workbench:
         return None
 
     async def fetch(self, branch: str) -> str:
-        """Fetch a branch whole; return its commit. Raises BadInput when there is none."""
+        """Fetch a branch completely; return its commit. Raises BadInput when it does not exist."""
         commit = await self.tip(branch)
         if commit is None:
             raise BadInput(f"There is no branch {branch!r} in {self.source.spoken}.")
@@ -112,7 +113,9 @@ class Workbench:
         return await self._say("rev-parse", "--verify", "--end-of-options", f"{local}^{{commit}}")
 
     async def merge(self, base: str, commit: str) -> Merge:
-        """Merge in memory; raises BadInput for conflicts, strangers, and files that must not be there."""
+        """Merge in memory; raises BadInput for conflicts, unrelated histories and files that are not
+        allowed.
+        """
         try:
             common = await self._say("merge-base", base, commit)
         except Unavailable:
@@ -131,9 +134,9 @@ class Workbench:
         return Merge(tree, common == base)
 
     async def shown(self, base: str, tree: str) -> dict[str, str]:
-        """Return the whole difference, as a summary and as text.
+        """Return the complete difference, as a summary and as text.
 
-        Raises BadInput for what a human could not read: too much, or no text.
+        Raises BadInput when a human could not read it: too large, binary, or not UTF-8.
         """
         counted = await self._say("diff-tree", *PLAIN_DIFF, "--numstat", base, tree)
         if not counted:
@@ -154,14 +157,14 @@ class Workbench:
         return {"diffstat": stat, "diff": text}
 
     async def present(self, commit: str, path: str) -> bytes | None:
-        """Return what a file of a commit holds, none where there is no such file."""
+        """Return a file's content at a commit, or None if it does not exist."""
         listed = await self._say("ls-tree", "--full-tree", commit, "--", path)
         if not listed:
             return None
         return await self._run("cat-file", "blob", f"{commit}:{path}")
 
     async def tree_with(self, base: str, files: Mapping[str, str]) -> str:
-        """Return a commit's tree with these files added or replaced."""
+        """Return the id of a commit's tree with these files added or replaced."""
         directory = await self._ready()
         await self._run("read-tree", base)
         room = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=directory))
@@ -179,7 +182,7 @@ class Workbench:
         return tree
 
     async def commit(self, tree: str, parents: tuple[str, ...], words: str, by: Signature) -> str:
-        """Make a commit of a tree, given as its id or as that of a commit."""
+        """Create a commit; `tree` is the id of a tree or of a commit. Returns its id."""
         scribe = _Scribe(self._environment, by)
         before = [word for parent in parents for word in ("-p", parent)]
         tree_id = await self._say("rev-parse", f"{tree}^{{tree}}")
@@ -188,7 +191,7 @@ class Workbench:
         return said.decode().strip()
 
     async def has(self, commit: str) -> bool:
-        """Tell whether a commit is here, whole enough to be pushed."""
+        """Return whether a commit is present, complete enough to be pushed."""
         try:
             await self._run("rev-list", "--objects", "--max-count=1", commit)
         except Unavailable:
@@ -196,7 +199,7 @@ class Workbench:
         return True
 
     async def contains(self, tip: str, commit: str) -> bool:
-        """Tell whether a commit is part of what a fetched tip stands on."""
+        """Return whether a commit is an ancestor of a fetched tip, or the tip itself."""
         if not await self.has(commit):
             return False
         try:
@@ -205,7 +208,7 @@ class Workbench:
             return False
 
     async def push(self, commit: str, branch: str, expected: str) -> None:
-        """Let a branch of the remote be `commit`, if it is still `expected`; raises Unavailable."""
+        """Set a branch of the remote to `commit` if it is still at `expected`; raises Unavailable."""
         served = [f"--receive-pack={shlex.join(SERVE)}"] if self.source.protocol == "file" else []
         target = f"refs/heads/{branch}"
         await self._git.run(
@@ -218,7 +221,7 @@ class Workbench:
         )  # fmt: skip
 
     async def delete(self, branch: str, expected: str) -> None:
-        """Delete a branch of the remote, if it is still `expected`; raises Unavailable."""
+        """Delete a branch of the remote if it is still at `expected`; raises Unavailable."""
         await self.push("", branch, expected)
 
     async def _check(self, tree: str) -> None:
@@ -244,16 +247,16 @@ class Workbench:
 
 
 async def land(bench: Workbench, commit: str, expected: str) -> bool:
-    """Let the configured ref be `commit`, or find that it has been so; return whether it is.
+    """Push `commit` to the configured ref, unless the ref already contains it; return whether it does.
 
-    False: the ref has gone another way. Raises Unavailable when that cannot be said.
+    False: the ref has other commits. Raises Unavailable when the result is unknown.
     """
     ref = bench.source.ref
     if await bench.tip(ref) == expected:
         try:
             await bench.push(commit, ref, expected)
         except ChoirError:
-            # the answer may have been lost after the push was done, or the ref has moved
+            # the response may be lost after a successful push, or the ref may have moved
             if await bench.tip(ref) == expected:
                 raise
     tip = await bench.fetch(ref)

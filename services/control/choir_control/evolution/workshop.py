@@ -1,4 +1,4 @@
-"""Put this room together: what needs what, in one place. Called by `app`."""
+"""Wiring of this package. Called by `app`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,18 +21,18 @@ from choir_control.evolution.store import EffectStore
 from choir_control.repos.keys import Keys
 
 Renew = Callable[[str], Awaitable[str]]
-"""Builds an agent's image anew and updates the agent; returns what it did, or what is to be done."""
+"""Builds an agent's image again and updates the agent; returns a text about the result."""
 CHANGES_THE_IMAGE = ("skill", "repo_change")
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What this room needs of the rest of control."""
+    """Dependencies of this package."""
 
     home: Path
     config_file: Path
     environment: Mapping[str, str]
-    """Control's own; git is passed a few words of it."""
+    """Control's own environment; git receives a few allow-listed variables of it."""
     database: Database
     configuration: Configuration
     approvals: ApprovalStore
@@ -40,15 +40,15 @@ class Surroundings:
     order: Callable[[str], asyncio.Lock]
     ring: Callable[[str], None]
     said: Callable[[str], None]
-    """Hears of a conversation with news."""
+    """Called with a conversation (DM) that has a new message."""
     put_in_force: PutInForce
     renew: Renew
     keys: Keys | None = None
-    """What opens agents' private repositories."""
+    """Credentials of the agents' private repositories."""
 
 
 class Workshop:
-    """The parts of this room."""
+    """The intake and the worker of proposals, with their shared clones."""
 
     def __init__(self, around: Surroundings) -> None:
         self._benches = Benches(
@@ -73,8 +73,8 @@ class Workshop:
         )
 
     async def tidy(self) -> None:
-        """Remove clones that are of no use any more; called every now and then."""
-        # between a plan and the push of its commit that commit is nowhere else
+        """Remove unused clones; called periodically."""
+        # between storing a plan and pushing its commit, the clone has the only copy of that commit
         if not await self._effects.unfinished():
             await self._benches.sweep()
 

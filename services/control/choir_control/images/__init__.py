@@ -1,6 +1,5 @@
-"""Owns agents' images: what stands in /choir, merged from the repositories and baked once (spec 6.5, 17.3).
+"""Agents' images: the contents of /choir, merged from the repositories and built once.
 
-Never starts an agent, and never changes an image that is there: a build makes another one and then, in one
-rename, the one that the next start takes.
-Ladder: foundry > build > shelf | merge > port; process and docker (and context) implement it, with bake.
+Owns building, checking and selecting images. It never starts an agent and never modifies an existing
+image: a build creates a new one and then, in one rename, makes it the image of the next start.
 """

@@ -1,4 +1,4 @@
-"""Write a merged /choir into a directory, and say what it is. Called by the builders; blocks."""
+"""Write a merged /choir into a directory, and compute its version. Called by the builders; blocking."""
 
 import hashlib
 import shutil
@@ -29,7 +29,7 @@ def write_pieces(pieces: tuple[Piece, ...], into: Path) -> None:
 
 
 def commits_of(recipe: Recipe) -> tuple[str, str]:
-    """Return the commits of the global and the agent's own repository, empty where there is none."""
+    """Return the commits of the global and the agent's own repository; empty if there is none."""
     return (
         recipe.shared.commit if recipe.shared else "",
         recipe.own.commit if recipe.own else "",
@@ -39,7 +39,7 @@ def commits_of(recipe: Recipe) -> tuple[str, str]:
 def describe(
     agent_id: str, commits: tuple[str, str], tools: str, skills: str, everything: str
 ) -> ImageVersion:
-    """Return the version of an image with these hashes; the same content has the same version."""
+    """Return the version of an image with these hashes; equal contents have equal versions."""
     shared, own = commits
     identity = "\n".join((agent_id, shared, own, everything))
     return ImageVersion(
@@ -53,7 +53,7 @@ def describe(
 
 
 def describe_directory(agent_id: str, commits: tuple[str, str], top: Path) -> ImageVersion:
-    """Return the version of what lies in a directory; a version.json in it does not count."""
+    """Return the version of a directory's contents; version.json in it is ignored."""
     tools, skills = hash_directory(top / TOOLS), hash_directory(top / SKILLS)
     return describe(agent_id, commits, tools, skills, hash_directory(top))
 

@@ -1,6 +1,6 @@
-"""Build an agent's image: fetch, look whether anything is new, merge, bake, shelve (spec 17.3).
+"""Build of an agent's image: fetch, check for new commits, merge, build, make current.
 
-Called by `rollout`. Starts no agent. What was there before stays the image until the very last step.
+Called by `rollout`. Starts no agent. The previous image stays the current one until the last step.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ class Sources:
 
     @property
     def is_folder(self) -> bool:
-        """Tell whether there is a folder alone, which no config.json names."""
+        """Return whether the agent is built from its folder only, without any repository in config.json."""
         return self.shared is None and self.own is not None and self.own.protocol == "folder"
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to build from."""
+        """Return whether there is anything to build from."""
         return self.shared is not None or self.own is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of a build; `fresh` is false when the image was up to date."""
+    """Result of a build; `fresh` is False when the image was up to date."""
 
     image: Image
     fresh: bool
@@ -63,7 +63,7 @@ class _Commits:
 
 
 def sources_of(config: Config, agent_id: str, home: Path) -> Sources:
-    """Return an agent's repositories, or its folder; raises BadInput for an address that is none."""
+    """Return an agent's repositories, or its folder; raises BadInput for an invalid address."""
     own = source_in(config, agent_id) or folder_source(home, agent_id)
     return Sources(source_in(config, GLOBAL), own)
 
@@ -91,10 +91,10 @@ class Images:
         return sources_of(self._configuration.current.config, agent_id, self._home)
 
     async def build(self, agent_id: str, report: Report) -> Built:
-        """Return the image of the newest commits, built if there is none of them yet.
+        """Return the image of the newest commits; build it if it does not exist.
 
-        Raises NotFound for an unknown agent, BadInput for one without a repository and for contents
-        that do not fit, Unavailable.
+        Raises NotFound for an unknown agent, BadInput for one without a repository or with invalid
+        contents, Unavailable.
         """
         self._configuration.current.agent(agent_id)
         sources = self.sources(agent_id)
@@ -110,7 +110,7 @@ class Images:
     async def _build(self, agent_id: str, sources: Sources, report: Report) -> Built:
         commits = await self._fetch(sources, report)
         current = await asyncio.to_thread(self._shelf.current, agent_id)
-        # what a build that died left there; an agent's builds come one at a time
+        # remove the files of an interrupted build; each agent has one build at a time
         await asyncio.to_thread(_clear, self._top / STAGING, agent_id)
         staging = self._top / STAGING / f"{agent_id}.{secrets.token_hex(4)}"
         try:
@@ -130,7 +130,7 @@ class Images:
         return Built(image, True, tuple(commits.warnings))
 
     def _warn(self, recipe: Recipe, commits: _Commits, report: Report) -> None:
-        """Name what the repositories ask for and the image has not."""
+        """Report the instructions in the repositories that this builder cannot execute."""
         for warning in self._builder.not_carried_out(recipe):
             commits.warnings.append(warning)
             report.line(f"warning: {warning}")
@@ -138,7 +138,7 @@ class Images:
     async def _warn_again(
         self, agent_id: str, commits: _Commits, staging: Path, report: Report
     ) -> None:
-        """Warn of an image that is up to date as well: who asks now may not have seen its build."""
+        """Repeat the warnings for an image that is up to date: this caller may not have seen its build."""
         if self._builder.kind == "process":
             found = ((commits.shared, "shared"), (commits.own, "own"))
             shared, own = [
@@ -148,7 +148,9 @@ class Images:
             self._warn(Recipe(agent_id, (), shared, own), commits, report)
 
     async def _prune(self, agent_id: str, report: Report) -> None:
-        """Remove what nobody can go back to; what cannot be removed now is by the next build."""
+        """Remove images that are no longer needed; what cannot be removed now is removed by the next
+        build.
+        """
         try:
             needed = await asyncio.to_thread(self._shelf.needed, agent_id)
             for name in await self._builder.prune(agent_id, needed):
@@ -184,7 +186,7 @@ class Images:
             and version.global_repo_commit == (commits.shared.commit if commits.shared else "")
             and version.agent_repo_commit == (commits.own.commit if commits.own else "")
         )
-        # an image that was changed since, or removed, or holds another release's agent, is built again
+        # rebuild an image that was modified or removed, or that contains another release's agent
         return (
             same
             and await self._builder.fault(current) is None
@@ -216,6 +218,6 @@ class Images:
 
 
 def _clear(staging: Path, agent_id: str) -> None:
-    # an agent id has no dot, so that `a` never clears what belongs to `a-b`
+    # an agent id has no dot, so clearing `a` never matches files of `a-b`
     for path in staging.glob(f"{agent_id}.*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Pack what a build is given, and describe what came out of it. Called by `docker`; knows no engine."""
+"""Pack the build context, and describe the built files. Called by `docker`; independent of the engine."""
 
 import hashlib
 import io
@@ -12,7 +12,7 @@ Files = Mapping[str, tuple[bytes | Path, bool]]
 
 
 def choir_files(pieces: list[Piece]) -> Files:
-    """Return the files that go to /choir."""
+    """Return the files for /choir."""
     return {
         "choir/": (b"", True),
         **{f"choir/{piece.path}": (piece.content, piece.executable) for piece in pieces},
@@ -20,7 +20,7 @@ def choir_files(pieces: list[Piece]) -> Files:
 
 
 def own_files(recipe: Recipe) -> Files:
-    """Return the agent's repository as its Dockerfile sees it."""
+    """Return the files of the agent's repository, as the context of its Dockerfile."""
     own = recipe.own
     if own is None:
         return {}
@@ -28,7 +28,7 @@ def own_files(recipe: Recipe) -> Files:
 
 
 def context(dockerfile: str, files: Files) -> io.BytesIO:
-    """Return a build context; times and owners are fixed, so that the same content is the same layer."""
+    """Return a build context; times and owners are fixed, so that equal contents give equal layers."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         for path, (content, executable) in sorted(files.items()):
@@ -48,7 +48,7 @@ def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
 
 
 def describe_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, bool, str]:
-    """Return a file's path below /choir, whether it may be run, and the hash of what it holds."""
+    """Return a file's path below /choir, whether it is executable, and the hash of its content."""
     path = member.name.removeprefix("choir/")
     if member.issym():
         return path, False, f"-> {member.linkname}"

@@ -1,7 +1,7 @@
-"""Images for the docker runtime: real ones, built by the engine (spec 17.3, steps 4 to 9).
+"""Image builder of the docker runtime: images built by the engine.
 
-Called by `build` through the port. An image counts only once it has its tag, which is its last step; what a
-build that died left behind has none.
+Called by `build` through the port. An image is complete once it has its tag, which is the last step; an
+interrupted build leaves untagged images only.
 """
 
 import asyncio
@@ -55,27 +55,27 @@ AGENT_IMAGE = "choir.agent_image"
 
 @dataclass(frozen=True, slots=True)
 class BuildLimits:
-    """What one build may use up of the machine."""
+    """Resource limits of one build."""
 
     memory_bytes: int = 2 << 30
-    """A compiler of a large program takes one or two gigabytes; swap does not add to it."""
+    """A large compiler takes one or two gigabytes; swap is not added to the limit."""
     within_s: float = 1_800
-    """How long each of its parts may take; a slow mirror of packages takes minutes."""
+    """Timeout of each part; a slow package mirror takes minutes."""
 
 
 def make_builder(settings: ControlSettings) -> "DockerImages":
-    """Return a builder that has not spoken to the engine yet."""
+    """Return a builder; it connects to the engine at first use."""
     limits = BuildLimits(settings.build_memory_mb << 20, settings.build_within_s)
     return DockerImages(settings.home, settings.agent_image, limits)
 
 
 class DockerImages:
-    """The adapter of `ImageBuilder` whose images are the engine's."""
+    """`ImageBuilder` whose images are the engine's."""
 
     kind: Kind = "docker"
 
     def __init__(self, home: Path, agent_image: str, limits: BuildLimits | None = None) -> None:
-        """`agent_image` holds the agent itself; a Dockerfile.base builds on it."""
+        """`agent_image` contains the agent itself; a Dockerfile.base builds on it."""
         self._home = home
         self._agent_image = agent_image
         self._limits = limits or BuildLimits()
@@ -92,24 +92,24 @@ class DockerImages:
             self._building -= 1
 
     async def outdated(self, image: Image) -> bool:
-        """Tell whether the agent image is another one by now, as after an upgrade. Raises Unavailable."""
+        """Return whether the agent image has changed since, e.g. by an upgrade. Raises Unavailable."""
         return await asyncio.to_thread(self._outdated, image)
 
     async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
-        """Remove all other images of the agent, and bases no image stands on. Raises Unavailable.
+        """Remove all other images of the agent, and unused bases. Raises Unavailable.
 
-        What somebody still uses the engine keeps; it is removed after a later build.
+        The engine keeps an image that is still in use; it is removed after a later build.
         """
-        # a base that was just built has no image on it yet
+        # while a build runs, its new base has no image built on it yet
         bases_too = self._building == 0
         return await asyncio.to_thread(self._prune, agent_id, needed, bases_too)
 
     def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
-        """Return nothing: an engine carries out all of a Dockerfile."""
+        """Return nothing: an engine executes every instruction of a Dockerfile."""
         return ()
 
     async def fault(self, image: Image) -> str | None:
-        """Return why the engine's image is not what was built."""
+        """Return why the engine's image differs from what was built, or None."""
         return await asyncio.to_thread(self._fault, image)
 
     def _api(self) -> Any:
@@ -118,7 +118,7 @@ class DockerImages:
         return self._client
 
     def _agent_id(self) -> str:
-        """Return the id of the image that holds the agent."""
+        """Return the id of the image that contains the agent."""
         return str(self._api().inspect_image(self._agent_image)["Id"])
 
     def _outdated(self, image: Image) -> bool:
@@ -155,7 +155,7 @@ class DockerImages:
         ]
 
     def _remove(self, image: Any) -> str:
-        """Remove an image unless somebody uses it; return its name, empty for one without or that stays."""
+        """Remove an image that is not in use; return its name, or an empty text if it has none or stays."""
         names = [name for name in image["RepoTags"] or () if name != "<none>:<none>"]
         try:
             for name in names or [image["Id"]]:
@@ -183,7 +183,7 @@ class DockerImages:
             return self._bake(recipe, built, rest, report)
 
     def _base(self, recipe: Recipe, report: Report) -> str:
-        """Return the base image, built anew only for another commit or another agent image."""
+        """Return the base image; it is built again only for another commit or another agent image."""
         shared = recipe.shared
         if shared is None or "Dockerfile.base" not in shared.files:
             return self._agent_image
@@ -215,7 +215,7 @@ class DockerImages:
         return pin_base(text, base)
 
     def _bake(self, recipe: Recipe, built: str, rest: list[Piece], report: Report) -> Image:
-        """Add the rest and version.json, look at what is in /choir, and give the image its tag."""
+        """Add the remaining files and version.json, check /choir, and tag the image."""
         inner = self._run_build(with_the_rest(built), choir_files(rest), {}, report)
         self._refuse_volumes(inner)
         version = self._describe(recipe.agent_id, commits_of(recipe), inner)
@@ -257,12 +257,12 @@ class DockerImages:
                 if path.startswith(f"{folder}/")
             )
 
-        # the agent itself counts: with another release's it is another image
+        # the agent itself is part of the hash: with another release it is another image
         whole = f"{hash_files(everything)}\n{self._agent_id()}"
         return describe(agent_id, commits, below(TOOLS), below(SKILLS), whole)
 
     def _contents(self, image: str) -> list[tuple[str, bool, str]]:
-        """Return the files of an image's /choir; nothing of it is started."""
+        """Return the files in an image's /choir, from a container that is created but never started."""
         api = self._api()
         container = api.create_container(image, command=["true"], network_disabled=True)["Id"]
         try:
@@ -287,7 +287,7 @@ class DockerImages:
         labels = found["Config"]["Labels"] or {}
         if labels.get(VERSION) != image.version.image_version:
             return "its label names another version"
-        # an image's id is the hash of all of it, so there is nothing else to compare
+        # an image's id is the hash of its contents, so nothing else needs comparing
         return None
 
     def _exists(self, name: str) -> bool:
@@ -311,7 +311,7 @@ class DockerImages:
         tag: str | None = None,
         arguments: Mapping[str, str] | None = None,
     ) -> str:
-        """Build and return the image's id; raises BadInput with the builder's words when it fails."""
+        """Build and return the image's id; raises BadInput with the builder's error text when it fails."""
         image_id, deadline = "", time.monotonic() + self._limits.within_s
         said = self._api().build(
             fileobj=context(dockerfile, files),
@@ -342,7 +342,7 @@ class DockerImages:
 
 
 def _until(deadline: float, said: Generator[Any]) -> Iterator[Any]:
-    """Yield what a builder says, and hang up on one that does not come to an end; that ends the build."""
+    """Yield the builder's messages; at the deadline close the connection, which ends the build."""
     while True:
         try:
             message = next(said, None)
@@ -358,7 +358,7 @@ def _until(deadline: float, said: Generator[Any]) -> Iterator[Any]:
 
 
 class _FromThread:
-    """A report that may be made from the building thread."""
+    """Forwards progress from the build thread to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Report) -> None:
         self._loop = loop
@@ -371,14 +371,14 @@ class _FromThread:
         self._call(self._report.line, text)
 
     def _call(self, tell: Any, *words: object) -> None:
-        # a loop that closed meanwhile has nobody left to tell
+        # if the event loop was closed meanwhile, nobody needs the progress
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell, *words)
 
 
 @contextlib.contextmanager
 def _spoken(deed: str) -> Iterator[None]:
-    """Turn the SDK's errors into ours."""
+    """Convert the SDK's errors to ours."""
     try:
         yield
     except docker_errors.ImageNotFound as error:

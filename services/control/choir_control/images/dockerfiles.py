@@ -1,7 +1,7 @@
-"""Write the Dockerfiles of an agent's image, pin the base of the repositories' own, name the image. Pure.
+"""Generated Dockerfiles, pinning of `FROM choir-base`, and image names. Pure.
 
-Called by `docker`. Three layers of caching: the base by the global repository's commit, the agent's own
-system packages and programs by its tools and Dockerfile, and on top the files that change most.
+Called by `docker`. Three layers for caching: the base by the global repository's commit; the agent's
+system packages and programs by its tools and Dockerfile; on top the files that change most often.
 """
 
 import hashlib
@@ -13,15 +13,16 @@ _FROM = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 PLAIN = f"FROM {BASE}\n"
-# what an engine takes as the last part of a repository's name, without dots
+# valid last component of a repository name for an engine, without dots
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:__?|-+)[a-z0-9]+)*")
 _HASH_LENGTH = 8
 
 
 def repository_of(agent_id: str) -> str:
-    """Return the repository of an agent's images; no two agents share one.
+    """Return the image repository of an agent; it is unique per agent.
 
-    An id that engines do not take, such as `a_-b`, is written with a hash behind a dot, which no id has.
+    An id that engines do not accept, such as `a_-b`, is replaced by one with a hash behind a dot, which
+    no id contains.
     """
     if _REPOSITORY.fullmatch(agent_id):
         return f"choir-agent-{agent_id}"
@@ -30,22 +31,24 @@ def repository_of(agent_id: str) -> str:
 
 
 def pin_base(dockerfile: str, base: str) -> str:
-    """Return a Dockerfile whose `FROM choir-base` is exactly `base`."""
+    """Return the Dockerfile with `FROM choir-base` replaced by exactly `base`."""
     return _FROM.sub(rf"\g<1>{base}", dockerfile)
 
 
 def stands_on_base(dockerfile: str) -> bool:
-    """Tell whether any stage of a Dockerfile is made from choir-base."""
+    """Return whether any stage of a Dockerfile starts from choir-base."""
     return _FROM.search(dockerfile) is not None
 
 
 def with_tools(base: str) -> str:
-    """Return the Dockerfile that puts the merged tools on the base, for programs to be compiled there."""
+    """Return the Dockerfile that adds the merged tools to the base, so that programs can be compiled
+    there.
+    """
     return f"FROM {base}\nUSER root\nCOPY choir/ /choir/\n"
 
 
 def with_the_rest(built: str) -> str:
-    """Return the Dockerfile that adds what no compiler needs, and starts the agent whatever came before."""
+    """Return the Dockerfile that adds the remaining files and sets the agent's start command."""
     return (
         f"FROM {built}\nUSER root\nCOPY choir/ /choir/\nWORKDIR /\nENTRYPOINT []\n"
         'CMD ["/opt/agent/bin/python", "-I", "-m", "choir_agent"]\n'

@@ -1,4 +1,4 @@
-"""Put the image room together: what needs what, and which builder the runtime wants. Called by `app`."""
+"""Wiring of repositories and images, and the choice of the builder. Called by `app`."""
 
 import importlib
 import os
@@ -18,10 +18,10 @@ DOCKER = "choir_control.images.docker"
 
 
 class Foundry:
-    """The parts of the image room."""
+    """The mirrors, the image builder and the services built on them."""
 
     def __init__(self, settings: ControlSettings, configuration: Configuration, keys: Keys) -> None:
-        # the whole environment, of which git gets the ssh-agent, the proxy and the certificates
+        # Mirrors passes only allow-listed variables to git: ssh-agent, proxy and certificates.
         self.mirrors = Mirrors(settings.home, os.environ, keys)
         self.shelf = Shelf(settings.home)
         self.builder = choose_builder(settings)
@@ -31,12 +31,12 @@ class Foundry:
 
 
 def choose_builder(settings: ControlSettings) -> ImageBuilder:
-    """Return the builder whose images the runtime can run."""
+    """Return the builder for the configured runtime."""
     match settings.runtime:
         case "process":
             return ProcessImages(settings.home)
         case "docker":
-            # imported here alone, as the runtime is: an embedded stack does without the SDK
+            # imported here, like the runtime, so that an embedded stack does not need the SDK
             return cast(ImageBuilder, importlib.import_module(DOCKER).make_builder(settings))
         case _:
             assert_never(settings.runtime)

@@ -1,7 +1,8 @@
-"""Merge the repositories into one /choir: the rules of spec 6.5. Pure but for reading manifests.
+"""Merge of the global and the agent's repository into one /choir. Pure except for reading manifests.
 
-Called by `build`. The agent's tools and skills stand in for global ones of their name; USER.md is the global
-repository's alone; the other identity files are the agent's if it has them. What nobody has is Choir's own.
+Called by `build`. An agent's tool or skill replaces a global one of the same name. USER.md comes from
+the global repository only; the other identity files come from the agent's repository, then the global
+one. A file that neither has comes from Choir's defaults.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ KEEP = ".gitkeep"
 
 
 def merge(shared: Tree | None, own: Tree | None) -> tuple[Piece, ...]:
-    """Return the files of /choir, sorted by path; blocks."""
+    """Return the files of /choir, sorted by path; blocking."""
     pieces = [*_tools(shared, own), *_skills(shared, own), *_identity(shared, own)]
     return tuple(sorted(pieces, key=lambda piece: piece.path))
 
@@ -37,7 +38,7 @@ def _tools(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
 
 
 def _overridden(shared: Tree, own: Tree) -> frozenset[str]:
-    """Return the stems of the global tools that the agent has its own of, by file or by tool name."""
+    """Return the stems of global tools that the agent replaces, by file name or by tool name."""
     ours = manifests_of(own)
     names = {manifest.llm.name for manifest in ours.values()}
     theirs = manifests_of(shared).items()
@@ -50,7 +51,7 @@ def _skills(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
         if tree is None:
             continue
         named = dict(_named_skills(tree))
-        # one skill name, one file: the agent's, whatever the files are called
+        # one file per skill name: the agent's wins, even if the file names differ
         for path in [p for p, piece in found.items() if _skill_name(piece) in named]:
             del found[path]
         found |= {piece.path: piece for piece in named.values()}
@@ -91,6 +92,6 @@ def _below(tree: Tree, folder: str, target: str) -> Iterator[tuple[str, Piece]]:
 
 
 def _stem(inner: str) -> str:
-    """Return the tool a file of tools/ belongs to: `a` for a.json, a, and all of a/."""
+    """Return the tool that a file of tools/ belongs to: `a` for a.json, a, and everything in a/."""
     first = PurePosixPath(inner).parts[0]
     return first.removesuffix(".json")

@@ -1,6 +1,6 @@
-"""Tell which repositories have gone on since the agents' images were built (spec 17.6).
+"""Find the agents whose images lack the newest commits of their repositories.
 
-Called by `configuration.staging` through `operator.configuring`: what `config diff` says beside config.json.
+Called by `configuration.staging` through `operator.configuring`; shown by `config diff`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """One agent whose image has another commit of a repository, or none."""
+    """An agent whose image has another commit of a repository, or that has no image."""
 
     repo: Surveyed
     commit: str
@@ -30,18 +30,18 @@ class _Behind:
 
 
 class PendingImages:
-    """Compares what was surveyed with what agents run, or would be started with."""
+    """Compares the surveyed commits with the image that each agent runs, or would start with."""
 
     def __init__(
         self, mirrors: Mirrors, shelf: Shelf, live: Callable[[], Awaitable[Collection[str]]]
     ) -> None:
-        """`live` names the agents that run."""
+        """`live` returns the ids of the running agents."""
         self._mirrors = mirrors
         self._shelf = shelf
         self._live = live
 
     async def changes(self, config: Config, survey: Survey) -> tuple[RepoChange, ...]:
-        """Return a change for each repository and each commit that agents still have of it."""
+        """Return one change per repository and outdated commit, with the agents that have it."""
         versions = await self._versions(config, await self._live())
         groups: dict[tuple[str, str | None], list[_Behind]] = {}
         for behind in _behind(config, survey, versions):
@@ -61,7 +61,7 @@ class PendingImages:
         try:
             image = self._shelf.current(agent_id)
         except Unavailable:
-            return None  # a label nobody can read: it has to be built anew
+            return None  # unreadable label: the image must be built again
         return image.version if image else None
 
     async def _change(self, group: list[_Behind]) -> RepoChange:

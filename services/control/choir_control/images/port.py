@@ -1,4 +1,6 @@
-"""The port `ImageBuilder`: bake a merged /choir. Called by `build`; `process` and `docker` implement it."""
+"""Interface `ImageBuilder`, called by `build` and implemented by `process` and `docker`, with its data
+types.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that goes into one agent's image."""
+    """Input of one image build."""
 
     agent_id: str
     pieces: tuple[Piece, ...]
@@ -35,7 +37,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A finished image; `place` is a directory or a Docker image, by `kind`."""
+    """A finished image; `place` is a directory or a Docker image id, depending on `kind`."""
 
     kind: Kind
     place: str
@@ -44,44 +46,44 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class SessionImage:
-    """What a session was started with: an image, or Choir's own identity where there is none."""
+    """The image that a session was started with; None for Choir's default identity without an image."""
 
     image: Image | None
 
 
 class Report(Protocol):
-    """Tells somebody how far the work is."""
+    """Receiver of the progress of a build."""
 
     def step(self, text: str, share: float | None = None) -> None:
-        """Say what comes now, and what share (0 to 1) of the whole is done."""
+        """Report the current step, and the completed share (0 to 1) of the whole."""
         ...
 
     def line(self, text: str) -> None:
-        """Pass on a line of output."""
+        """Report a line of output."""
         ...
 
 
 class ImageBuilder(Protocol):
-    """Makes images; a build that fails or dies leaves no trace that counts."""
+    """Builds images; a failed or interrupted build leaves no usable image."""
 
     kind: Kind
 
     async def build(self, recipe: Recipe, report: Report) -> Image:
-        """Bake an image and return it. Raises BadInput for what cannot be built, Unavailable."""
+        """Build an image and return it. Raises BadInput for invalid input, Unavailable."""
         ...
 
     def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
-        """Return what a build passes over although the repositories ask for it, for the build's result."""
+        """Return warnings about instructions in the repositories that this builder does not execute."""
         ...
 
     async def fault(self, image: Image) -> str | None:
-        """Return why an image is not what was built (drift), none if it is."""
+        """Return why an image differs from what was built (drift), or None."""
         ...
 
     async def outdated(self, image: Image) -> bool:
-        """Tell whether the agent in an image is not the one that Choir has now."""
+        """Return whether the agent in an image is not the current one of this installation."""
         ...
 
     async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
-        """Remove the agent's images but those of the `needed` versions; return what was removed."""
+        """Remove the agent's images except the `needed` versions; return the names of those removed."""
         ...

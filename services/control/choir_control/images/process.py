@@ -1,4 +1,5 @@
-"""Images for the process runtime: a directory for each content, made beside and moved in whole.
+"""Image builder of the process runtime: one directory per version, written aside and renamed into
+place.
 
 Called by `build` through the port.
 """
@@ -26,7 +27,7 @@ ASIDE = ".aside-"
 
 
 class ProcessImages:
-    """The adapter of `ImageBuilder` whose images are directories below `$CHOIR_HOME/images`."""
+    """`ImageBuilder` whose images are directories below `$CHOIR_HOME/images`."""
 
     kind: Kind = "process"
 
@@ -34,7 +35,7 @@ class ProcessImages:
         self._top = home / "images"
 
     async def build(self, recipe: Recipe, report: Report) -> Image:
-        """Write the directory and move it to its place. Raises Unavailable."""
+        """Write the directory and rename it into place. Raises Unavailable."""
         report.step("writing the image", 0.7)
         try:
             return await asyncio.to_thread(self.make, recipe)
@@ -42,7 +43,7 @@ class ProcessImages:
             raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
 
     def not_carried_out(self, recipe: Recipe) -> tuple[str, ...]:
-        """Return the instructions of Dockerfiles: agents run on this machine as it is."""
+        """Return a warning with the Dockerfile instructions: the process runtime executes none of them."""
         found = [
             f"{name} of {whose}, {change}"
             for name, whose, tree in (
@@ -61,11 +62,11 @@ class ProcessImages:
         )
 
     async def fault(self, image: Image) -> str | None:
-        """Return why a directory is not what was built."""
+        """Return why a directory differs from what was built, or None."""
         return await asyncio.to_thread(directory_fault, image)
 
     async def outdated(self, image: Image) -> bool:
-        """Say no: a directory holds no agent."""
+        """Return False: a directory does not contain the agent."""
         return False
 
     async def prune(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class ProcessImages:
             raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
 
     def make(self, recipe: Recipe) -> Image:
-        """Do it; blocks. Until the last rename nothing counts."""
+        """Write the image directory; blocking. It becomes an image by the last rename."""
         shelf = self._top / recipe.agent_id
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
         clear_leftovers(shelf)
@@ -97,7 +98,7 @@ class ProcessImages:
 
 
 def clear_leftovers(shelf: Path) -> None:
-    """Remove what a build that died left behind."""
+    """Remove the files of an interrupted build."""
     for path in [*shelf.glob(f"{NEW}*"), *shelf.glob(f"{ASIDE}*")]:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -106,14 +107,14 @@ def _prune(shelf: Path, needed: Collection[str]) -> tuple[str, ...]:
     old = [p for p in shelf.iterdir() if p.is_dir() and not p.name.startswith(".")]
     removed = tuple(sorted(path.name for path in old if path.name not in needed))
     for name in removed:
-        # renamed first: half an image must not have an image's name
+        # Renamed first: a partly deleted image must not have an image's name.
         os.replace(shelf / name, shelf / f"{ASIDE}{secrets.token_hex(4)}")  # noqa: PTH105
     clear_leftovers(shelf)
     return removed
 
 
 def directory_fault(image: Image) -> str | None:
-    """Return why the directory is not what was built; blocks."""
+    """Return why the directory differs from what was built, or None; blocking."""
     top = Path(image.place)
     there = read_version(top)
     if there is None:

@@ -1,7 +1,7 @@
-"""Remember which image of each agent is the one to start, and which one each agent runs.
+"""The current image of each agent (`current.json`), and the version that each agent is running.
 
-Called by `build`, which puts a new one there in one rename, by `sessions.launch`, which takes it, and by
-`sessions.hello`, which holds the agent to it (spec 15.1).
+Called by `build`, which sets the current image in one rename, by `sessions.outfit`, which selects it at
+a start, and by `sessions.hello`, which refuses an agent that runs another one.
 """
 
 import os
@@ -24,7 +24,7 @@ class _Label(BaseModel):
     place: str
     version: ImageVersion
     before: "_Label | None" = None
-    """What the one in force took the place of."""
+    """The image that was current before this one."""
 
     def image(self) -> Image:
         return Image(self.kind, self.place, self.version)
@@ -38,7 +38,7 @@ class Shelf:
         self._running: dict[str, ImageVersion] = {}
 
     def current(self, agent_id: str) -> Image | None:
-        """Return the image the next start takes, none if none was built; blocks.
+        """Return the image of the next start, or None if none was built; blocking.
 
         Raises Unavailable when the label cannot be read.
         """
@@ -46,7 +46,7 @@ class Shelf:
         return label.image() if label else None
 
     def put(self, image: Image) -> None:
-        """Make this the image of the next start; blocks. All or nothing."""
+        """Make this the image of the next start, atomically; blocking."""
         agent_id = image.version.agent_id
         shelf = self._top / agent_id
         shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class Shelf:
         os.replace(partial, shelf / CURRENT)  # noqa: PTH105 the atomic rename is the point
 
     def needed(self, agent_id: str) -> frozenset[str]:
-        """Return the versions that must stay: the current one, the one before, what runs; blocks."""
+        """Return the versions that must be kept: current, previous and running; blocking."""
         label = self._label(agent_id)
         kept = [label, label.before] if label else []
         running = self._running.get(agent_id)
@@ -71,7 +71,7 @@ class Shelf:
     def _before(self, agent_id: str, image: Image) -> "_Label | None":
         try:
             now = self._label(agent_id)
-        except Unavailable:  # nobody can go back to what cannot be read
+        except Unavailable:  # an unreadable label cannot be rolled back to
             return None
         if now is None or now.version == image.version:
             return now.before if now else None
@@ -90,20 +90,20 @@ class Shelf:
             ) from error
 
     def note_start(self, agent_id: str, version: ImageVersion | None) -> None:
-        """Remember what an agent is being started with; none for one without repositories."""
+        """Record the version that an agent is started with; None for one without repositories."""
         if version is None:
             self._running.pop(agent_id, None)
         else:
             self._running[agent_id] = version
 
     def running(self, agent_id: str) -> ImageVersion | None:
-        """Return what an agent was last started with."""
+        """Return the version that an agent was last started with, or None."""
         return self._running.get(agent_id)
 
     def check(self, hello: HelloRequest) -> None:
-        """Refuse an agent that runs with something else than what was built for it.
+        """Refuse an agent that runs another version than the one built for it.
 
-        Raises BadInput naming what differs.
+        Raises BadInput with the names of the fields that differ.
         """
         wanted = self._running.get(hello.agent_id)
         if wanted is None:

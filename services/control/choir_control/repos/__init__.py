@@ -1,6 +1,5 @@
-"""Keeps mirrors of the git repositories that tools, skills and identity come from (spec 6.5).
+"""Mirrors of the git repositories that contain agents' tools, skills and identity.
 
-Never runs anything a repository holds, never checks one out, and never edits one. What is read of a mirror is
-plain files, each checked before it is written.
-Ladder: mirrors > tree | folder > git > keys > source; contents stands beside them.
+Owns fetching, checking and reading of repositories. It never executes, checks out or modifies a
+repository: it reads plain files from a bare mirror, and each file is checked before it is written.
 """

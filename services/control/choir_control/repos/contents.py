@@ -1,6 +1,6 @@
-"""Find what is wrong with a repository's tools, skills, identity and Dockerfile before anything is built.
+"""Checks of a repository's tools, skills, identity and Dockerfile before anything is built.
 
-Called by `images` and when the configuration is loaded (spec 17.6). Blocks: it reads files of a written tree.
+Called by `images` and when the configuration is loaded. Blocking: it reads files of a written tree.
 """
 
 import importlib
@@ -32,9 +32,9 @@ class _Schemas(Protocol):
 
 
 def contents_faults(tree: Tree, *, compiles: bool) -> list[str]:
-    """Return every fault, each naming the file, the field and the reason.
+    """Return every fault, each with the file, the field and the reason.
 
-    `compiles`: whether a program may still be made from a source directory when the image is built.
+    `compiles`: whether the image build can still compile a program from its source directory.
     """
     return [
         *_tool_faults(tree, compiles),
@@ -45,7 +45,7 @@ def contents_faults(tree: Tree, *, compiles: bool) -> list[str]:
 
 
 def manifests_of(tree: Tree) -> dict[str, ToolManifestFile]:
-    """Return the manifests that fit, by the stem of their file."""
+    """Return the valid manifests, by the stem of their file name."""
     found = {}
     for path in _files(tree, "tools"):
         if isinstance(manifest := _manifest(tree, path), ToolManifestFile):
@@ -62,12 +62,12 @@ def _files(tree: Tree, folder: str) -> list[str]:
 
 
 def _manifest(tree: Tree, path: str) -> ToolManifestFile | str:
-    """Return a manifest, or what is wrong with it."""
+    """Return a manifest, or a description of its faults."""
     return _parse(tree, path, ToolManifestFile, MAX_MANIFEST_BYTES)
 
 
 def _parse(tree: Tree, path: str, shape: type[W], most: int) -> W | str:
-    """Return what a file says, or what is wrong with it."""
+    """Parse a file; return the model, or a description of its faults."""
     if tree.files[path].size > most:
         return f"has more than {most} bytes"
     try:
@@ -77,8 +77,8 @@ def _parse(tree: Tree, path: str, shape: type[W], most: int) -> W | str:
 
 
 def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
-    """Yield what is wrong with the JSON Schemas in a file, by the place where each stands."""
-    # imported here alone, at the first scan: the validator takes 6 MB
+    """Yield the faults of the JSON Schemas in a file, by their place in it."""
+    # imported at the first scan, because the validator takes 6 MB
     module = cast(_Schemas, importlib.import_module("choir_control.repos.schemas"))
     for place, schema in schemas.items():
         fault = None if schema is None else module.schema_fault(schema)
@@ -129,7 +129,7 @@ def _program_fault(tree: Tree, path: str, manifest: ToolManifestFile, compiles: 
 
 
 def _program(stem: str, exec_path: str | None) -> str | None:
-    """Return where in the repository a tool's program lies, none if it is elsewhere."""
+    """Return the path of a tool's program in the repository, or None if it is outside of `tools`."""
     if exec_path is None:
         return f"tools/{stem}"
     given = PurePosixPath(exec_path)

@@ -1,6 +1,6 @@
-"""Find what is wrong with a Dockerfile without an engine: what no builder could read (spec 17.6). Pure.
+"""Syntax checks of a Dockerfile without an engine. Pure.
 
-Called by `contents`. Only the form is looked at; whether a command in it works, the build finds out.
+Called by `contents`. Only the syntax is checked; whether a command works shows in the build.
 """
 
 import re
@@ -26,16 +26,16 @@ KNOWN = frozenset(
 )
 HEREDOCS = ("RUN", "COPY", "ADD")
 CHANGES = ("RUN", "COPY", "ADD", "ENV", "ONBUILD")
-"""What makes an image another one than its base."""
+"""Instructions that change the image compared to its base."""
 LONGEST_SHOWN = 100
 _ESCAPE = re.compile(r"^#\s*escape\s*=\s*([\\`])\s*$", re.IGNORECASE)
-# BuildKit's: RUN <<EOF, COPY <<-"EOF" /there
+# BuildKit syntax: RUN <<EOF, COPY <<-"EOF" /there
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)[A-Za-z_][A-Za-z0-9_]*\1")
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction with its continuation lines put together; `line` counts from one."""
+    """One instruction with its continuation lines joined; `line` counts from one."""
 
     line: int
     word: str
@@ -43,14 +43,14 @@ class Instruction:
 
 
 class _Unfinished(Exception):
-    """The file ends where it must go on."""
+    """The file ends inside an instruction."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
 
 
 def dockerfile_fault(text: str) -> str | None:
-    """Return what is wrong with a Dockerfile, naming the line; none for one that can be read."""
+    """Return the first fault of a Dockerfile with its line, or None for a valid one."""
     began = False
     try:
         for found in _instructions(text):
@@ -69,7 +69,7 @@ def dockerfile_fault(text: str) -> str | None:
 
 
 def changes_in(text: str) -> list[str]:
-    """Return the instructions of a readable Dockerfile that change an image, each with its line."""
+    """Return the instructions of a valid Dockerfile that change the image, each with its line."""
     found = [each for each in _instructions(text) if each.word in CHANGES]
     return [f"line {each.line}: {each.word} {_short(each.rest)}" for each in found]
 
@@ -80,10 +80,11 @@ def _short(rest: str) -> str:
 
 
 def _refused(found: Instruction) -> str | None:
-    """Return why an instruction that could be read is not taken, none if it is.
+    """Return why a valid instruction is refused, or None.
 
-    The engine itself would fetch what ADD names, from where it stands: beside the host's own services.
-    Its classic builder knows no heredoc and would take the lines of one for instructions of their own.
+    ADD is refused because the engine itself would fetch its sources, with access to the host's own
+    services. Heredocs are refused because the engine's classic builder would parse their lines as
+    instructions.
     """
     words = [found.word]
     if found.word == "ONBUILD":
@@ -121,5 +122,5 @@ def _continued(number: int, line: str, rest: Iterator[tuple[int, str]], escape: 
 
 
 def _is_passed_over(line: str) -> bool:
-    """Tell whether a builder skips this line inside an instruction."""
+    """Return whether a builder ignores this line inside an instruction (blank or comment)."""
     return not line.strip() or line.lstrip().startswith("#")

@@ -1,7 +1,7 @@
-"""Commit what stands in a folder to a mirror, so that it passes the checks that a repository passes.
+"""Commit an agent's folder to its mirror, so that it passes the same checks as a repository.
 
-Called by `mirrors`. The commit has no parent, and always the same author and time: the same files are the
-same commit, and an image of them is up to date.
+Called by `mirrors`. The commit has no parent and a fixed author and time: equal files give an equal
+commit, so an image built from them stays up to date.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ NOBODY = {
 async def commit_folder(git: Git, directory: Path, source: Source, within_s: float) -> None:
     """Make the folder's files the newest commit of the mirror in `directory`.
 
-    Links and nested repositories are committed as what they are; reading the commit then refuses them.
+    Symbolic links and nested repositories are committed as such; reading the commit then refuses them.
     Raises Unavailable, DeadlineExceeded.
     """
     folder, index = Path(source.url), directory / INDEX

@@ -1,7 +1,7 @@
-"""Run git with everything switched off that a repository could reach us by.
+"""Hardened git runner: every feature that lets a repository affect this host is disabled.
 
-Called by `mirrors` and `tree`. No configuration but ours, no hooks, no filters, no submodules, no
-prompts, one protocol, and a bound on time, memory, disk and output.
+Called by `mirrors`, `tree` and `folder`. No configuration but ours, no hooks, filters, submodules or
+prompts, one protocol per run, and limits on time, memory, disk and output.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ INHERITED = (
     "SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO",
 )  # fmt: skip
-# Not by configuration: git would read limits from nowhere else, and a shell is everywhere.
+# By a shell, because git has no setting for these limits.
 LIMITED = (
     f"ulimit -c 0; ulimit -f {MAX_PACK_BYTES // 512}; "
     f'ulimit -v {MAX_MEMORY_BYTES // 1024} 2>/dev/null; exec "$@"'
@@ -48,7 +48,7 @@ SETTINGS = (
     "transfer.fsckObjects=true",
     "fetch.recurseSubmodules=false",
     "submodule.recurse=false",
-    # one pack, not thousands of files, and the limit on a file's size holds for it
+    # a single pack, so that the limit on file size covers the whole fetch
     "fetch.unpackLimit=1",
     "transfer.unpackLimit=1",
     "transfer.bundleURI=false",
@@ -63,7 +63,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One run of git."""
+    """Parameters of one git process."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -72,10 +72,10 @@ class Call:
 
 
 class Git:
-    """The git program, for bare repositories of ours."""
+    """The git program, for the bare repositories of control."""
 
     def __init__(self, environment: Mapping[str, str], keys: Keys | None = None) -> None:
-        """`environment` is control's own, of which a few words are passed on."""
+        """`environment` is control's own; only allow-listed variables are passed to git."""
         self._keys = keys or Keys()
         passed = {name: environment[name] for name in INHERITED if name in environment}
         self._environment = {
@@ -95,19 +95,19 @@ class Git:
             "GIT_PROTOCOL_FROM_USER": "0",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_SSH_VARIANT": "ssh",
-            # By this the supervisor finds it when control was killed.
+            # The supervisor finds the process by this variable when control was killed.
             "CHOIR_STARTED_BY": "control",
             **passed,
         }
 
     def environment(self, protocol: str = "") -> dict[str, str]:
-        """Return git's whole environment; it may use `protocol` and no other."""
+        """Return git's complete environment; git may use `protocol` and no other."""
         return {**self._environment, "GIT_ALLOW_PROTOCOL": protocol or "none"}
 
     def command(
         self, directory: Path, *arguments: str, settings: tuple[str, ...] = ()
     ) -> list[str]:
-        """Return the command line for a bare repository of ours, with more `settings` than usual."""
+        """Return the command line for a bare repository; `settings` are added to the default ones."""
         words = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
         return [
             "/bin/sh", "-c", LIMITED, "git",
@@ -124,11 +124,11 @@ class Git:
         more: Mapping[str, str] = MappingProxyType({}),
         cwd: Path = ROOT,
     ) -> bytes:
-        """Run git and return what it wrote; it may reach `remote`, with what opens that, and nothing else.
+        """Run git and return its output. It may reach only `remote`, with that source's credentials.
 
-        `more` are further variables of its environment, and it runs in `cwd`.
+        `more` are additional environment variables, `cwd` is its working directory.
 
-        Raises Unavailable with git's own words when it fails, DeadlineExceeded, TooLarge for more than
+        Raises Unavailable with git's error text when it fails, DeadlineExceeded, TooLarge for more than
         `most` bytes.
         """
         with self._keys.lend(remote) as lent:
@@ -174,7 +174,7 @@ class Git:
         return code, said, complaint
 
     def _hint(self, complaint: bytes) -> str:
-        """Say what to do about what git cannot know."""
+        """Return advice for an unknown host key, or an empty text."""
         where = self._keys.known_hosts
         if where is None or b"Host key verification failed" not in complaint:
             return ""
@@ -196,10 +196,10 @@ async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
 async def _start(
     *command: str, env: Mapping[str, str], cwd: Path | str, pass_fds: tuple[int, ...]
 ) -> Process:
-    """Start git in a process group of its own, with pipes for what it prints.
+    """Start git in its own process group, with pipes for its output.
 
-    A cancelled `create_subprocess_exec` kills git alone and then waits for git's own children, which hold its
-    pipes. So the start is not cancelled: git is ended right after it.
+    A cancelled `create_subprocess_exec` kills git alone and then waits for git's child processes, which
+    have its pipes open. So the start is not cancelled: git is ended right after it.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -223,7 +223,8 @@ async def _start(
 async def _end(process: Process) -> None:
     """End git and its child processes when a call is cut short.
 
-    SIGTERM first: git then removes its lock files. After SIGKILL they stay, and later calls fail on them.
+    SIGTERM first: git then removes its lock files. After SIGKILL they stay, and later calls fail on
+    them.
     """
     if process.returncode is not None:
         return
@@ -232,7 +233,7 @@ async def _end(process: Process) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_GRACE_S):
                 await process.wait()
-                # what git started (ssh, receive-pack) has lock files of its own
+                # processes that git started (ssh, receive-pack) have lock files of their own
                 while _signal_group(process, 0):  # noqa: ASYNC110 - nothing tells when they end
                     await asyncio.sleep(0.01)
     finally:
@@ -250,7 +251,7 @@ def _signal_group(process: Process, number: int) -> bool:
 
 
 def _words(complaint: bytes, code: int) -> str:
-    """Return what git complained of: the end of it, on one line, without what moves a cursor."""
+    """Return the end of git's error output as one line, without control characters."""
     text = complaint.decode("utf-8", "replace")
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]", " ", text)
     text = " ".join(text.split())[-MAX_SAID:]

@@ -1,7 +1,8 @@
-"""Lend git the credential of a private repository, for one run (spec 14.4).
+"""Credentials of private repositories, provided to git for one run.
 
-Called by `git`. The token or key lies in memory that has no name: not on disk, not in an argument, not in an
-environment. Only that git and what it starts have it open, and it is asked for by the host it is for.
+Called by `git`. The token or key is in anonymous memory (memfd): not on disk, in an argument or in an
+environment. Only that git process and its children have it open, and git uses it only for the
+identity's hosts.
 """
 
 import contextlib
@@ -14,28 +15,28 @@ from pathlib import Path
 
 from choir_control.repos.source import Source
 
-# BatchMode: no question about an unknown host, no password; both are refusals
+# BatchMode: refuse unknown hosts and passwords instead of prompting
 SSH = ("ssh", "-oBatchMode=yes", "-oConnectTimeout=15", "-oPermitLocalCommand=no")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _none(_: str) -> str | None:
-    """Know no secret."""
+    """Return None for every name: the default without a vault."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What opens private repositories."""
+    """Provider of credentials for private repositories."""
 
     secret_of: Callable[[str], str | None] = _none
-    """Returns the value of a named secret, none if it is not set."""
+    """Returns the value of a named secret, or None if it is not set."""
     known_hosts: Path | None = None
-    """Host keys of ssh servers, beside those this user knows."""
+    """Host keys of ssh servers, in addition to the user's own."""
 
     @contextlib.contextmanager
     def lend(self, source: Source | None) -> Iterator["Lent"]:
-        """Lend what opens `source` while the block runs; nothing where it has no identity."""
+        """Provide the credential of `source` for the block; none if it has no identity."""
         held: list[int] = []
         try:
             yield self._lent(source, held)
@@ -67,29 +68,29 @@ class Keys:
     def _host_keys(self) -> tuple[str, ...]:
         if self.known_hosts is None:
             return ()
-        # as ssh's own configuration quotes: more than one file stands in one word
+        # quoted like ssh's own configuration, because one option contains several files
         return (f'-oUserKnownHostsFile=~/.ssh/known_hosts "{self.known_hosts}"',)
 
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """How one run of git gets at a credential."""
+    """Git settings that give one run access to a credential."""
 
     ssh: str
-    """The command git starts for ssh."""
+    """The ssh command for git."""
     settings: tuple[str, ...] = ()
-    """Further configuration; no secret is in it."""
+    """Additional git settings; they contain no secret."""
     descriptors: tuple[int, ...] = ()
-    """Memory that git and what it starts inherit."""
+    """File descriptors of the memory that git and its children inherit."""
     refusal: str = ""
-    """Why it goes without the credential it was to have; said when it fails."""
+    """Why no credential is provided; added to the error if git fails."""
 
 
 def _lend_token(ssh: str, source: Source, username: str, token: str, held: list[int]) -> Lent:
     if _CONTROL.search(token) or _CONTROL.search(username):
         return Lent(ssh, refusal="Its git identity's secret is no token, which HTTPS needs.")
     memory = _memory(f"username={username}\npassword={token}\n", held)
-    # bound to this address by git itself: a redirect to another host asks in vain
+    # Git itself limits the helper to this address: after a redirect to another host it is not called.
     answer = f'!f() {{ test "$1" = get && cat /proc/self/fd/{memory}; }}; f'
     return Lent(ssh, (f"credential.https://{source.host}.helper={answer}",), (memory,))
 
@@ -99,9 +100,9 @@ def _lend_key(ssh: list[str], key: str, held: list[int]) -> Lent:
         return Lent(
             _words(ssh), refusal="Its git identity's secret is no private key, which SSH needs."
         )
-    # a key without its last line break is none to ssh
+    # ssh rejects a key without a final line break
     memory = _memory("\n".join(key.splitlines()) + "\n", held)
-    # ssh closes what it inherits, so it reads what its parent, git, has open
+    # ssh closes inherited descriptors, so it reads the key from its parent, git
     own = f"-oIdentitiesOnly=yes -oIdentityAgent=none -oIdentityFile=/proc/$PPID/fd/{memory}"
     return Lent(f"{_words(ssh)} {own}", descriptors=(memory,))
 

@@ -1,7 +1,7 @@
-"""Keep a bare mirror of each repository below `$CHOIR_HOME/repos`, and fetch it (spec 6.5, 17.3).
+"""Bare mirrors of the repositories below `$CHOIR_HOME/repos`.
 
-Called by `images` and when the configuration is loaded. A fetch that fails leaves the last commit usable, and
-says so; what comes next is `tree`.
+Called by `images` and when the configuration is loaded. When a fetch fails, the last commit stays
+usable and is returned with a warning. `tree` reads the files.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from choir_control.repos.tree import Tree, write_tree
 log = structlog.get_logger("choir.repos")
 
 SHORT = 12
-# T: a file became executable, or no longer is
+# T: the executable bit changed
 KINDS: Mapping[str, ChangeKind] = {"A": "added", "D": "removed", "M": "changed", "T": "changed"}
 LEFTOVERS = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Where a repository stands; `warning` says why a stale one could not be fetched."""
+    """The commit of a repository; `warning` is the reason when it could not be fetched."""
 
     source: Source
     commit: str
@@ -40,12 +40,12 @@ class Fetched:
 
     @property
     def stale(self) -> bool:
-        """Tell whether the remote may have gone on."""
+        """Return whether the remote may have newer commits."""
         return self.warning is not None
 
 
 class Mirrors:
-    """The mirrors of one installation; one process at a time uses them."""
+    """The mirrors of one installation; used by one process at a time."""
 
     def __init__(
         self, home: Path, environment: Mapping[str, str], keys: Keys | None = None
@@ -55,13 +55,13 @@ class Mirrors:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def directory(self, owner: str) -> Path:
-        """Return where the mirror of this owner lies."""
+        """Return the directory of an owner's mirror."""
         return self._top / GLOBAL if owner == GLOBAL else self._top / "agents" / owner
 
     async def fetch(self, source: Source, within_s: float = FETCH_WITHIN_S) -> Fetched:
-        """Fetch the newest commit; where that fails, return the last one with a warning.
+        """Fetch the newest commit; if that fails, return the last one with a warning.
 
-        Raises Unavailable when there is none to fall back to.
+        Raises Unavailable when there is no earlier commit.
         """
         async with self._turns[source.owner]:
             warning = None
@@ -81,14 +81,14 @@ class Mirrors:
         return Fetched(source, commit, warning)
 
     async def last(self, source: Source) -> str | None:
-        """Return the commit of the last fetch, without asking the remote; none if there was none."""
+        """Return the commit of the last fetch, or None, without contacting the remote."""
         async with self._turns[source.owner]:
             return await self._known(source)
 
     async def read(self, fetched: Fetched, into: Path) -> Tree:
-        """Write the files of a fetched commit below `into`, which is made.
+        """Write the files of a fetched commit into the new directory `into`.
 
-        Raises BadInput for a repository that holds anything but plain files of a bearable size.
+        Raises BadInput for a repository that contains anything but plain files within the size limits.
         """
         return await write_tree(
             self._git,
@@ -99,9 +99,9 @@ class Mirrors:
         )
 
     async def changed(self, owner: str, before: str | None, after: str) -> list[RepoFile] | None:
-        """Return the files that differ between two commits; all of them if there was none before.
+        """Return the files that differ between two commits; all files if `before` is None.
 
-        None when the earlier commit is not in the mirror, so that nobody can tell.
+        Returns None when the earlier commit is not in the mirror.
         """
         directory = self.directory(owner)
         try:
@@ -150,7 +150,7 @@ class Mirrors:
         try:
             found = await self._git.run(directory, "rev-parse", "--verify", "--quiet", name)
             commit = found.decode().strip()
-            # a commit whose files are not there is none
+            # a commit with missing files is not usable
             await self._git.run(directory, "ls-tree", "-r", "--full-tree", commit)
         except ChoirError:
             return None
@@ -162,7 +162,7 @@ def _texts(listed: bytes) -> list[str]:
 
 
 def _clear_leftovers(directory: Path) -> None:
-    """Remove what a git that was killed left behind; nobody else writes here, so none is in use."""
+    """Remove the files of a git process that was killed; nothing else writes here, so none is in use."""
     for pattern in LEFTOVERS:
         for path in directory.glob(pattern):
             if path.is_dir():
@@ -172,7 +172,9 @@ def _clear_leftovers(directory: Path) -> None:
 
 
 def _make_room(directory: Path) -> None:
-    """Make way for a new mirror; what is no mirror of ours is not touched."""
+    """Prepare an empty directory for a new mirror; a directory that is not a mirror of ours is not
+    touched.
+    """
     try:
         with contextlib.suppress(FileNotFoundError):
             if (

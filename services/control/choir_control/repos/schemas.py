@@ -1,4 +1,4 @@
-"""Tell whether a JSON Schema is one. Imported by `contents` at its first scan: the validator takes 6 MB."""
+"""Validity check of JSON Schemas. Imported by `contents` at its first scan: the validator takes 6 MB."""
 
 import jsonschema_rs
 
@@ -8,9 +8,9 @@ MAX_FAULT_CHARS = 300
 
 
 def schema_fault(schema: JsonObject) -> str | None:
-    """Return why a schema is none, or none."""
+    """Return why a JSON Schema is invalid, or None."""
     try:
-        # offline: a repository's schema may not make us read files or addresses
+        # offline: a repository's schema must not make us read files or addresses
         jsonschema_rs.Draft202012Validator(schema, offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         return str(error).splitlines()[0][:MAX_FAULT_CHARS]

@@ -1,6 +1,6 @@
-"""Say which repository is meant, and refuse addresses that git would take for something else. Pure.
+"""Parsed repository addresses; refuses those that git could interpret in another way. Pure.
 
-Called by `mirrors`; a source is made of a `RepoConfig`.
+Called by `mirrors`; a source is created from a `RepoConfig`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from choir_common.wire.config import Config, GitIdentityConfig, RepoConfig
 Protocol = Literal["https", "ssh", "file", "folder"]
 GLOBAL = "global"
 FOLDER_CONTENTS = ("tools", "skills", "identity")
-"""What is taken from a folder; Choir itself writes beside it."""
+"""Folders that are read from an agent's folder; Choir writes other files next to them."""
 
 _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 _SCP = re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?{_HOST}:(?!:)(?!//)[^:\s-][^\s]*")
@@ -26,26 +26,28 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A repository at an address, and the ref of it that is followed."""
+    """A repository's address, and the ref that is followed."""
 
     owner: str
-    """`global`, or the id of the agent whose repository it is."""
+    """`global`, or the id of the agent that the repository belongs to."""
     url: str
     ref: str
     protocol: Protocol
-    """The only one git may use for it."""
+    """The only protocol that git may use for it."""
     identity: GitIdentityConfig | None = None
-    """Whose credential opens it; none for a public one, or one that this user's ssh-agent opens."""
+    """Identity with its credential; None for a public repository, or one that the user's ssh-agent can
+    access.
+    """
 
     @property
     def local_ref(self) -> str:
-        """Return where the mirror keeps it: another address or ref never passes for this one."""
+        """Return the mirror's ref for this address and ref; each combination has its own."""
         digest = hashlib.sha256(f"{self.url}\n{self.ref}".encode()).hexdigest()
         return f"refs/choir/{digest[:24]}"
 
     @property
     def host(self) -> str:
-        """Return the server's name, with its port where the address has one; empty for a local path."""
+        """Return the server's name, with its port if the address has one; empty for a local path."""
         if self.protocol in ("file", "folder"):
             return ""
         if "://" in self.url:
@@ -54,14 +56,16 @@ class Source:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return what an identity may call the server; a token's host has its port, a key's need not."""
+        """Return the names by which an identity may list the server: with the port for a token, also
+        without for a key.
+        """
         return frozenset(
             {self.host, self.host.partition(":")[0]} if self.protocol == "ssh" else {self.host}
         )
 
     @property
     def spoken(self) -> str:
-        """Name it for people."""
+        """Return a description for people."""
         if self.protocol == "folder":
             return f"the folder {self.url}"
         return (
@@ -70,7 +74,7 @@ class Source:
 
 
 def source_in(config: Config, owner: str) -> Source | None:
-    """Return the repository of an agent, or the one that all share, with the identity that opens it.
+    """Return the repository of an agent, or the global one, with the identity for it.
 
     Raises BadInput as `source_of` does.
     """
@@ -83,7 +87,9 @@ def source_in(config: Config, owner: str) -> Source | None:
 
 
 def folder_source(home: Path, owner: str) -> Source | None:
-    """Return the folder of an agent without a repository: `$CHOIR_HOME/agents/ID`; none without contents."""
+    """Return the folder of an agent without a repository (`$CHOIR_HOME/agents/ID`), or None if it is
+    empty.
+    """
     folder = home / "agents" / owner
     if owner == GLOBAL or not any((folder / name).is_dir() for name in FOLDER_CONTENTS):
         return None
@@ -93,9 +99,9 @@ def folder_source(home: Path, owner: str) -> Source | None:
 def source_of(
     owner: str, repo: RepoConfig | None, identity: GitIdentityConfig | None = None
 ) -> Source | None:
-    """Return what `repo` names, none when it names nothing.
+    """Return the source that `repo` names, or None if it names none.
 
-    Raises BadInput for an address or a ref that is not plainly one.
+    Raises BadInput for an invalid address or ref.
     """
     if repo is None or not repo.url.strip():
         return None

@@ -1,7 +1,7 @@
-"""Fetch every repository of a configuration and look through all of it (spec 17.6).
+"""Fetch and check every repository of a configuration.
 
-Called by `configuration.staging` before anything is staged. What cannot be fetched is a warning: the last
-commit is gone on with, and flagged as stale. What does not fit is a fault, and then nothing is staged.
+Called by `configuration.staging` before anything is staged. A failed fetch is a warning: the last
+commit is used and flagged as stale. Invalid contents are a fault, and then nothing is staged.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from choir_control.repos.contents import contents_faults
 from choir_control.repos.mirrors import SHORT, Fetched, Mirrors
 from choir_control.repos.source import GLOBAL, Source, folder_source, source_in
 
-# a person waits for all of them together
+# an operator waits for all of them together
 WHOLE_S = 60.0
 EACH_S = 30.0
 AT_ONCE = 8
@@ -28,7 +28,7 @@ SCANS = ".scan-"
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """Where one repository stands; no commit if it was never fetched."""
+    """State of one repository; `commit` is None if it was never fetched."""
 
     source: Source
     commit: str | None
@@ -36,48 +36,48 @@ class Surveyed:
 
     @property
     def stale(self) -> bool:
-        """Tell whether its remote may have gone on."""
+        """Return whether the remote may have newer commits."""
         return self.warning is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every repository of a configuration: the global one first, then the agents' by name."""
+    """State of every repository of a configuration: the global one first, then the agents' by name."""
 
     repos: tuple[Surveyed, ...] = ()
 
     @property
     def shared(self) -> Surveyed | None:
-        """Return the global repository."""
+        """Return the global repository, or None."""
         return next((repo for repo in self.repos if repo.source.owner == GLOBAL), None)
 
     @property
     def own(self) -> dict[str, Surveyed]:
-        """Return the agents' repositories."""
+        """Return the agents' repositories, by agent."""
         return {repo.source.owner: repo for repo in self.repos if repo.source.owner != GLOBAL}
 
     @property
     def commits(self) -> dict[str, str]:
-        """Return the commit of each, by owner."""
+        """Return the commits, by owner; empty for one that was never fetched."""
         return {repo.source.owner: repo.commit or "" for repo in self.repos}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Say what could not be fetched."""
+        """Return the warnings about failed fetches."""
         return tuple(repo.warning for repo in self.repos if repo.warning is not None)
 
 
 class Surveyor:
-    """Looks at all repositories together."""
+    """Fetches and checks all repositories together."""
 
     def __init__(self, mirrors: Mirrors, top: Path, *, compiles: bool) -> None:
-        """`top` is where files are laid out for the look; `compiles` as in `contents_faults`."""
+        """`top` is the directory for temporary scans; `compiles` as in `contents_faults`."""
         self._mirrors = mirrors
         self._top = top
         self._compiles = compiles
 
     async def survey(self, config: Config) -> Survey:
-        """Return where every repository stands. Raises BadInput with all that does not fit."""
+        """Return the state of every repository. Raises BadInput with all faults."""
         sources, faults = _sources(config, self._top.parent)
         await asyncio.to_thread(_clear, self._top)
         turns, give_up = asyncio.Semaphore(AT_ONCE), time.monotonic() + WHOLE_S
@@ -132,6 +132,6 @@ def _sources(config: Config, home: Path) -> tuple[list[Source], list[str]]:
 
 
 def _clear(top: Path) -> None:
-    """Remove what a look that was killed left behind; one look goes on at a time."""
+    """Remove the files of an interrupted scan; only one survey runs at a time."""
     for path in top.glob(f"{SCANS}*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Write the files of a commit, each of them checked first: plain files inside, of a bearable size.
+"""Write the files of a commit, checked one by one: plain files inside the tree, within the size limits.
 
-Called by `mirrors`. Objects are read one by one, not archived or checked out: then no attribute,
-filter or link of the repository has a say in what is written.
+Called by `mirrors`. Objects are read individually instead of by archive or checkout, so that no
+attribute, filter or link of the repository affects what is written.
 """
 
 import asyncio
@@ -42,21 +42,22 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The files of a commit, and where they have been written."""
+    """The files of a commit, and the directory they were written to."""
 
     commit: str
     root: Path
     files: dict[str, Entry]
 
     def read(self, path: str) -> bytes:
-        """Return a file's content; blocks."""
+        """Return a file's content; blocking."""
         return (self.root / path).read_bytes()
 
 
 async def write_tree(git: Git, directory: Path, commit: str, spoken: str, into: Path) -> Tree:
     """Write all files of `commit` below `into`.
 
-    Raises BadInput naming the path and the reason when it holds something else, TooLarge.
+    Raises BadInput with the path and the reason for anything that is not allowed, TooLarge for a huge
+    listing.
     """
     listed = await git.run(directory, "ls-tree", "-r", "-z", "--long", "--full-tree", commit)
     entries = parse_listing(listed, spoken)
@@ -65,7 +66,7 @@ async def write_tree(git: Git, directory: Path, commit: str, spoken: str, into: 
 
 
 def parse_listing(listed: bytes, spoken: str) -> list[Entry]:
-    """Return the files of a listing; raises BadInput at the first that must not be there."""
+    """Return the files of a listing; raises BadInput at the first that is not allowed."""
     entries, total = [], 0
     for line in listed.split(b"\0")[:-1]:
         entry = _entry(line, spoken)
@@ -101,7 +102,7 @@ def _entry(line: bytes, spoken: str) -> Entry:
 
 
 def path_fault(path: str) -> str | None:
-    """Return why a path must not be written, none for a good one."""
+    """Return why a path must not be written, or None for a valid one."""
     parts = path.split("/")
     if _STRANGE.search(path):
         return "holds a control character or a backslash"
@@ -115,7 +116,7 @@ def path_fault(path: str) -> str | None:
 
 
 def _check_unique(entries: list[Entry], spoken: str) -> None:
-    """Refuse names that one file system in two takes for the same, and a file where a folder is."""
+    """Refuse names that are equal on a case-insensitive file system, and paths below a file."""
     seen: dict[str, str] = {}
     for entry in entries:
         name = entry.path.casefold()
@@ -165,10 +166,10 @@ def _ask(stdin: IO[bytes], entries: list[Entry]) -> None:
     try:
         for entry in entries:
             stdin.write(f"{entry.object_id}\n".encode())
-        # git answers in whole buffers, the last of them when it sees the end
+        # git answers in full buffers, the last one when it sees the end of its input
         stdin.close()
     except (BrokenPipeError, ValueError):
-        return  # the reader says what is missing
+        return  # the reader reports what is missing
 
 
 def _write(stdout: IO[bytes], entry: Entry, into: Path) -> None:
@@ -178,7 +179,7 @@ def _write(stdout: IO[bytes], entry: Entry, into: Path) -> None:
     target = into / entry.path
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     left = entry.size
-    # x: a file that is there already would be one we did not check
+    # x: an existing file would be one that was not checked
     with target.open("xb") as file:
         while left:
             chunk = stdout.read(min(CHUNK, left))
