@@ -1,12 +1,6 @@
-"""Documents of session memory, and the links between documents: what kinds there are, and their rows.
+"""Rows of session memory, and links between documents.
 
-Owns the words for tiers, kinds, origins and trust, the ids of rows, and every statement that writes
-`memory_documents` or `links`. Never decides what is worth keeping (`sessions`, `grains` and `layers` do), and
-never makes vectors: whoever writes a document asks `embedding` for them.
-
-    store        rows of one agent: put, move to another tier
-    erase_store  delete documents with all that tells of them and what only they supported
-    links_store  why a derived row is there
-    row          a row before it is stored, and the id it will always have
-    kinds        tiers, kinds, origins and how far each is trusted
+Owns the literals for tiers, kinds, origins and trust, the ids of rows, and all statements that write
+`memory_documents` or `links`. Does not decide what to keep (`sessions`, `grains` and `layers` do) and
+does not create vectors: callers that write a document queue it in `embedding`.
 """

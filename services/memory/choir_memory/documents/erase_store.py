@@ -1,11 +1,12 @@
-"""Erase documents with all that tells of them, and with what only they supported (spec 11.6).
+"""Erase documents, everything that refers to them, and everything derived from them alone.
 
-Called inside a transaction by `knowledge` and `operator`: `erase` under the agent's role, then
-`erase_mentions` as the service. Vectors go with their document. What is derived goes as well:
+Called inside a transaction: first `erase` under the agent's role, then `erase_mentions` under the
+service's role. Vectors are deleted with their document. Derived documents are deleted as well
+(docs/design/memory.md rules 17 to 19):
 
-- a summary (`rolls_up`) with any of its sources: it is made again from those that are left,
-- what has `evidence` with the last of it; while some is left it stays, without the quotation,
-- an entity that nothing mentions any more, unless a person wrote it.
+- a summary (`rolls_up`) with any of its sources; it is written again from the remaining ones,
+- a document with `evidence` when the last of it goes; until then it only loses its quotation,
+- an entity that nothing mentions any more, unless a user or an operator wrote it.
 """
 
 import re
@@ -43,12 +44,12 @@ DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) RETURNING id
 _DELETE_KNOWLEDGE = """
 DELETE FROM {schema}.knowledge_documents WHERE id = ANY($1::uuid[]) RETURNING id
 """
-# a key may say as much as a text; whoever repeats the call brings it along
+# a key may be as revealing as a text; a caller that repeats the call sends the key again
 _FORGET_KEYS = """
 UPDATE {schema}.operations SET answer = jsonb_set(answer, '{key}', 'null')
 WHERE answer ->> 'document_id' = ANY($1::text[]) AND answer ->> 'key' IS NOT NULL
 """
-# A row that the embedding worker holds is left to it: it finds no document, and removes the row.
+# Rows locked by the embedding worker are skipped: it finds no document and deletes the row itself.
 _UNQUEUE = """
 DELETE FROM choir_memory.embedding_queue WHERE id IN (
     SELECT id FROM choir_memory.embedding_queue
@@ -63,24 +64,24 @@ WHERE agent_id = $1 AND EXISTS (
 """  # noqa: S608 a pattern of ours
 _CHANGE_RECEIPT = "UPDATE choir_memory.receipts SET receipt = $2::jsonb WHERE id = $1"
 GONE = str(UUID(int=0))
-"""Stands in receipts where an erased document was named."""
+"""Replaces the id of an erased document in receipts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What is gone: documents of both stores, those that were asked for and those that stood on them."""
+    """The deleted documents of both stores: those requested and those derived from them."""
 
     session: tuple[UUID, ...]
     knowledge: tuple[UUID, ...]
 
     @property
     def ids(self) -> tuple[UUID, ...]:
-        """Return all of them."""
+        """Return the ids of both stores."""
         return self.session + self.knowledge
 
 
 async def erase(held: Connection, agent_id: str, document_ids: Collection[UUID]) -> Erased:
-    """Delete documents, and what only they supported; `held` is under the agent's role."""
+    """Delete documents and everything that depends on them alone; requires the agent's role."""
 
     def sql(statement: str) -> str:
         return qualified(statement, agent_id)
@@ -98,7 +99,7 @@ async def erase(held: Connection, agent_id: str, document_ids: Collection[UUID])
 
 
 async def erase_mentions(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
-    """Take erased documents out of the queue and of the receipts; `held` is the service's own."""
+    """Remove erased documents from the embedding queue and from receipts; requires the service's role."""
     await held.execute(_UNQUEUE, agent_id, list(document_ids))
     names = [str(one) for one in document_ids]
     gone = frozenset(names)

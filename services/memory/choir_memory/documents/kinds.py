@@ -1,4 +1,4 @@
-"""The words for what a memory is, and how far its origin is to be trusted. Used by every room."""
+"""Literals for tiers, kinds, grains and links, and the trust of each origin. Used by all packages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -18,12 +18,12 @@ TRUST: Mapping[Origin, int] = {
     "agent": 50,
     "user": 70,
     "operator": 90,
-    # without knowing what it was derived from; who knows takes `least_trust` of that
+    # only for unknown sources; where they are known, `least_trust` of them applies
     "derived": 30,
 }
-"""From 0, believe nothing, to 100."""
+"""Trust of each origin, from 0 (none) to 100 (full)."""
 
 
 def least_trust(sources: Iterable[int]) -> int:
-    """Return how far something made from these may be trusted: no further than the least of them."""
+    """Return the trust of a document derived from these sources: the lowest of theirs."""
     return min(sources, default=TRUST["derived"])

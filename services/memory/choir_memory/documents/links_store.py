@@ -1,7 +1,8 @@
-"""Links between documents of either kind: evidence, supersedes, mentions, rolls_up.
+"""Links between documents of either store: evidence, supersedes, mentions, rolls_up.
 
-Called inside a transaction under the agent's role. A link goes from what was derived to what it stands on. No
-foreign key guards them: `erase_store` removes them with their documents.
+Called inside a transaction under the agent's role. A link points from the derived document to its source.
+The two ends may be in different tables, so there is no foreign key; `erase_store` deletes links with
+their documents.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`from_id` is there because of `to_id`."""
+    """A link: `from_id` exists because of `to_id`."""
 
     from_id: UUID
     kind: LinkKind
@@ -28,14 +29,14 @@ class Link:
 
 
 class LinkStore:
-    """The links of one agent, on a connection under its role."""
+    """Links of one agent, on a connection under its role."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def add(self, links: Sequence[Link]) -> None:
-        """Keep these links; those that are there stay."""
+        """Insert links; existing ones are kept."""
         if links:
             columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
             await self._held.execute(self._sql(_ADD), *(list(column) for column in columns))

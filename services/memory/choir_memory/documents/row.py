@@ -1,4 +1,5 @@
-"""A row of `memory_documents` before it is stored. Made by whoever remembers; next is `store`."""
+"""A row of `memory_documents` before it is stored. Built by the packages that create documents; next is
+`store`."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,13 +13,14 @@ _NAMESPACE = UUID("5b1c6d0e-6b1f-4c55-9d1e-0f6f2a3f8f11")
 
 
 def document_id(*source: str) -> UUID:
-    """Return the id of what comes from `source`: a rerun makes the same rows."""
+    """Return a deterministic id derived from `source`, so that a repeated run creates the same rows."""
     return uuid5(_NAMESPACE, "\x1f".join(source))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One unit that search ranks; `session_id` is None for a summary of a period."""
+    """One unit of session memory, the item that search ranks; `session_id` is None for a summary of a
+    period."""
 
     document_id: UUID
     session_id: str | None
@@ -39,10 +41,10 @@ class Row:
     metadata: JsonObject = field(default_factory=dict)
 
     def tokens(self) -> list[str]:
-        """Return what full text finds it by: who said it, and what was said."""
+        """Return the search tokens of the speaker and the text."""
         return unit_tokens(self.speaker, self.text)
 
 
 def unit_tokens(speaker: str | None, text: str) -> list[str]:
-    """Return what full text finds words of a session by: who said them, and what was said."""
+    """Return the search tokens of a unit: of its speaker and its text."""
     return document_tokens(f"{speaker or ''}\n{text}")

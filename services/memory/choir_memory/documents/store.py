@@ -1,7 +1,7 @@
-"""Rows of `memory_documents`: written, and moved to another tier.
+"""Writes rows of `memory_documents` and moves them between tiers.
 
-Called inside a transaction under the agent's role. A row is made once: given again it is left alone, or, if
-it says something else now, replaced and without vectors until the queue makes new ones.
+Called inside a transaction under the agent's role. A row that is put again with the same text keeps its
+vectors; with another text it is replaced and has no vector until the queue creates one.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ JOIN unnest($1::uuid[], $2::text[], $3::text[], $4::int[]) AS given (id, session
   ON d.session_id = given.session_id AND d.tier = given.tier AND d.chunk_index = given.chunk_index
 WHERE d.id <> given.id LIMIT 1
 """
-# the tier of a row that is there is left as it is: a rerun must not bring back what was promoted
+# the tier of an existing row is not updated: a repeated run must not undo a promotion
 _PUT = """
 INSERT INTO {schema}.memory_documents AS d
     (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
@@ -58,7 +58,7 @@ _OF_SESSION = """
 SELECT id FROM {schema}.memory_documents
 WHERE session_id = $1 AND ($2::text IS NULL OR tier = $2) ORDER BY tier, chunk_index
 """
-# The version stays: a vector that is being made for the row is still the right one.
+# The version does not change, so that a vector being computed for the row is still accepted.
 _MOVE = """
 UPDATE {schema}.memory_documents SET tier = $3
 WHERE id IN (SELECT id FROM {schema}.memory_documents
@@ -69,7 +69,7 @@ RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A row with its search tokens already cut."""
+    """A row with its search tokens."""
 
     row: Row
     tsv: str
@@ -77,21 +77,21 @@ class Prepared:
 
 
 async def prepare(rows: Sequence[Row]) -> list[Prepared]:
-    """Cut the rows' texts into tokens, off the event loop: before a transaction, not inside it."""
+    """Tokenize the rows' texts in a thread. Call it before the transaction, not inside it."""
     return await asyncio.to_thread(lambda: [_cut(row) for row in rows])
 
 
 class DocumentStore:
-    """The statements over one agent's session memory, on a connection under its role."""
+    """Session memory of one agent, on a connection under its role."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def put(self, rows: Sequence[Prepared]) -> list[UUID]:
-        """Store rows of different ids; return those that are new or say something new, and so need a vector.
+        """Store rows with distinct ids; return those that need a vector: new ones, and those with a new text.
 
-        Raises Conflict when a place in a session is taken by another row.
+        Raises Conflict when another row has the same position in the session.
         """
         if not rows:
             return []
@@ -105,17 +105,17 @@ class DocumentStore:
         return [one for one in ids if not same.get(one, False)]
 
     async def ids_of_session(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
-        """Return the rows of a session in order."""
+        """Return the ids of a session's rows in order."""
         rows = await self._held.fetch(self._sql(_OF_SESSION), session_id, tier)
         return [row["id"] for row in rows]
 
     async def move(self, session_id: str, tier: Tier, to: Tier, limit: int) -> list[UUID]:
-        """Move the first `limit` rows of a session from `tier` to another; return their ids."""
+        """Move the first `limit` rows of a session from one tier to another; return their ids."""
         rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to, limit)
         return [row["id"] for row in rows]
 
     async def drop_vectors(self, document_ids: Sequence[UUID]) -> None:
-        """Leave these to full text."""
+        """Delete the vectors of these documents; full text still finds them."""
         if document_ids:
             await self._held.execute(self._sql(_DROP_VECTORS), list(document_ids))
 

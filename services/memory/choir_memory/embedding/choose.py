@@ -1,7 +1,7 @@
-"""Choose the embedding model that is configured, and embedders for the models that are stored.
+"""Choose the configured embedding model, and create embedders for stored models.
 
-Called by `app` once; `embedders` asks for an embedder per stored model. A key goes to the configured
-endpoint and nowhere else: a model of another provider cannot be had any more.
+Called once by `app`; `embedders` requests an embedder per stored model. The key is sent to the configured
+endpoint only: a stored model of another provider is not available.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class _Maker:
     source: str
 
     def make(self, model: Model) -> Embedder | None:
-        """Return an embedder for a stored model, None where it cannot be had here."""
+        """Return an embedder for a stored model, or None if it is not available here."""
         if (model.name, model.dimensions) == (OFFLINE_MODEL, OFFLINE_DIMENSIONS):
             return OfflineEmbedder(model.name, model.dimensions)
         endpoint = self.settings.embedding_endpoint
@@ -43,9 +43,9 @@ class _Maker:
 
 
 def choose(settings: MemorySettings, key: SecretStr | None) -> Choice:
-    """Return what the settings say, with the key of its provider."""
+    """Return the configured model, with a factory for embedders that use the provider's key."""
     endpoint = settings.embedding_endpoint
-    # an address may hold a password, and is stored nowhere
+    # an endpoint may contain a password: only its hash is stored
     source = OFFLINE if endpoint is None else hashlib.sha256(endpoint.encode()).hexdigest()
     maker = _Maker(settings, key.get_secret_value() if key else None, source)
     return Choice(settings.model, settings.dimensions, source, maker.make)

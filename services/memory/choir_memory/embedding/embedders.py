@@ -1,9 +1,9 @@
-"""The models there are, an embedder for each that can be had here, and which of them serves.
+"""The live embedding models, an embedder for each that is available here, and which of them serves.
 
-Built by `app`. Called by `search.recall` for query vectors, by `queue` for those of documents, by `rebuild`
-after it changed the models, and by `health` and `endpoints` for how it stands. While a new model is being
-built the old one answers queries, unless its provider cannot be asked any more: then the new one does, over
-the documents it has seen.
+Built by `app`. Called by `search.recall` for query vectors, by `queue` for document vectors, by `rebuild`
+after it changed the models, and by `health` and `endpoints` for status. While a new model is being built,
+the old one serves queries. If the old model's provider is no longer available, the new one serves over
+the documents embedded so far.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,26 +24,26 @@ log = structlog.get_logger("choir.memory.embedders")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The configured model, and how to get an embedder for one that is stored."""
+    """The configured model, and a factory of embedders for stored models."""
 
     name: str
     dimensions: int
     source: str
-    """A fingerprint of the provider: a model of the same one can be had under the same key."""
+    """Fingerprint of the provider; models with the same one are available with the same key."""
     make: Callable[[Model], Embedder | None]
-    """Return an embedder, or None where this process cannot have it."""
+    """Returns an embedder, or None if this process has no access to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A model that is searched or being built, with its embedder if it can be had."""
+    """A model that serves or is being built, with its embedder if available."""
 
     row: Model
     guard: EmbedderGuard | None
 
 
 class Embedders:
-    """The embedders of the live models; `open` before use, `close` afterwards."""
+    """The embedders of the live models; call `open` before use and `close` afterwards."""
 
     def __init__(
         self, database: Database, choice: Choice, clock: Clock, query_deadline_s: float
@@ -55,20 +55,20 @@ class Embedders:
         self._live: Mapping[int, _Live] = {}
 
     async def open(self) -> None:
-        """Choose the configured model, or begin to build it beside the one that is stored."""
+        """Register the configured model: as active, or as being built beside the active one."""
         choice = self._choice
         await model_store.settle(self._database, choice.name, choice.dimensions, choice.source)
         await self.refresh()
 
     async def close(self) -> None:
-        """Let go of every embedder."""
+        """Close all embedders."""
         held, self._live = self._live, {}
         for one in held.values():
             if one.guard is not None:
                 await one.guard.close()
 
     async def refresh(self) -> None:
-        """Learn which models are live now; another replica may have switched."""
+        """Read the live models again; another replica may have switched."""
         rows = await model_store.read_live(self._database)
         before = self._live
         if [one.row for one in before.values()] == rows:
@@ -83,22 +83,22 @@ class Embedders:
 
     @property
     def working(self) -> tuple[tuple[int, EmbedderGuard], ...]:
-        """Return the models whose vectors can be made here, the active one first."""
+        """Return the models that are available here with their embedders, the active one first."""
         return tuple((m, one.guard) for m, one in self._live.items() if one.guard is not None)
 
     @property
     def name(self) -> str:
-        """Return the name of the model that serves."""
+        """Return the name of the serving model."""
         return self._serving().row.name if self._live else self._choice.name
 
     @property
     def dimensions(self) -> int:
-        """Return the length of its vectors."""
+        """Return the length of the serving model's vectors."""
         return self._serving().row.dimensions if self._live else self._choice.dimensions
 
     @property
     def trouble(self) -> str | None:
-        """Return why searches go by full text alone now, or None."""
+        """Return why searches use full text only at present, or None."""
         if not self._live:
             return None
         one = self._serving()
@@ -115,16 +115,16 @@ class Embedders:
         return QueryVector(one.row.model, one.row.dimensions, vector)
 
     async def warm(self) -> None:
-        """Load the model or open the connection before the first search needs it."""
+        """Load the model or connect to the provider before the first search needs it."""
         try:
             for _, guard in self.working[:1]:
-                # without a query's deadline: loading may take longer
+                # not as a query: loading may exceed the query deadline
                 await guard.embed_documents([PLAIN_TEXT])
         except ChoirError as error:
             log.warning("embedder is not ready", error=error.message)
 
     async def progress(self) -> Progress | None:
-        """Return how far a new model is, none if there is none."""
+        """Return the progress of the model being built, or None."""
         return await model_store.read_progress(self._database)
 
     def _with_guard(self, row: Model) -> _Live:
@@ -137,7 +137,7 @@ class Embedders:
         return _Live(row, EmbedderGuard(embedder, self._clock, self._query_deadline_s))
 
     def _serving(self) -> _Live:
-        """Return the active model, or the one being built where only that can be had."""
+        """Return the active model, or the one being built if only that is available."""
         live = list(self._live.values())
         return next((one for one in live if one.guard is not None), live[0])
 

@@ -1,6 +1,6 @@
-"""Tell Prometheus how the embedding pipeline stands. Started by `app` as one task.
+"""Prometheus gauges of the embedding pipeline. Updated by one task that `app` starts.
 
-The figures are of the whole installation: every replica tells the same.
+The gauges describe the whole installation, so every replica reports the same values.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from choir_memory.embedding.queue import EmbeddingQueue
 log = structlog.get_logger("choir.memory.figures")
 
 EVERY_S = 10.0
-"""Most collectors ask every fifteen seconds; counting a long queue takes milliseconds."""
+"""Seconds between updates; most collectors scrape every fifteen, and counting a long queue takes
+milliseconds."""
 
 
 class EmbeddingFigures:
-    """Gauges of the queue and of a new model."""
+    """Gauges of the queue and of a model being built."""
 
     def __init__(self, metrics: Metrics, queue: EmbeddingQueue, embedders: Embedders) -> None:
         self._queue = queue
@@ -39,7 +40,7 @@ class EmbeddingFigures:
         )
 
     async def run(self) -> None:
-        """Look every ten seconds, for ever."""
+        """Update the gauges every ten seconds until cancelled."""
         while True:
             try:
                 await self.look()
@@ -48,7 +49,7 @@ class EmbeddingFigures:
             await asyncio.sleep(EVERY_S)
 
     async def look(self) -> None:
-        """Take the figures once."""
+        """Update the gauges once."""
         queued, failed = await self._queue.counts()
         self._waiting.labels("queued").set(queued)
         self._waiting.labels("failed").set(failed)

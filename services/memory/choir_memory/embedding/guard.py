@@ -1,7 +1,7 @@
-"""Stand between Choir and its embedder: know what troubles it, and let no search wait for that.
+"""Circuit breaker, query deadline and query cache around an embedder.
 
-Called by `embedders` (query vectors, under a deadline and a circuit breaker) and by `queue` (documents,
-which may wait).
+Called by `embedders` for query vectors, which have a deadline and a circuit breaker, and by `queue` for
+documents, which may wait.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from choir_memory.embedding.together import Together
 
 FAILURES_TO_OPEN = 3
 OPEN_S = 5.0
-"""Seconds searches do not even try; then one may, and the rest wait for its fate."""
+"""Seconds for which the open circuit rejects queries; then one query tests the embedder."""
 CACHED_QUERIES = 1_024
-"""Of 384 dimensions about 4 KB each."""
+"""Cached query vectors; with 384 dimensions about 4 KB each."""
 MAX_QUERY_CHARS = 2_000
-"""A longer query is a pasted document, and its beginning says what it is about."""
+"""A longer query is a pasted document, and its beginning is enough."""
 PLAIN_TEXT = "memory"
-"""What no embedder refuses."""
+"""A text that every embedder accepts."""
 
 
 class EmbedderGuard:
-    """An embedder with a memory of its failures."""
+    """An embedder with failure tracking and a query cache."""
 
     def __init__(self, embedder: Embedder, clock: Clock, query_deadline_s: float) -> None:
         self._embedder = embedder
@@ -36,7 +36,7 @@ class EmbedderGuard:
         self._cache: OrderedDict[str, str] = OrderedDict()
         self._together = Together(self.embed_documents, embedder.streams)
         self.trouble: str | None = None
-        """Why vectors cannot be had right now, or None."""
+        """The last error while the embedder fails, or None."""
 
     @property
     def name(self) -> str:
@@ -50,11 +50,12 @@ class EmbedderGuard:
 
     @property
     def streams(self) -> int:
-        """Return how many calls are worth making at the same time."""
+        """Return the number of useful concurrent calls."""
         return self._embedder.streams
 
     async def embed_query(self, text: str) -> str:
-        """Return the vector of a query in pgvector's form; raises a ChoirError within the query deadline."""
+        """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline.
+        Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
         text = text[:MAX_QUERY_CHARS]
         if (known := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)
@@ -77,17 +78,17 @@ class EmbedderGuard:
         return vector
 
     async def _one(self, text: str) -> Vector:
-        # a model of one stream is our own: its vectors depend, a little, on what goes with them
+        # not batched for the offline model (one stream): its vectors vary slightly with the batch
         if self._embedder.streams == 1:
             return (await self.embed_documents([text]))[0]
         return await self._together.embed(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Return the vectors of documents; raises what the embedder raises."""
+        """Return the vectors of documents; raises the errors of the embedder."""
         try:
             vectors = await self._embedder.embed(texts)
         except BadInput:
-            raise  # the text's fault, not the embedder's
+            raise  # the text was rejected; the embedder works
         except ChoirError as error:
             self._failed(error)
             raise
@@ -96,9 +97,10 @@ class EmbedderGuard:
         return vectors
 
     async def blame_the_text(self) -> None:
-        """Make sure that it was for its text that a call was refused.
+        """Check that a rejected call was rejected because of its text.
 
-        Raises Unavailable when a plain word is refused as well, and what the embedder raises.
+        Embeds a harmless text. Raises Unavailable when that is rejected as well, and the errors of the
+        embedder.
         """
         try:
             await self.embed_documents([PLAIN_TEXT])
@@ -108,7 +110,7 @@ class EmbedderGuard:
             raise whole from error
 
     async def close(self) -> None:
-        """Let go of the model or the connections."""
+        """Close the embedder."""
         await self._embedder.close()
 
     def _failed(self, error: ChoirError) -> None:

@@ -1,7 +1,8 @@
-"""The embedding models in Postgres: which one is active, which is being built, how far its walk has come.
+"""Embedding models in Postgres: the active one, the one being built, and the progress of re-embedding.
 
-Called by `embedders` (which model serves) and by `rebuild` (the walk). The row of a model is the lease of
-whoever walks it: locked for one step, free again at once when its holder dies.
+Called by `embedders` (which model serves) and by `rebuild` (the walk over all documents). The lock on a
+model's row is the lease of the replica that walks it: taken for one step, released when its holder
+crashes.
 """
 
 from dataclasses import dataclass
@@ -15,19 +16,19 @@ State = Literal["building", "active", "retired"]
 
 STORES: tuple[Store, ...] = ("session", "knowledge")
 
-# Without a space there are no vectors, and the model may still be chosen freely.
+# Without a space there are no vectors: the stored models can be replaced freely.
 _FORGET = """
 DELETE FROM choir_memory.embedding_models WHERE NOT EXISTS (SELECT FROM choir_memory.spaces)
 """
-# A writer queues its document for each live model. The lock waits for writers who do not know the new one
-# yet, and those after it do: none of their documents can be missed.
+# Writers queue a document for each live model. This lock waits for transactions that started before the
+# new model was added; later ones see it. So no document is missed.
 _NO_WRITER = "LOCK TABLE choir_memory.embedding_queue IN SHARE MODE"
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(x'4d6f64656c'::bigint)"
 _LIVE = """
 SELECT id, name, dimensions, state, source FROM choir_memory.embedding_models
 WHERE state <> 'retired' ORDER BY state
 """
-# the one being built first, as its walker locks them
+# the one being built first: the same lock order as the walk
 _LOCK_LIVE = f"{_LIVE} DESC FOR UPDATE"
 _ADD = """
 INSERT INTO choir_memory.embedding_models (name, dimensions, source, state) VALUES ($1, $2, $3, $4)
@@ -74,7 +75,7 @@ SELECT count(*) FROM (
     SELECT FROM choir_memory.embedding_queue WHERE model = $1 AND NOT refused LIMIT $2) AS few
 """
 _ACTIVE = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active' FOR UPDATE"
-# A page by id; what has its vectors is passed over, so that a walk that starts again costs little.
+# One page by id. Documents that already have vectors are skipped, so that a restarted walk costs little.
 _FEED = """
 WITH page AS MATERIALIZED (
     SELECT d.id FROM {documents} d
@@ -100,19 +101,19 @@ SELECT count(*) AS documents, (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A row: a model whose vectors are searched or being made."""
+    """Row of a model that serves or is being built."""
 
     model: int
     name: str
     dimensions: int
     state: State
     source: str | None
-    """A fingerprint of where its vectors come from."""
+    """Fingerprint of its provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a new model is; `documents` is None until they are counted."""
+    """Progress of a new model; `documents` is None until they are counted."""
 
     name: str
     dimensions: int
@@ -122,7 +123,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A model whose walk is not over, locked until the transaction ends."""
+    """A model with an unfinished walk over the documents; its row is locked until the transaction ends."""
 
     model: int
     state: State
@@ -134,7 +135,7 @@ class Walk:
 
 
 async def settle(database: Database, name: str, dimensions: int, source: str) -> None:
-    """See to it that this model is active, or is being built beside the active one."""
+    """Make the model active if there is none, else register it to be built beside the active one."""
     async with database.transaction() as held:
         await held.execute(_ONE_AT_A_TIME)
         await held.execute(_FORGET)
@@ -142,7 +143,7 @@ async def settle(database: Database, name: str, dimensions: int, source: str) ->
         known = next((r for r in live if (r["name"], r["dimensions"]) == (name, dimensions)), None)
         for row in live:
             if row["state"] == "building" and row is not known:
-                # the configuration was changed again, or back, before it was complete
+                # the configuration was changed again, or changed back, before the build was complete
                 await _retire(held, row["id"])
         if known is not None:
             await held.execute(_SET_SOURCE, known["id"], source)
@@ -152,13 +153,13 @@ async def settle(database: Database, name: str, dimensions: int, source: str) ->
 
 
 async def read_live(database: Database) -> list[Model]:
-    """Return the active model, then the one being built if there is one."""
+    """Return the active model, then the one being built, if any."""
     rows = await database.fetch(_LIVE)
     return [Model(r["id"], r["name"], r["dimensions"], r["state"], r["source"]) for r in rows]
 
 
 async def read_progress(database: Database) -> Progress | None:
-    """Return how far the model being built is, none if there is none."""
+    """Return the progress of the model being built, or None."""
     row = await database.fetchrow(_PROGRESS)
     if row is None:
         return None
@@ -172,7 +173,7 @@ async def read_progress(database: Database) -> Progress | None:
 
 
 async def next_walk(held: Connection, grace_s: float) -> Walk | None:
-    """Lock a model that has a walk to do and that nobody else walks; drop only after `grace_s`."""
+    """Lock a model that has an unfinished walk and no other walker; a retired one only after `grace_s`."""
     row = await held.fetchrow(_WALK, grace_s)
     if row is None:
         return None
@@ -188,30 +189,30 @@ async def next_walk(held: Connection, grace_s: float) -> Walk | None:
 
 
 async def next_space(held: Connection, after: str) -> str | None:
-    """Return the agent whose space comes after that of `after`."""
+    """Return the next agent with a space, in the order of ids."""
     agent_id = await held.fetchval(_NEXT_SPACE, after)
     return None if agent_id is None else str(agent_id)
 
 
 async def count_documents(held: Connection, agent_id: str) -> int:
-    """Return how many documents of an agent have vectors, or should."""
+    """Return how many documents of an agent have or need vectors."""
     return sum([int(await held.fetchval(named(_COUNT, agent_id, one))) for one in STORES])
 
 
 async def set_documents(database: Database, model: int, documents: int) -> None:
-    """Keep how many documents there were to be embedded again."""
+    """Store the number of documents to embed again."""
     await database.execute(_SET_DOCUMENTS, model, documents)
 
 
 async def waiting(held: Connection, model: int, most: int) -> int:
-    """Return how many jobs of this model are to be done, `most` if there are more."""
+    """Return how many jobs of this model are pending, at most `most`."""
     return int(await held.fetchval(_WAITING, model, most))
 
 
 async def walk_page(held: Connection, walk: Walk, page: int) -> bool:
     """Queue a page of documents for the model being built, or drop their vectors of a retired one.
 
-    Tell whether there may be more documents in this store.
+    Return whether there may be more documents in this store.
     """
     assert walk.store is not None
     feeding = walk.state == "building"
@@ -226,19 +227,19 @@ async def walk_page(held: Connection, walk: Walk, page: int) -> bool:
 
 
 async def enter(held: Connection, walk: Walk, agent_id: str, store: Store | None) -> None:
-    """Let a walk go on at the beginning of a store; without one, at the next space."""
+    """Move the walk to the beginning of a store; without a store, to the next space."""
     await held.execute(_MOVE, walk.model, agent_id, store, None, False, 0)
 
 
 async def finish_walk(held: Connection, walk: Walk) -> None:
-    """Note that a walk has seen every document."""
+    """Mark a walk as finished."""
     await held.execute(_MOVE, walk.model, walk.agent_id, None, None, True, 0)
     if walk.state == "retired":
         await held.execute(_FORGET_JOBS, walk.model)
 
 
 async def switch(held: Connection, walk: Walk) -> None:
-    """Let the model that was being built serve, and retire the one that did."""
+    """Activate the model that was being built, and retire the active one."""
     before = await held.fetchval(_ACTIVE)
     if before is not None:
         await _retire(held, before)

@@ -1,6 +1,6 @@
-"""The embedder that needs no network: a small model from a wheel, in one worker thread.
+"""Embedder that needs no network: a small model from a wheel, run in one worker thread.
 
-Built by `app` when no provider is configured; next is `offline_model`, loaded at the first text.
+Built when no provider is configured; next is `offline_model`, which is loaded for the first text.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from choir_memory.embedding.port import Vector
 log = structlog.get_logger("choir.memory.offline")
 
 MAX_ROWS = 8
-"""Texts per run: larger ones are no faster and take hundreds of megabytes."""
+"""Texts per run; larger batches are no faster and take hundreds of megabytes."""
 MAX_RUN_TOKENS = 512
-"""Tokens per run, padding included: bounds memory, and how long a query waits behind documents."""
+"""Tokens per run including padding; limits memory, and the time a query waits behind documents."""
 
 
 _Given = TypeVar("_Given")
@@ -36,7 +36,7 @@ class _Model(Protocol):
 
 
 class OfflineEmbedder:
-    """all-MiniLM-L6-v2 on one thread, off the event loop."""
+    """all-MiniLM-L6-v2 in one thread."""
 
     streams = 1
 
@@ -50,7 +50,7 @@ class OfflineEmbedder:
         """Return a unit vector per text; raises Unavailable when the model cannot be loaded."""
         model, encoded = await self._later(self._encode, texts)
         vectors: dict[int, Vector] = {}
-        # one job per run: a query that comes meanwhile takes the next turn of the thread
+        # one job per run: a query that arrives meanwhile runs next
         for group in groups([len(ids) for ids in encoded]):
             chosen = [encoded[at] for at in group]
             made = await self._later(model.run, chosen)
@@ -60,9 +60,9 @@ class OfflineEmbedder:
         return [vectors[at] for at in range(len(texts))]
 
     async def close(self) -> None:
-        """Stop the thread; what was asked before ends first.
+        """Stop the thread after the queued jobs have finished.
 
-        Nothing is cancelled: to whoever waits for it that would look like being cancelled themselves.
+        Jobs are not cancelled: a cancelled future would look to its waiter like its own cancellation.
         """
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -78,7 +78,7 @@ class OfflineEmbedder:
 
     def _load(self) -> _Model:
         try:
-            # the one lazy import of the heavy module: see its docstring
+            # imported on first use: see the docstring of offline_model
             module = importlib.import_module("choir_memory.embedding.offline_model")
             model: _Model = module.OfflineModel()
         except (ImportError, OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
@@ -96,10 +96,10 @@ def _release(model: _Model) -> None:
 
 
 def groups(lengths: Sequence[int]) -> list[list[int]]:
-    """Return the indexes of texts to run together, short with short, within both limits."""
+    """Return the indexes of texts to run together, grouped by length, within both limits."""
     made: list[list[int]] = []
     for at in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-        # sorted by length: the newest member is the widest, and all are padded to it
+        # in order of length: the newest member is the longest, and all are padded to its length
         fits = made and len(made[-1]) < MAX_ROWS
         if fits and (len(made[-1]) + 1) * lengths[at] <= MAX_RUN_TOKENS:
             made[-1].append(at)

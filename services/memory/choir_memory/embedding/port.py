@@ -1,4 +1,5 @@
-"""What an embedder is, and how pgvector reads a vector. The adapters are `offline` and `provider`."""
+"""Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`.
+Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +11,25 @@ from choir_memory.settings import OFFLINE_MODEL
 Vector = Sequence[float]
 
 BATCH = 32
-"""Texts per call (spec 11.9)."""
+"""Maximum number of texts per call."""
 BEYOND_LATIN = "\u0250"
 LONGEST_WAIT_S = 300.0
-"""Seconds a provider may put us off by Retry-After."""
+"""Maximum delay in seconds that a provider can request by Retry-After."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one fixed length; `close` it after use."""
+    """Converts texts to vectors of one fixed length; call `close` after use."""
 
     name: str
     dimensions: int
     streams: int
-    """Calls worth making at the same time."""
+    """Number of useful concurrent calls."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return a vector per text, in order; at most `BATCH` texts.
+        """Return one vector per text, in order; at most `BATCH` texts.
 
         Raises BadInput when a text cannot be embedded at all, and Unavailable, RateLimited or
-        DeadlineExceeded when trying again may help.
+        DeadlineExceeded when a retry may help.
         """
         ...
 
@@ -36,9 +37,9 @@ class Embedder(Protocol):
 
 
 def reads(model: str, text: str) -> bool:
-    """Tell whether this model's vectors say something about such a text.
+    """Return whether this model's vectors are meaningful for such a text.
 
-    The offline model was trained on English: the cosines it gives Chinese find no better than chance.
+    The offline model was trained on English: for Chinese its similarities are no better than chance.
     """
     if model != OFFLINE_MODEL:
         return True
@@ -48,7 +49,7 @@ def reads(model: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A query's vector in pgvector's text form, and whose vectors it can be compared with."""
+    """A query's vector in pgvector's text form, and the id of the model it belongs to."""
 
     model: int
     dimensions: int
@@ -56,7 +57,7 @@ class QueryVector:
 
 
 def render(vector: Vector) -> str:
-    """Return pgvector's text form; five digits are more than half precision keeps."""
+    """Return pgvector's text form; five digits exceed the precision of halfvec."""
     return _form(len(vector)) % tuple(vector)
 
 

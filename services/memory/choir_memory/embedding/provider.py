@@ -1,6 +1,6 @@
-"""The embedder behind an OpenAI-compatible API, local or far.
+"""Embedder for an OpenAI-compatible API, local or remote.
 
-Built by `app` when CHOIR_EMBEDDING_ENDPOINT is set; next is `provider_client`.
+Built when an embedding endpoint is configured; next is `provider_client`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class _Client(Protocol):
 
 
 class ProviderEmbedder:
-    """Asks a provider for vectors, and holds it to their number and length."""
+    """Requests vectors from a provider, and checks their number and length."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ProviderEmbedder:
         self._shortens = False
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return a vector per text; raises what `ProviderClient.embeddings` raises."""
+        """Return one vector per text; raises the errors of `ProviderClient.embeddings`, and Unavailable."""
         client = self._client or await self._open()
         asked = self.dimensions if self._shortens else None
         vectors = await client.embeddings(self.name, texts, asked)
@@ -65,7 +65,8 @@ class ProviderEmbedder:
             await client.close()
 
     async def _shortened(self, client: _Client, texts: Sequence[str], found: int) -> list[Vector]:
-        """Ask for the configured length by name: some models have several, and give the longest."""
+        """Request the configured length explicitly: some models support several and return the longest by
+        default."""
         try:
             vectors = await client.embeddings(self.name, texts, self.dimensions)
         except BadInput as error:
@@ -74,7 +75,8 @@ class ProviderEmbedder:
         return vectors
 
     def _checked(self, vector: Vector) -> Vector:
-        """Return the vector at a length that half precision holds; only its direction counts."""
+        """Return the vector, scaled to unit length if halfvec might not represent it; only its direction
+        matters."""
         if len(vector) != self.dimensions:
             raise self._wrong_length(len(vector))
         length = math.hypot(*vector)
@@ -94,7 +96,7 @@ class ProviderEmbedder:
     async def _open(self) -> _Client:
         async with self._opening:
             if self._client is None:
-                # the one lazy import of the SDK, in a thread: see the module's docstring
+                # imported on first use, in a thread: see the docstring of provider_client
                 name = "choir_memory.embedding.provider_client"
                 module = await asyncio.to_thread(importlib.import_module, name)
                 client: _Client = module.ProviderClient(self._endpoint, self._key, self._timeout_s)

@@ -1,7 +1,8 @@
-"""Speak to an OpenAI-compatible `/embeddings` over HTTP.
+"""HTTP client for an OpenAI-compatible `/embeddings` endpoint.
 
-Imported by `provider` alone and only when the first vector is needed: aiohttp takes 0.1 s. Not through the
-openai SDK, whose request costs six times the CPU: every search makes one (docs/decisions/0042).
+Imported by `provider` only, when the first vector is needed, because importing aiohttp takes 0.1 s. The
+openai SDK is not used: it needs six times the CPU per request, and every search makes one
+(docs/decisions/0042).
 """
 
 import sys
@@ -41,10 +42,11 @@ _ANSWER = TypeAdapter(_Answer)
 
 
 class ProviderClient:
-    """One HTTP client to one provider; close it after use."""
+    """One HTTP client for one provider; call `close` after use."""
 
     def __init__(self, endpoint: str, key: str | None, timeout_s: float) -> None:
-        # numbers as text take ten times as long to read; a server that knows no base64 is asked for text
+        # base64 is ten times faster to parse than numbers; None until it is known whether the server
+        # supports it
         self._compact: bool | None = None
         self._url = f"{endpoint.rstrip('/')}/embeddings"
         self._session = ClientSession(
@@ -56,10 +58,10 @@ class ProviderClient:
     async def embeddings(
         self, model: str, texts: Sequence[str], dimensions: int | None
     ) -> list[Vector]:
-        """Return the vectors in the order of `texts`; without `dimensions` of the model's own length.
+        """Return the vectors in the order of `texts`; without `dimensions`, in the model's default length.
 
-        Raises BadInput when the texts are refused, otherwise Unavailable, RateLimited or
-        DeadlineExceeded. No message quotes the provider's body, which may quote the text.
+        Raises BadInput when the texts are rejected, otherwise Unavailable, RateLimited or
+        DeadlineExceeded. Error messages do not quote the provider's response, which may quote the text.
         """
         body: dict[str, object] = {"model": model, "input": list(texts)}
         if dimensions is not None:
@@ -89,7 +91,7 @@ class ProviderClient:
             raise DeadlineExceeded("The embedding provider did not answer in time.") from error
         except (ClientError, OSError) as error:
             raise Unavailable("The embedding provider cannot be reached.") from error
-        except ValueError as error:  # JSON, base64, or the shape of what they hold
+        except ValueError as error:  # invalid JSON, base64 or shape
             raise Unavailable("The embedding provider's answer cannot be read.") from error
 
     async def close(self) -> None:
@@ -116,7 +118,7 @@ def _as_choir(response: ClientResponse) -> ChoirError:
 
 
 def _numbers(embedding: list[float] | str) -> Vector:
-    """Return a vector that came as a list, or as little-endian 32-bit numbers in base64."""
+    """Return a vector from a list, or from base64 of little-endian 32-bit floats."""
     if not isinstance(embedding, str):
         return embedding
     numbers = array("f", b64decode(embedding, validate=True))
@@ -126,7 +128,7 @@ def _numbers(embedding: list[float] | str) -> Vector:
 
 
 def _wait_s(header: str) -> float:
-    """Return the seconds Retry-After names, as a number or as a date (RFC 9110)."""
+    """Return the delay in seconds from Retry-After, which is a number or a date (RFC 9110)."""
     try:
         wait_s = float(header)
     except ValueError:
@@ -134,6 +136,6 @@ def _wait_s(header: str) -> float:
             until = parsedate_to_datetime(header)
         except ValueError:
             return DEFAULT_WAIT_S
-        # without a zone it is said in UTC, too
+        # a date without a zone is taken as UTC
         wait_s = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(wait_s, 0.0), LONGEST_WAIT_S)

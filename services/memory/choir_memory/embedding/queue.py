@@ -1,8 +1,9 @@
-"""Give documents their vectors, in batches, whatever happens to the provider or to this process.
+"""Worker of the embedding queue: embeds pending documents in batches and retries failures.
 
-Started by `app` as one task; whoever writes documents announces new work. The work itself lies in Postgres
-(`queue_store`): what a killed worker held is free again at once and found by the next look. A new model has a
-lane of its own: however slow it is, what is written is found by the active one as soon as ever.
+Started by `app` as one task; code that writes documents announces new work. The jobs are rows in Postgres
+(`queue_store`): those of a crashed worker are free again at once, and the next poll finds them. The
+active model and the one being built have separate lanes, so that a slow new model does not delay the
+active one.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ from choir_memory.words.passages import passages
 log = structlog.get_logger("choir.memory.queue")
 
 MAX_RETRIES = 3
-"""After the first try (spec 11.9); then the slow sweep."""
+"""Retries with backoff after the first attempt; then the document waits for the slow sweep."""
 REFUSED_S = 3_600.0
-"""Seconds before a text that was refused to the end is tried once more: each try may cost money."""
+"""Seconds before a text that was rejected each time is tried again; each attempt may cost money."""
 JITTER = 1.25
 DATABASE_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the queue waits for what, in seconds."""
+    """Intervals and delays of the queue, in seconds."""
 
     tick_s: float
     poll_s: float
@@ -46,12 +47,12 @@ class Pace:
 
 @dataclass(slots=True)
 class _Round:
-    """What became of one batch."""
+    """Result of one batch."""
 
     made: list[Made] = field(default_factory=list)
     failed: dict[tuple[str, str, object], ChoirError] = field(default_factory=dict)
     down: ChoirError | None = None
-    """Why the embedder cannot be had, however plain the text."""
+    """The error when the embedder itself is unavailable, not one text rejected."""
 
     def fail(self, documents: Sequence[Document], error: ChoirError) -> None:
         for one in documents:
@@ -60,14 +61,14 @@ class _Round:
 
 @dataclass(slots=True)
 class _Trouble:
-    """A model that fails: how often in a row, and when one batch may try it again."""
+    """Failure state of a model: consecutive failures, and when one batch may test it again."""
 
     failures: int = 0
     until: float = 0.0
 
 
 class _Bell:
-    """Wakes a lane: for a full batch at once, for less after a tick."""
+    """Wakes a lane: at once for a full batch, otherwise after a tick."""
 
     def __init__(self) -> None:
         self._announced = 0
@@ -93,14 +94,15 @@ class _Bell:
 
 @dataclass(slots=True)
 class _Lane:
-    """Which of the working models it serves. A provider that hangs holds up its own lane only."""
+    """A slice of the available models with its own worker; an unresponsive provider delays its own lane
+    only."""
 
     models: slice
     bell: _Bell = field(default_factory=_Bell)
 
 
 class EmbeddingQueue:
-    """The worker; `run` it as a task."""
+    """The queue worker; start `run` as a task."""
 
     def __init__(
         self, database: Database, spaces: Spaces, embedders: Embedders, pace: Pace
@@ -111,11 +113,12 @@ class EmbeddingQueue:
         self._pace = pace
         self._lanes = (_Lane(slice(1)), _Lane(slice(1, None)))
         self._troubles: dict[int, _Trouble] = {}
-        # nothing is put off for longer, whatever the database's clock says
+        # upper limit of all delays; a job due later than this was postponed before the database clock
+        # went back
         self._longest_s = JITTER * max(pace.sweep_s, REFUSED_S, LONGEST_WAIT_S)
 
     def announce(self, documents: int = 1) -> None:
-        """Tell that documents were queued; a full batch is taken at once, less after a tick."""
+        """Report newly queued documents; a full batch is embedded at once, fewer after a tick."""
         for lane in self._lanes:
             lane.bell.ring(documents)
 
@@ -124,7 +127,8 @@ class EmbeddingQueue:
         return await queue_store.count(self._database, MAX_RETRIES)
 
     async def run(self) -> None:
-        """Embed what is due, for ever: for the first model, and for a new one without holding that up."""
+        """Embed pending documents until cancelled, with one lane for the active model and one for a new
+        model."""
         async with asyncio.TaskGroup() as tasks:
             for lane in self._lanes:
                 tasks.create_task(self._run_lane(lane))
@@ -144,7 +148,10 @@ class EmbeddingQueue:
                 await asyncio.sleep(DATABASE_PAUSE_S)
 
     async def take_batch(self, models: Sequence[tuple[int, EmbedderGuard]] | None = None) -> bool:
-        """Embed a batch of the first of these models (of all) that has work; tell if there may be more."""
+        """Embed one batch for the first of these models (default: all) that has work.
+
+        Return whether more may be pending.
+        """
         for model, guard in self._embedders.working if models is None else models:
             if self._may_try(model, guard) and await self._take_of(model, guard):
                 return True
@@ -152,12 +159,12 @@ class EmbeddingQueue:
 
     def _may_try(self, model: int, guard: EmbedderGuard) -> bool:
         trouble = self._troubles.get(model)
-        # a query may have found out first that the provider is back
+        # a query may have found that the provider is available again
         return trouble is None or guard.trouble is None or time.monotonic() >= trouble.until
 
     async def _take_of(self, model: int, guard: EmbedderGuard) -> bool:
-        """Embed one batch; tell whether there may be more that would succeed."""
-        # one batch tells whether a model in trouble is back
+        """Embed one batch; return whether there may be more that would succeed."""
+        # a failing model is tested with one batch
         limit = BATCH * (1 if model in self._troubles else guard.streams)
         async with self._database.transaction() as held:
             jobs = await queue_store.claim(held, model, limit, self._longest_s)
@@ -183,7 +190,7 @@ class EmbeddingQueue:
             while batches:
                 await self._embed_group(guard, batches.pop(0), result)
                 if result.down is not None:
-                    # asking on would only make the rest wait for its time-outs
+                    # the remaining batches would only wait for the same timeout
                     return
 
         async with asyncio.TaskGroup() as tasks:
@@ -212,7 +219,7 @@ class EmbeddingQueue:
     async def _embed_singly(
         self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]], result: _Round
     ) -> None:
-        """Find the text that was refused, so that its neighbours get their vectors."""
+        """Embed each text separately, so that one rejected text does not fail the others."""
         for one in group:
             try:
                 result.made += await self._vectors(guard, [one])
@@ -236,7 +243,7 @@ class EmbeddingQueue:
             if error is not None:
                 refused = isinstance(error, BadInput) and job.tries >= MAX_RETRIES
                 wait_s = REFUSED_S if refused else self._wait_s(job.tries, error)
-                # jitter keeps replicas from coming back in step
+                # jitter keeps the replicas' retries apart
                 wait_s *= random.uniform(1.0, JITTER)  # noqa: S311 - spreads load, guards nothing
                 late.append(Postponed(job.job_id, wait_s, error.message, refused))
         return late
@@ -260,7 +267,7 @@ class EmbeddingQueue:
             trouble.until = time.monotonic() + max(wait_s, result.down.retry_after_s or 0.0)
             trouble.failures = min(trouble.failures + 1, MAX_RETRIES)
         elif model in self._troubles and (result.made or result.failed):
-            # a text that was refused alone shows that the provider is back, too
+            # a single rejected text also shows that the provider is available again
             del self._troubles[model]
             await queue_store.release(self._database, model)
 
@@ -268,7 +275,7 @@ class EmbeddingQueue:
 def _batches(
     cut: Sequence[tuple[Document, list[str]]],
 ) -> list[list[tuple[Document, list[str]]]]:
-    """Group documents into calls of at most `BATCH` passages; a longer document stands alone."""
+    """Group documents into batches of at most `BATCH` passages; a longer document is a batch of its own."""
     made: list[list[tuple[Document, list[str]]]] = []
     room = 0
     for document, parts in cut:

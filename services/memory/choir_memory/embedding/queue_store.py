@@ -1,8 +1,8 @@
-"""The embedding queue and the vectors it makes, in Postgres.
+"""The embedding queue and the vectors in Postgres.
 
-`enqueue` is called by whoever writes a document, in the same transaction, as the service; the rest by
-`queue`. A job is claimed by locking its row: a worker that dies lets go of it at once, and several share
-the queue.
+`enqueue` is called by code that writes a document, in the same transaction and under the service's role;
+the other functions by `queue`. A job is claimed by a row lock: a crashed worker releases it at once, and
+several workers share the queue.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from choir_memory.schema.naming import qualified
 
 Store = Literal["session", "knowledge"]
 
-# A job for each model whose vectors are searched or being made.
+# One job for each model that serves or is being built.
 _ENQUEUE = """
 INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id, model)
 SELECT $1, $2, wanted.id, m.id
 FROM unnest($3::uuid[]) WITH ORDINALITY AS wanted (id, place), choir_memory.embedding_models m
 WHERE m.state <> 'retired' ORDER BY wanted.place
 """
-# a row that a worker holds is left to it, or each would wait for the other
+# rows locked by a worker are skipped, otherwise the two could deadlock
 _WITHDRAW = """
 DELETE FROM choir_memory.embedding_queue WHERE id IN (
     SELECT id FROM choir_memory.embedding_queue
@@ -32,8 +32,8 @@ _CLAIM_NEW = """
 SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
 WHERE model = $1 AND due_at IS NULL ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-# Due too, whatever the clock says: what waits for longer than anything is ever put off, after the
-# database's clock was set back.
+# Also due: a job further in the future than the longest possible delay, because the database clock was
+# set back.
 _CLAIM_LATE = """
 SELECT id, agent_id, store, document_id, tries FROM choir_memory.embedding_queue
 WHERE model = $1 AND due_at IS NOT NULL AND (
@@ -41,10 +41,10 @@ WHERE model = $1 AND due_at IS NOT NULL AND (
 ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 """
 _READ = "SELECT d.id, d.version, d.text FROM {documents} d WHERE d.id = ANY($1::uuid[]) AND {embeddable}"
-# What expired is deleted soon; `keep_vectors` is false once `retention.vectors` took them.
+# Expired documents are about to be deleted; `keep_vectors` is false after `retention.vectors` applied.
 _EMBEDDABLE = "(d.expires_at IS NULL OR d.expires_at > now())"
 _EMBEDDABLE_IN_SESSION = f"d.keep_vectors AND {_EMBEDDABLE}"
-# FOR SHARE: neither the text nor `keep_vectors` can change between this comparison and the commit
+# FOR SHARE: text and `keep_vectors` cannot change between this comparison and the commit
 _STORE = """
 INSERT INTO {embeddings} (document_id, model, part, embedding)
 SELECT d.id, m.id, made.part, made.vector::halfvec
@@ -69,7 +69,7 @@ UPDATE choir_memory.embedding_queue SET due_at = NULL
 WHERE id IN (SELECT id FROM choir_memory.embedding_queue
              WHERE model = $1 AND due_at IS NOT NULL AND NOT refused FOR UPDATE SKIP LOCKED)
 """
-# Those of the active model: what cannot be found by its vector yet.
+# Jobs of the active model only: documents that vector search cannot find yet.
 _COUNT = """
 SELECT count(*) FILTER (WHERE q.tries <= $1) AS queued, count(*) FILTER (WHERE q.tries > $1) AS failed
 FROM choir_memory.embedding_queue q
@@ -79,7 +79,7 @@ JOIN choir_memory.embedding_models m ON m.id = q.model AND m.state = 'active'
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed row; a document changed twice has two."""
+    """A claimed row; a document that was changed twice has two."""
 
     job_id: int
     agent_id: str
@@ -90,7 +90,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text as it was when its jobs were claimed."""
+    """A document's text at the time its jobs were claimed."""
 
     agent_id: str
     store: Store
@@ -109,7 +109,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """A job to try again after `wait_s` seconds; `refused` if its text is at fault."""
+    """A job to retry after `wait_s` seconds; `refused` if its text was rejected."""
 
     job_id: int
     wait_s: float
@@ -118,28 +118,28 @@ class Postponed:
 
 
 async def enqueue(held: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
-    """Ask for the vectors of a document, if this transaction commits."""
+    """Queue a document for embedding, if this transaction commits."""
     await held.execute(_ENQUEUE, agent_id, store, [document_id])
 
 
 async def enqueue_all(
     held: Connection, agent_id: str, store: Store, document_ids: Sequence[UUID]
 ) -> None:
-    """Ask for the vectors of these documents, if this transaction commits."""
+    """Queue documents for embedding, if this transaction commits."""
     if document_ids:
         await held.execute(_ENQUEUE, agent_id, store, list(document_ids))
 
 
 async def withdraw(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
-    """Ask no longer for the vectors of these documents."""
+    """Remove these documents from the queue."""
     if document_ids:
         await held.execute(_WITHDRAW, agent_id, list(document_ids))
 
 
 async def claim(held: Connection, model: int, limit: int, longest_wait_s: float) -> list[Job]:
-    """Lock up to `limit` due jobs that no other worker holds, until the transaction ends.
+    """Lock up to `limit` due jobs that no other worker has, until the transaction ends.
 
-    New ones come first. Nothing is ever put off for more than `longest_wait_s`.
+    New jobs come first. `longest_wait_s` is the upper limit of all delays.
     """
     rows = await held.fetch(_CLAIM_NEW, model, limit)
     if len(rows) < limit:
@@ -148,7 +148,7 @@ async def claim(held: Connection, model: int, limit: int, longest_wait_s: float)
 
 
 async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document]:
-    """Return the documents of `jobs` that still exist and are found by vectors, each once."""
+    """Return the documents of `jobs` that still exist and should have vectors, each once."""
     wanted: dict[tuple[str, Store], set[UUID]] = {}
     for job in jobs:
         wanted.setdefault((job.agent_id, job.store), set()).add(job.document_id)
@@ -160,7 +160,7 @@ async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document
 
 
 async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> None:
-    """Store vectors of the documents that still say what was embedded."""
+    """Store the vectors of documents whose text has not changed since it was read."""
     spaces: dict[tuple[str, Store], list[Made]] = {}
     for one in made:
         spaces.setdefault((one.document.agent_id, one.document.store), []).append(one)
@@ -175,13 +175,13 @@ async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> N
 
 
 async def finish(held: Connection, job_ids: Sequence[int]) -> None:
-    """Remove jobs that are done, or whose document is gone."""
+    """Delete jobs that are done or whose document no longer exists."""
     if job_ids:
         await held.execute(_FINISH, list(job_ids))
 
 
 async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
-    """Keep jobs for later, with what went wrong."""
+    """Reschedule failed jobs and store the error."""
     if late:
         columns = zip(
             *((one.job_id, one.wait_s, one.error, one.refused) for one in late), strict=True
@@ -190,18 +190,18 @@ async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
 
 
 async def release(database: Database, model: int) -> None:
-    """Make the jobs that were put off due now: the embedder is back."""
+    """Make the postponed jobs of a model due now, because its embedder is available again."""
     await database.execute(_RELEASE, model)
 
 
 async def count(database: Database, max_tries: int) -> tuple[int, int]:
-    """Return how many jobs wait for their turn, and how many have used up their retries."""
+    """Return how many jobs are pending, and how many have used up their retries."""
     row = await database.fetchrow(_COUNT, max_tries)
     return (row["queued"], row["failed"]) if row else (0, 0)
 
 
 def named(statement: str, agent_id: str, store: Store) -> str:
-    """Return a statement over one store of one agent."""
+    """Return a statement with the table names of one store of one agent."""
     session = store == "session"
     tables = "memory" if session else "knowledge"
     parts = {

@@ -1,9 +1,9 @@
-"""Re-embed every document when the model or its dimensions changed, while the old vectors serve.
+"""Re-embed all documents after the model or its dimensions changed, while the old vectors still serve.
 
-Started by `app` as one task. Walks over the documents of all agents a page at a time and queues those
-without a vector of the new model; when all have theirs, one transaction lets the new model serve, and the
-old vectors are dropped page by page. Where the walk stands is in Postgres, written with what it queued:
-it goes on where it was cut off, and of several replicas one takes each step.
+Started by `app` as one task. Walks over the documents of all agents page by page and queues those without
+a vector of the new model. When none is pending, one transaction activates the new model, and the old
+vectors are dropped page by page. The position is stored in Postgres in the same transaction as the queued
+jobs, so the walk resumes after a crash, and each step is done by one replica.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from choir_memory.schema.spaces import Spaces
 log = structlog.get_logger("choir.memory.rebuild")
 
 PAGE = 64 * BATCH
-"""Documents queued at once: more than a second's work for the new model; the active one has its own."""
+"""Documents queued at once: more than a second of work for the new model, which has its own lane."""
 LOW_SHARE = 4
-"""The next page is queued when less than a quarter of one waits."""
+"""The next page is queued when less than this fraction (one quarter) of a page is pending."""
 DROPPED_AT_ONCE = 2_000
 FAILURE_PAUSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """The walker; `run` it as a task."""
+    """The walk over all documents; start `run` as a task."""
 
     database: Database
     spaces: Spaces
@@ -40,11 +40,11 @@ class Rebuild:
     announce: Callable[[int], None]
     poll_s: float
     grace_s: float
-    """Seconds replicas have to notice that another model serves, before the old vectors go."""
+    """Seconds for replicas to notice that another model serves, before the old vectors are deleted."""
     page: int = PAGE
 
     async def run(self) -> None:
-        """Walk whenever there is a model to build or one to clear away, for ever."""
+        """Walk while a model is to be built or its vectors deleted; poll until cancelled."""
         while True:
             try:
                 while await self.step():
@@ -54,12 +54,12 @@ class Rebuild:
             except ChoirError as error:
                 log.warning("the change of the embedding model waits", error=error.message)
                 await asyncio.sleep(FAILURE_PAUSE_S)
-            except Exception:  # the outermost loop: the walk is still in the database
+            except Exception:  # the outermost loop: the position is still in the database
                 log.exception("a step of the change of the embedding model failed")
                 await asyncio.sleep(FAILURE_PAUSE_S)
 
     async def step(self) -> bool:
-        """Take one step; tell whether the next can be taken at once."""
+        """Do one step; return whether the next can follow at once."""
         async with self.database.transaction() as held:
             walk = await model_store.next_walk(held, self.grace_s)
             if walk is None:
@@ -86,7 +86,7 @@ class Rebuild:
         return True
 
     async def _wants_more(self, held: Connection, walk: Walk) -> bool:
-        """Tell whether few enough jobs wait for another page, or none at all for the switch."""
+        """Return whether few enough jobs are pending for another page, or none for the switch."""
         low = max(self.page // LOW_SHARE, 1)
         waiting = await model_store.waiting(held, walk.model, low)
         return waiting == 0 if walk.over else waiting < low
@@ -96,7 +96,7 @@ class Rebuild:
         if agent_id is None:
             await model_store.finish_walk(held, walk)
         else:
-            # an older version may have made it, and it has not been touched since
+            # the space may have been created by an older version and not used since
             await self.spaces.ensure(agent_id)
             await model_store.enter(held, walk, agent_id, STORES[0])
         return True
@@ -107,7 +107,7 @@ class Rebuild:
         await model_store.enter(held, walk, walk.agent_id, later[0] if later else None)
 
     async def _count(self, walk: Walk) -> None:
-        """Count what is to be done, so that progress can be told."""
+        """Count the documents to embed, for the progress report."""
         documents, agent_id = 0, ""
         while True:
             async with self.database.connection() as held:

@@ -1,7 +1,7 @@
-"""Ask for the vectors of queries that wait at the same time in one call.
+"""Batches query texts that wait at the same time into one embedding call.
 
-Held by `guard`; next is the embedder. A call to a provider costs this process more than the vectors in it:
-beyond as many calls as are worth making at once, queries wait and go together.
+Used by `guard`; next is the embedder. A call to a provider costs this process more CPU than the vectors
+in it: when the maximum of concurrent calls is reached, further queries wait and share the next call.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class _Call:
 
 
 class Together:
-    """At most `calls` calls of `embed` at once, each with all the texts that wait by then."""
+    """Limits `embed` to `calls` concurrent calls; each contains all texts that are waiting by then."""
 
     def __init__(
         self, embed: Callable[[Sequence[str]], Awaitable[Sequence[Vector]]], calls: int
@@ -31,18 +31,18 @@ class Together:
         self._next = _Call()
 
     async def embed(self, text: str) -> Vector:
-        """Return the vector of a text; raises what `embed` raises."""
+        """Return the vector of a text; raises the errors of `embed`."""
         if len(self._next.texts) == BATCH:
             self._next = _Call()
         call, at = self._next, len(self._next.texts)
         call.texts.append(text)
         async with call.turn:
-            # who failed, or had no time left, leaves the call to the next
+            # if the caller that made the call failed or was cancelled, the next waiter makes it
             if call.vectors is None and not call.refused:
                 await self._make(call)
         if call.vectors is not None:
             return call.vectors[at]
-        # one of them is at fault, and none suffers for another
+        # one text of the batch was rejected: embed each on its own, so that the others succeed
         async with self._turns:
             return (await self._embed([text]))[0]
 

@@ -1,7 +1,7 @@
-"""Vector tables, their size and their indexes. Called by `upkeep` on a connection of its own.
+"""Sizes and indexes of the vector tables. Called by `upkeep` on a connection of its own.
 
-An index is made CONCURRENTLY: writers and searches go on meanwhile, and what is cut off leaves an invalid
-index that the next round drops.
+Indexes are built CONCURRENTLY, so writers and searches continue meanwhile. A build that is interrupted
+leaves an invalid index, which the next pass drops.
 """
 
 from choir_common.postgres.pool import AloneConnection
@@ -10,14 +10,14 @@ from choir_memory.schema.naming import qualified
 
 LINKS = 16
 CANDIDATES = 128
-"""Of HNSW, for each vector that goes in: twice pgvector's own for a recall above .98 among look-alikes."""
+"""`ef_construction` of HNSW: twice pgvector's default, for a recall above .98 among similar vectors."""
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
 _MODELS = """
 SELECT id, dimensions FROM choir_memory.embedding_models WHERE state <> 'retired' ORDER BY id
 """
-# Rows as Postgres counts them by itself. Asking for a table's size opens the table, and what a connection
-# has opened it keeps: 350 MB of ten thousand agents.
+# Row counts from Postgres' own statistics. Asking for a table's size would open the table, and a
+# connection caches everything it has opened: 350 MB for ten thousand agents.
 _TABLES = """
 SELECT s.agent_id, c.relname::text AS name, i.names, i.valid,
        greatest(c.reltuples, pg_stat_get_live_tuples(c.oid))::bigint AS rows
@@ -43,7 +43,7 @@ USING hnsw ((embedding::public.halfvec({dimensions})) public.halfvec_cosine_ops)
 WITH (m = {links}, ef_construction = {candidates}) WHERE model = {model}
 """
 _DROP = "DROP INDEX CONCURRENTLY IF EXISTS {schema}.{index}"
-# ANALYZE comes by itself after a minute or two; never to what was filled while that was switched off
+# Autovacuum runs ANALYZE after a minute or two, but not on tables that were filled while it was off.
 _UNKNOWN = """
 SELECT s.agent_id, c.relname::text AS name
 FROM choir_memory.spaces s
@@ -56,19 +56,19 @@ ORDER BY s.agent_id, c.relname
 
 
 async def take_turn(held: AloneConnection, lock: int) -> bool:
-    """Become the one who does upkeep until this connection ends; tell whether that worked."""
+    """Take the upkeep lock until this connection ends; return whether it was free."""
     return bool(await held.fetchval(_TRY_LOCK, lock))
 
 
 async def allow_memory(held: AloneConnection, megabytes: int) -> None:
-    """Let this connection hold an index in memory while it is made."""
+    """Allow this connection `megabytes` of memory for index builds."""
     await held.execute(f"SET maintenance_work_mem = '{megabytes}MB'")
-    # helpers share memory through /dev/shm, of which a container has 64 MB: the build would fail
+    # parallel workers share memory through /dev/shm, which is 64 MB in a container: the build would fail
     await held.execute("SET max_parallel_maintenance_workers = 0")
 
 
 async def read_models(held: AloneConnection) -> list[Model]:
-    """Return the models that are searched or being built."""
+    """Return the models that serve or are being built."""
     return [Model(row["id"], row["dimensions"]) for row in await held.fetch(_MODELS)]
 
 
@@ -89,13 +89,13 @@ async def read_tables(held: AloneConnection, index_from: int) -> list[VectorTabl
 async def has_enough(
     held: AloneConnection, table: VectorTable, model: Model, index_from: int
 ) -> bool:
-    """Tell whether the table holds vectors enough of this model."""
+    """Return whether the table contains at least `index_from` vectors of this model."""
     sql = qualified(_ENOUGH, table.agent_id).replace("{table}", table.table)
     return bool(await held.fetchval(sql, model.model_id, index_from))
 
 
 async def make_index(held: AloneConnection, table: VectorTable, model: Model) -> None:
-    """Make the index; may take minutes."""
+    """Build the index; may take minutes."""
     statement = _MAKE.format(
         index=index_name(table.table, model),
         schema="{schema}",
@@ -109,12 +109,13 @@ async def make_index(held: AloneConnection, table: VectorTable, model: Model) ->
 
 
 async def drop_index(held: AloneConnection, table: VectorTable, name: str) -> None:
-    """Drop an index; who uses it ends first."""
+    """Drop an index, after the queries that use it have finished."""
     await held.execute(qualified(_DROP, table.agent_id).replace("{index}", name))
 
 
 async def analyze_unknown(held: AloneConnection, least_rows: int) -> int:
-    """Look at the large tables that Postgres has not looked at; return how many there were."""
+    """ANALYZE the tables with at least `least_rows` rows that have no statistics; return how many there
+    were."""
     rows = await held.fetch(_UNKNOWN, least_rows)
     for row in rows:
         await held.execute(qualified(f"ANALYZE {{schema}}.{row['name']}", row["agent_id"]))

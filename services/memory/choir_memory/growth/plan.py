@@ -1,19 +1,20 @@
-"""Decide which vector indexes a space is to have. Pure; called by `upkeep`."""
+"""Decide which vector indexes a space should have. Pure; called by `upkeep`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHRUNK = 4
-"""An index stays until the space is this many times smaller than what it was made for."""
+"""An index is dropped when the space has this many times fewer rows than are needed to create one."""
 
 GRAPH_BYTES = 1_000
-"""That an index takes for a vector while it is made, beside the vector: its neighbours, with distances."""
+"""Memory per vector during an index build, in addition to the vector: its neighbours and their distances.
+Memory per vector during an index build, in addition to the vector: its neighbours and their distances."""
 MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index over the vectors of one model; one that was cut off while it was made is not valid."""
+    """An index over the vectors of one model; not valid if its build was interrupted."""
 
     name: str
     valid: bool
@@ -21,18 +22,18 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class VectorTable:
-    """A table of vectors that is large, or has an index."""
+    """A vector table that is large or has an index."""
 
     agent_id: str
     table: str
     rows: int
-    """An estimate, of all models together."""
+    """Estimated number of rows of all models together."""
     indexes: Sequence[Index]
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model whose vectors are searched, or will be."""
+    """A model that serves or is being built."""
 
     model_id: int
     dimensions: int
@@ -40,7 +41,8 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done with one table; `make` only where there are vectors enough of that model."""
+    """Indexes to drop and to create on one table; an index is created only if that model has enough
+    vectors."""
 
     drop: Sequence[str]
     make: Sequence[Model]
@@ -52,7 +54,11 @@ def index_name(table: str, model: Model) -> str:
 
 
 def plan(table: VectorTable, models: Sequence[Model], index_from: int) -> Plan:
-    """Return the indexes to drop (cut off, of a model that is gone, of a space that shrank) and to make."""
+    """Return the indexes to drop and to create.
+
+    Dropped are invalid indexes, those of a model that is no longer used, and all indexes of a space that
+    shrank.
+    """
     names = {index_name(table.table, model): model for model in models}
     shrunk = table.rows * SHRUNK < index_from
     drop = [one.name for one in table.indexes if shrunk or not one.valid or one.name not in names]
@@ -62,5 +68,5 @@ def plan(table: VectorTable, models: Sequence[Model], index_from: int) -> Plan:
 
 
 def build_mb(table: VectorTable, model: Model) -> int:
-    """Return the memory that an index takes while it is made; with less it takes several times as long."""
+    """Return the memory in MB that an index build needs; with less it takes several times as long."""
     return table.rows * (2 * model.dimensions + GRAPH_BYTES) // MEGABYTE

@@ -1,6 +1,6 @@
-"""Delete traces that are older than they are of use: receipts, audit, call ids. Called by `upkeep`.
+"""Delete receipts, audit entries and call ids that are older than their retention. Called by `upkeep`.
 
-In small transactions, so that none holds up who writes.
+Receipts and audit entries are deleted in small batches, so that no writer has to wait long.
 """
 
 from collections.abc import Sequence
@@ -33,18 +33,18 @@ async def prune_receipts(held: AloneConnection, days: int) -> int:
 
 
 async def prune_audit(held: AloneConnection, days: int) -> int:
-    """Delete entries of the audit older than `days`; return how many."""
+    """Delete audit entries older than `days`; return how many."""
     return await _all_of(held, _AUDIT, days)
 
 
 async def prune_operations(held: AloneConnection, agents: Sequence[str], days: int) -> int:
-    """Delete the answers kept under call ids older than `days`; return how many."""
+    """Delete the stored answers of call ids older than `days`; return how many."""
     tags = [await held.execute(qualified(_OPERATIONS, agent), days) for agent in agents]
     return sum(map(_count, tags))
 
 
 async def next_agents(held: AloneConnection, after: str, limit: int) -> list[str]:
-    """Return the next agents in order of their names."""
+    """Return the next agents in the order of their ids."""
     return [row["agent_id"] for row in await held.fetch(_AGENTS, after, limit)]
 
 

@@ -1,8 +1,9 @@
-"""Look after what grows, once a minute. Started by `app` as one task; next are `plan` and the stores.
+"""Maintain vector indexes and statistics and delete old traces, once a minute. Started by `app` as a task.
 
-One replica at a time does it, whoever holds Postgres' lock; it ends with the connection, so that nobody has
-to take it from who died. What fails is told and left alone for an hour, as it would fail again, as
-slowly; unless somebody was in the way.
+One replica at a time runs a pass: the one that has a Postgres advisory lock. The lock ends with its
+connection, so a crashed replica leaves nothing to clean up. An index build that failed is logged and not
+tried again for an hour, since it would probably fail as slowly again; a deadlock or a lock timeout is
+retried in the next pass.
 """
 
 import asyncio
@@ -21,19 +22,20 @@ from choir_memory.growth.plan import Model, VectorTable, build_mb, index_name, p
 log = structlog.get_logger("choir.memory.upkeep")
 
 LOCK = 0x47726F7765
-"""Of Postgres' advisory locks."""
+"""Key of the Postgres advisory lock."""
 UNKNOWN_ROWS = 1_000
-"""From which on a table is worth statistics before they come by themselves."""
+"""Number of rows from which a table without statistics is analyzed."""
 AGENTS_A_ROUND = 100
-"""Whose call ids are looked through; ten thousand agents take two hours, what is pruned is a month old."""
+"""Agents per pass whose old call ids are deleted; ten thousand agents take two hours."""
 FAILED_S = 3_600.0
 PASSING = frozenset({"40P01", "55P03"})
-"""What Postgres calls a deadlock, and a lock that was not to be had: somebody else was at the table."""
+"""SQLSTATEs of a deadlock and of a lock that was not available: temporary conflicts with another session.
+SQLSTATEs of a deadlock and of a lock that was not available: temporary conflicts with another session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """When something is large or old; see the settings of the same names."""
+    """Intervals and thresholds of upkeep; see the settings of the same names."""
 
     upkeep_s: float
     index_from: int
@@ -44,7 +46,7 @@ class Habits:
 
 
 class Upkeep:
-    """The loop; `run` it as a task."""
+    """The upkeep loop; start `run` as a task."""
 
     def __init__(self, database: Database, habits: Habits) -> None:
         self._database = database
@@ -53,18 +55,18 @@ class Upkeep:
         self._failed: dict[tuple[str, str], float] = {}
 
     async def run(self) -> None:
-        """Do a round a minute, for ever."""
+        """Run a pass every `upkeep_s` seconds until cancelled."""
         while True:
             try:
                 await self.round()
             except ChoirError as error:
                 log.warning("upkeep waits for the database", error=error.message)
-            except Exception:  # the outermost loop: nothing here is needed at once
+            except Exception:  # the outermost loop: the next pass tries again
                 log.exception("upkeep failed")
             await asyncio.sleep(self._habits.upkeep_s)
 
     async def round(self) -> bool:
-        """Do what is due; tell whether it was our turn."""
+        """Run one pass; return False if another replica has the lock."""
         async with self._turn() as held:
             if held is None:
                 return False
@@ -75,7 +77,7 @@ class Upkeep:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> "AsyncIterator[AloneConnection | None]":
-        # never a connection of the pool: a build has no time limit, and may keep it for an hour
+        # not a connection of the pool: an index build has no time limit and may keep it for an hour
         async with self._database.alone() as held:
             yield held if await index_store.take_turn(held, LOCK) else None
 

@@ -1,8 +1,5 @@
-"""Knowledge (tier 4): documents an agent writes on purpose, by key or without (spec 11.6).
+"""Knowledge (tier 4): documents that an agent writes on purpose, with or without a key.
 
-Writes under the agent's own role only; the vector comes later, from `embedding`. A write may name the version
-it stands on; deleting takes along what only the deleted supported.
-
-    upsert    check a write, do it once per call_id, wake the embedding queue
-    store     the statements
+Writes under the agent's own role only; vectors are added later by `embedding`. A write may require the
+version it is based on; deleting a document also deletes what was derived from it alone.
 """

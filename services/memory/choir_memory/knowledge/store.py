@@ -1,4 +1,4 @@
-"""Knowledge documents and the answers given per call_id, in the agent's own schema.
+"""Knowledge documents, and the stored answers per call_id, in the agent's own schema.
 
 Called by `upsert`, always inside a transaction under the agent's role.
 """
@@ -22,14 +22,14 @@ INSERT INTO {schema}.knowledge_documents (id, key, text, tsv, tokens, metadata, 
 VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb, $7, $8)
 ON CONFLICT (key) DO NOTHING RETURNING id
 """
-# What was retired or has run out is not what the writer sees: writing the same again brings it back. And what
-# is repeated by somebody who is trusted further is trusted further from then on.
+# A retired or expired document does not count as the same: writing its text again reactivates it. The
+# same text from a writer with more trust raises the document's trust.
 _FIND = """
 SELECT id, key, version, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = 'active'
     AND (expires_at IS NULL OR expires_at > now()) AS same
 FROM {schema}.knowledge_documents WHERE {named} = $1 FOR NO KEY UPDATE
 """
-# the new words are the writer's: they are trusted as the writer is, whoever wrote the old ones
+# the new text has the trust of its writer, regardless of who wrote the old one
 _REPLACE = """
 UPDATE {schema}.knowledge_documents
 SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, origin = $6, trust = $7,
@@ -37,21 +37,21 @@ SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, orig
     version = version + 1, updated_at = now()
 WHERE id = $1 RETURNING version
 """
-# a vector of the old text must not answer for the new one
+# a vector of the old text must not match for the new one
 _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = $1"
-# the old words' reasons are none for the new ones
+# evidence and other links of the old text do not apply to the new one
 _DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1"
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a document says, with its search tokens already cut."""
+    """Content of a document with its search tokens."""
 
     text: str
     tsv: str
     tokens: int
     metadata: str
-    """JSON."""
+    """JSON text."""
     origin: str
     trust: int
 
@@ -64,21 +64,21 @@ class Found:
     key: str | None
     version: int
     same: bool
-    """Whether it says already what is to be written."""
+    """Whether it already has the content to be written."""
 
 
 class KnowledgeStore:
-    """The statements over one agent's knowledge, on a connection under its role."""
+    """Knowledge of one agent, on a connection under its role."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def claim(self, call_id: str, digest: str) -> MemoryWritten | None:
-        """Reserve `call_id` for this transaction, or return the answer it already has.
+        """Reserve `call_id` for this transaction, or return the answer stored under it.
 
-        A concurrent call under the same id waits here. Raises Conflict when the id was used for
-        something else.
+        A concurrent call with the same id waits here. Raises Conflict when the id was used for another
+        write.
         """
         if await self._held.fetchval(self._sql(_CLAIM), call_id, digest) is not None:
             return None
@@ -90,11 +90,11 @@ class KnowledgeStore:
         return MemoryWritten.model_validate_json(row["answer"])
 
     async def record(self, call_id: str, answer: MemoryWritten) -> None:
-        """Keep the answer of this operation for whoever repeats it."""
+        """Store the answer of this operation for repeated calls."""
         await self._held.execute(self._sql(_RECORD), call_id, answer.model_dump_json())
 
     async def insert(self, document_id: UUID, key: str | None, body: Body) -> bool:
-        """Add a document; tell whether its key was free."""
+        """Insert a document; return False if the key is taken."""
         inserted = await self._held.fetchval(
             self._sql(_INSERT),
             document_id,
@@ -109,14 +109,14 @@ class KnowledgeStore:
         return inserted is not None
 
     async def find(self, key: str | None, document_id: UUID | None, body: Body) -> Found | None:
-        """Return and lock the document of `key` or else of `document_id`, compared with `body`."""
+        """Return and lock the document with `key`, or else `document_id`, compared with `body`."""
         named, name = ("key", key) if key is not None else ("id", document_id)
         sql = self._sql(_FIND.replace("{named}", named))
         row = await self._held.fetchrow(sql, name, body.text, body.metadata, body.trust)
         return Found(row["id"], row["key"], row["version"], row["same"]) if row else None
 
     async def replace(self, document_id: UUID, body: Body) -> int:
-        """Give a document a new body, without a vector until the queue makes one; return its version."""
+        """Replace a document's content and delete its vectors and links; return the new version."""
         version = await self._held.fetchval(
             self._sql(_REPLACE),
             document_id,

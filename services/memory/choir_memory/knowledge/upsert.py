@@ -1,7 +1,7 @@
 """Insert, update by key and delete an agent's knowledge, once per call_id.
 
-Called by `endpoints` for an agent and by `operator` for a person; next is `store`, then, in the same
-transaction, `embedding.queue_store`, `documents.erase_store` and the audit.
+Called by `endpoints` for agents and by `operator` for operators; next is `store`, then, in the same
+transaction, `embedding.queue_store`, `documents.erase_store` and the audit log.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from choir_memory.schema.store import as_agent, resume_service_role
 from choir_memory.words.tokens import document_tokens, tsvector
 
 MAX_METADATA = 20_000
-"""Bytes of JSON; metadata describes a document and is no place for one."""
-# Cutting a longer text into tokens takes milliseconds, which belong off the event loop.
+"""Bytes of JSON; metadata describes a document and must not contain one."""
+# Characters; tokenizing a longer text takes milliseconds, so it runs in a thread.
 LONG_TEXT = 8_000
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes: as the audit calls them, and how far their words are trusted."""
+    """The author of a write: name in the audit log, and origin, which determines the trust."""
 
     actor: str
     origin: Origin
@@ -42,7 +42,8 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a write did, and the documents it touched: those that stood on a deleted one, too."""
+    """Result of a write, and the documents it changed, including those deleted because they were derived.
+    Result of a write, and the documents it changed, including those deleted because they were derived."""
 
     written: MemoryWritten
     touched: Sequence[UUID]
@@ -50,17 +51,17 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Writes knowledge; `announce` tells the embedding queue that there is work."""
+    """Writes knowledge; `announce` wakes the embedding queue."""
 
     database: Database
     spaces: Spaces
     announce: Callable[[], None]
 
     async def upsert(self, write: MemoryUpsert, writer: Writer | None = None) -> MemoryWritten:
-        """Do the write, or return what the same call_id did before; the agent itself writes by default.
+        """Execute the write, or return the stored answer of its call_id; the default writer is the agent.
 
-        Raises BadInput, NotFound (nothing to change) or Conflict (key taken, another version than
-        expected, call_id used for another write).
+        Raises BadInput, NotFound (nothing to change) or Conflict (key taken, version differs, or call_id
+        used for another write).
         """
         check(write)
         await self.spaces.ensure(write.agent_id)
@@ -81,7 +82,8 @@ class Knowledge:
 
 
 async def _follow_up(held: Connection, write: MemoryUpsert, writer: Writer, done: Done) -> None:
-    """Do what only the service may, in the transaction of the write."""
+    """Update queue, receipts and audit log, which need the service's role, in the transaction of the
+    write."""
     answer = done.written
     if answer.operation == "unchanged":
         return
@@ -96,7 +98,7 @@ async def _follow_up(held: Connection, write: MemoryUpsert, writer: Writer, done
 
 
 def _as_recorded(answer: MemoryWritten) -> MemoryWritten:
-    """Return what is kept of an answer: the key of what is deleted is forgotten with it."""
+    """Return the answer to store; the key of a deleted document is removed from it."""
     return answer.model_copy(update={"key": None}) if answer.operation == "deleted" else answer
 
 
@@ -105,7 +107,7 @@ def _with_key(answer: MemoryWritten, write: MemoryUpsert) -> MemoryWritten:
 
 
 def check(write: MemoryUpsert) -> None:
-    """Refuse a write whose parts do not go together; raises BadInput saying which."""
+    """Validate the combination of fields; raises BadInput naming the fault."""
     if write.operation == "delete":
         if (write.key is None) == (write.document_id is None):
             raise BadInput("delete needs either a key or a document_id.")
@@ -160,7 +162,7 @@ async def _update(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Don
         document_id = uuid4()
         if await store.insert(document_id, write.key, body):
             return _done(document_id, write.key, "inserted", 1)
-        found = await store.find(write.key, None, body)  # somebody was faster
+        found = await store.find(write.key, None, body)  # a concurrent call inserted it first
     found = _as_expected(write, found)
     if found.same:
         return _done(found.document_id, found.key, "unchanged", found.version)
@@ -175,7 +177,7 @@ async def _delete(held: Connection, store: KnowledgeStore, write: MemoryUpsert, 
 
 
 def _as_expected(write: MemoryUpsert, found: Found | None) -> Found:
-    """Return what was found; raises NotFound, or Conflict naming both versions."""
+    """Return the document found; raises NotFound, or Conflict naming both versions."""
     name = write.key or write.document_id
     expected = write.expected_version
     if found is None:
@@ -226,7 +228,7 @@ async def _body(write: MemoryUpsert, writer: Writer) -> Body:
 
 def _digest(write: MemoryUpsert) -> str:
     content = write.model_dump(mode="json", exclude={"call_id"})
-    # as it was before there were such things
+    # fields added later are left out when unset, so that digests stored by older versions still match
     if write.expected_version is None:
         del content["expected_version"]
     if not write.outside:

@@ -1,4 +1,4 @@
-"""Say what was found: hits as they go over the wire, and the receipt of how. Pure; called by `recall`."""
+"""Build the wire models of a search result: the hits and the receipt. Pure; called by `recall`."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -18,7 +18,7 @@ DIGITS = 6
 
 
 def hit_of(shown: Shown, fused: Fused, times: int = 1) -> MemoryHit:
-    """Return a hit as it is answered; `times` is how many documents say the same."""
+    """Return a hit for the response; `times` is the number of documents with the same text."""
     stored = shown.stored
     return MemoryHit(
         document_id=str(stored.document_id),
@@ -54,7 +54,7 @@ def receipt_of(
     shown: Sequence[Shown],
     degraded: str | None,
 ) -> JsonObject:
-    """Return what this search did, without any text and without the question."""
+    """Return the record of a search, without any text and without the query."""
     hits: list[JsonValue] = [_trace(fused[one.stored.document_id]) for one in shown]
     filters: list[JsonValue] = [*filters_of(query)]
     cut: list[JsonValue] = [*stages.cut]

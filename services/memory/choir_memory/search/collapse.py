@@ -1,4 +1,4 @@
-"""Collapse hits that say the same, word for word, into the newest of them: pure. Called by `recall`."""
+"""Merge hits with the same text into the newest of them: pure. Called by `recall`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from choir_memory.search.read_store import Stored
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """A hit, and how many documents say the same."""
+    """A hit, and the number of documents with the same text."""
 
     fused: Fused
     stored: Stored
@@ -18,14 +18,14 @@ class Distinct:
 
 
 def normalised(text: str) -> str:
-    """Return a text without what does not change what it says: case and white space."""
+    """Return the text with case and white space normalised, for comparison."""
     return " ".join(text.split()).casefold()
 
 
 def collapse(fused: Iterable[Fused], stored: Mapping[UUID, Stored]) -> list[Distinct]:
-    """Return one hit for each text of a speaker, best first; a hit whose document is gone is left out.
+    """Return one hit per text and speaker, best first; hits whose document no longer exists are dropped.
 
-    The newest document stands for all, at the place and with the score of the best of them.
+    The newest document represents the group, with the rank and score of the best one.
     """
     groups: dict[tuple[str, str | None], list[tuple[Fused, Stored]]] = {}
     for one in fused:

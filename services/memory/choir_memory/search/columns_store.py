@@ -1,7 +1,7 @@
-"""The part of a statement that reads documents as columns, which `material.take_apart` takes.
+"""SQL fragments that return documents as arrays, one per column, for `material.take_apart`.
 
-Used by `whole_store` and `material_store`. Neither text nor vector leaves the database: a document says how
-often it holds each term, and how near its nearest passage is.
+Used by `whole_store` and `material_store`. Texts and vectors stay in the database: the arrays contain the
+ts_rank of each term per document, and the similarity of its passages.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from choir_memory.embedding.port import QueryVector
 from choir_memory.search.material import NOWHERE
 from choir_memory.search.scope_store import Scope
 
-# Sessions go by a number made of their names, 0 for none; documents by where they lie on disk, which is the
-# same all through a statement and shorter than an id. One of several passages comes once for each.
+# Sessions are identified by a hash of their ids, 0 for none; documents by ctid, which is constant within
+# a statement and shorter than an id. A document with several passages appears once per passage.
 _DOCUMENTS = """
 array_agg(d.id) AS ids, array_send(array_agg({at})) AS places,
 array_send(array_agg(coalesce(hashtextextended({group}, 0), 0))) AS sessions,
@@ -20,7 +20,7 @@ array_send(array_agg(coalesce({position}, {nowhere}))) AS positions,
 array_send(array_agg(d.tokens)) AS tokens, {speakers} AS speakers, {asking} AS asking,
 {moments} AS happened_at, {cosines} AS cosines, {eligible} AS eligible
 """
-# The topics of a session's summary stand beside each other, but beside none of its turns.
+# Parts of a session's summary are neighbours of each other, but not of turns.
 _SESSION_POSITION = (
     "CASE d.tier WHEN 'long_term_summary' THEN {nowhere} + d.chunk_index ELSE d.chunk_index END"
 )
@@ -28,7 +28,7 @@ _HELD = """
 array_send(array_agg({at})) AS held_places, array_send(array_agg(t.n)) AS held_terms,
 array_send(array_agg(ts_rank(d.tsv, t.term))) AS held_ranks
 """
-# the question's vector and the terms are read once, not once a row
+# subqueries: the query's vector is parsed once instead of once per row
 _COSINES = (
     "array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::text::halfvec)), 'NaN')))"
 )
@@ -42,15 +42,15 @@ terms AS MATERIALIZED (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be known of the documents."""
+    """The documents and properties to read."""
 
     scope: Scope
     terms: Sequence[str]
     vector: QueryVector | None
     dated: bool
-    """Whether it matters when they happened: reading a moment costs more than weighing it."""
+    """Whether the time of the documents matters: reading a timestamp costs more than ranking it."""
     place: str = "d.ctid"
-    """What names a document for the length of the statement."""
+    """SQL expression that identifies a document within the statement."""
 
     @property
     def arguments(self) -> tuple[object, ...]:
@@ -60,9 +60,10 @@ class Wanted:
         return (terms,) if vector is None else (terms, vector.text, vector.model)
 
     def sql(self, statement: str, first: int) -> str:
-        """Return `statement` with its columns; those of the scopes count from `first`, the wider one's first.
+        """Return `statement` with its columns filled in; the placeholders of the scopes start at `first`.
 
-        {told} is what may be told at all: what stands around a hit, too.
+        `{told}` is the condition of the wider scope: of all documents that may be shown, including the
+        context of hits. Its placeholders come before those of the narrower scope.
         """
         scope, told = self.scope, self.scope.surroundings()
         session = scope.store == "session"
@@ -95,5 +96,5 @@ class Wanted:
 
 
 def quoted(terms: Sequence[str]) -> list[str]:
-    """Return terms as Postgres reads queries of one word."""
+    """Return terms as Postgres tsquery literals of one word."""
     return [f"'{term}'" for term in terms]

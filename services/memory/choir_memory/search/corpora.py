@@ -1,6 +1,6 @@
-"""Remember for a moment what is known about the large spaces that are searched.
+"""Short-lived cache of statistics about large spaces.
 
-Held by `recall`, asked by `find`; next is `corpus_store`.
+Used by `recall` and `find`; next is `corpus_store`.
 """
 
 import time
@@ -11,24 +11,24 @@ from choir_memory.search.corpus_store import Corpus, read_corpus
 from choir_memory.search.scope_store import Scope, Store
 
 FRESH_S = 60.0
-"""Seconds an estimate serves: a space does not change its nature within a minute."""
+"""Seconds for which statistics are cached; they change slowly."""
 KEPT = 256
-"""Spaces; the words of one take 100 KB."""
+"""Maximum number of cached spaces; the statistics of one take about 100 KB."""
 
 
 class Corpora:
-    """What is known of each space, read anew every minute."""
+    """Cache of statistics per space, read again after a minute."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, Store], tuple[float, Corpus]] = OrderedDict()
 
     def knows(self, scope: Scope) -> bool:
-        """Tell whether the space that `scope` is in is known to be large."""
+        """Return whether the space of `scope` is cached, which means that it is large."""
         known = self._known.get((scope.agent_id, scope.store))
         return known is not None and time.monotonic() - known[0] < FRESH_S
 
     async def of(self, held: Connection, scope: Scope) -> Corpus:
-        """Return what is known of the space that `scope` is in."""
+        """Return the statistics of the space of `scope`."""
         name = (scope.agent_id, scope.store)
         now = time.monotonic()
         if (known := self._known.get(name)) is not None and now - known[0] < FRESH_S:

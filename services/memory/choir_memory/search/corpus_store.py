@@ -1,7 +1,8 @@
-"""What is known about a space without reading it: how large it is, and how common its common words are.
+"""Statistics about a space without reading it: its size, and the frequency of its common words.
 
-Called by `corpora`, on a connection that may read the agent's schema. All of it is Postgres' own bookkeeping:
-ANALYZE keeps it, which upkeep (`growth`) sees to for spaces that grow.
+Called by `corpora` on a connection that may read the agent's schema. The figures come from Postgres'
+catalogs and are updated by ANALYZE, which autovacuum runs, and upkeep (`growth`) for tables that
+autovacuum missed.
 """
 
 from collections.abc import Mapping
@@ -12,18 +13,18 @@ from choir_memory.schema.naming import schema_name
 from choir_memory.search.scope_store import Scope
 
 LARGE = 5_000
-"""Documents from which on a search does not read a space whole: two or three milliseconds a thousand."""
+"""Number of documents from which a space is not read whole; reading takes two to three ms per thousand."""
 SAMPLED_PAGES = 60
-"""Pages that means are taken from: some hundred rows, for a mean within a few hundredths."""
+"""Table pages sampled for means: some hundred rows, which gives a mean within a few hundredths."""
 
-# Rows by the pages there are now, as the planner reckons: `reltuples` is as old as the last
-# ANALYZE. Of a table that was never looked at: documents of some lines.
+# Estimates rows from the current number of pages, as the planner does: `reltuples` is as old as the last
+# ANALYZE. Without statistics: 8 documents per page.
 RECKONED = """
 SELECT pg_relation_size(c.oid) / current_setting('block_size')::int
        * CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages ELSE 8 END
 FROM pg_class c WHERE c.oid = '{documents}'::regclass
 """
-# Nothing that waits for a lock on the vectors: full text goes on without them.
+# Takes no lock on the vector tables that might wait: full text must work without them.
 _SIZE = """
 SELECT ({reckoned})::int AS documents,
        pg_relation_size('{documents}'::regclass) / current_setting('block_size')::int AS pages,
@@ -44,23 +45,24 @@ SELECT avg(tokens)::float8 FROM {documents} TABLESAMPLE SYSTEM ($1) REPEATABLE (
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A large space as a whole; these are estimates."""
+    """Estimated statistics of a large space."""
 
     documents: int
     vector_indexes: frozenset[str] = frozenset()
     vector_sample: float = 100.0
-    """Percent of the vectors that tell how near any is to a question."""
+    """Percentage of vectors to sample for the mean similarity to a query."""
     mean_tokens: float = 1.0
     common: Mapping[str, float] = field(default_factory=dict)
-    """The share of documents that hold a word; one that is not named here is rarer than all that are."""
+    """Share of documents that contain a word; words that are missing here are rarer than all listed ones.
+    Share of documents that contain a word; words that are missing here are rarer than all listed ones."""
 
     def has_index(self, model: int) -> bool:
-        """Tell whether there is an index over the vectors of this model."""
+        """Return whether there is a vector index for this model."""
         return any(name.endswith(f"_hnsw_{model}") for name in self.vector_indexes)
 
 
 async def read_corpus(held: Connection, scope: Scope) -> Corpus:
-    """Return what is known about the space of `scope`, whatever its filters."""
+    """Return the statistics of the space of `scope`, ignoring its filters."""
     row = await held.fetchrow(scope.sql(_SIZE.replace("{reckoned}", RECKONED), 1))
     assert row is not None
     indexes = frozenset(row["vector_indexes"] or ())
@@ -68,7 +70,7 @@ async def read_corpus(held: Connection, scope: Scope) -> Corpus:
     table = "memory_documents" if scope.store == "session" else "knowledge_documents"
     known = await held.fetchrow(_COMMON, schema_name(scope.agent_id), table)
     mean = await held.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
-    # the last shares are not of words: the least, the greatest, that of NULL
+    # the surplus shares at the end are the minimum, the maximum and the share of NULL
     common = (
         dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
     )

@@ -1,7 +1,8 @@
-"""Find what may answer a question: read a small space whole, ask the arms in a large one.
+"""Find candidates for a query: read a small space whole, or query the arms in a large one.
 
-Called by `recall` on a connection that may read the agent's schema; next are `whole_store`, or the stores of
-the arms and `material_store`. The same question in the same space goes one way, whatever its filters.
+Called by `recall` on a connection that may read the agent's schema; next are `whole_store`, or the stores
+of the arms and `material_store`. The choice depends on the space and on whether the query is limited to
+one session or collection, not on other filters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,22 +26,22 @@ from choir_memory.search.whole_store import read_whole
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What is looked for."""
+    """What to retrieve."""
 
     scope: Scope
     terms: Sequence[str] | None
-    """None: full text is not asked."""
+    """None: the full-text arm is not used."""
     vector: QueryVector | None
     dated: bool
     beside: bool
-    """What was said beside a word is found by meaning; who asks for words wants those."""
+    """Whether neighbours of matching documents are candidates; False for searches by words only."""
     depth: int
-    """Documents each arm is to name."""
+    """Number of documents each arm returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the arms named, and all that is weighed."""
+    """The results of the arms, and all documents to be ranked."""
 
     material: Material
     text: TextFound
@@ -52,7 +53,7 @@ NOTHING_FOUND = Found(NO_MATERIAL, NOTHING, NO_VECTORS, {})
 
 
 async def find(held: Connection, corpora: Corpora, sought: Sought) -> Found:
-    """Return what may answer; what no arm is asked for is not read."""
+    """Return the candidates for a query."""
     if not sought.terms and sought.vector is None:
         return _found(sought, NO_MATERIAL, NOTHING, NO_VECTORS)
     scope = sought.scope

@@ -1,8 +1,8 @@
-"""Choose which words of a query find documents in a large space. Pure; called by `text_arm_store`.
+"""Select the terms that retrieve documents in a large space. Pure; called by `text_arm_store`.
 
-A word that every tenth document holds finds too many to weigh, and tells little. The rare ones find, within a
-budget of rows; all of them weigh what was found. Of the others documents are looked for that hold several at
-once: the rare one may be misspelt, or there may be none.
+A term that every tenth document contains retrieves too many to rank, and discriminates little. Rare terms
+retrieve, within a budget of rows; all terms contribute to the score of what was retrieved. In addition,
+the rarest of the common terms are combined with AND, in case a rare term is misspelt or there is none.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,27 @@ from dataclasses import dataclass
 from choir_memory.search.corpus_store import Corpus
 
 ROWS = 2_000
-"""Documents that may be looked at for one query: a few milliseconds, and several times what an arm names."""
+"""Documents to look at per query: takes a few milliseconds, and is several times the depth of an arm."""
 LEAST_ROWS = 200
-"""That any word may find: as many as an arm names."""
+"""Minimum number of documents that each condition may retrieve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The words of a query with what is known of each, and the conditions that find documents."""
+    """The selected terms of a query with their frequencies, and the conditions that retrieve documents."""
 
     terms: Sequence[str]
     held: Sequence[float | None]
-    """How many documents hold each; None for the rare ones, which are counted when they are looked for."""
+    """Number of documents that contain each term; None for rare terms, which are counted during
+    retrieval."""
     finders: Sequence[tuple[str, ...]]
-    """Each a condition: all of its words. The first stands for the first term, and so on."""
+    """Conditions, each an AND of its terms. The first is for the first term, and so on."""
     rows: int
-    """That each may find."""
+    """Maximum rows per condition."""
 
 
 def choose(terms: Sequence[str], corpus: Corpus, most: int) -> Chosen:
-    """Return the `most` rarest of `terms`, and how to find what holds them."""
+    """Return the `most` rarest of `terms`, and the conditions that retrieve documents with them."""
     known = {term: corpus.common.get(term) for term in terms}
     ordered = sorted(terms, key=lambda term: known[term] or 0.0)[:most]
     held = [
@@ -44,7 +45,7 @@ def choose(terms: Sequence[str], corpus: Corpus, most: int) -> Chosen:
 
 
 def _single(held: Sequence[float | None]) -> int:
-    """Return how many words, the rarest first, fit into the budget."""
+    """Return how many terms, the rarest first, fit into the row budget."""
     taken = 0.0
     for at, documents in enumerate(held):
         taken += documents or 0.0
@@ -54,7 +55,8 @@ def _single(held: Sequence[float | None]) -> int:
 
 
 def _together(common: Sequence[str], corpus: Corpus) -> tuple[str, ...]:
-    """Return the fewest words that, if they were spread by chance, only few documents hold at once."""
+    """Return the fewest terms whose conjunction is expected to match few documents, assuming
+    independence."""
     expected = float(corpus.documents)
     for at, term in enumerate(common, 1):
         expected *= corpus.common[term]

@@ -1,17 +1,17 @@
-"""Weigh what the arms found into one order: words and meaning on one scale, with what stands around. Pure.
+"""Combine the results of the arms into one ranking, with the context of each document. Pure.
 
 Called by `recall` with the candidates of the arms and their neighbours. The score of a document d for a
-question with terms t of information i(t) (BM25's):
+query with terms t of information i(t) (the inverse document frequency of BM25):
 
-    text     sum of i(t) * w(d, t) / sum of i(t): the share of the question's information that d holds
-    w(d, t)  its own words, saturated like BM25's; or a part of its neighbours', if that is more (window)
-    meaning  the cosine in standard deviations over the space, with a part of the neighbours' (window)
+    text     sum of i(t) * w(d, t) / sum of i(t): the share of the query's information in d
+    w(d, t)  saturated term frequency as in BM25; or a part of its neighbours', if that is more (window)
+    meaning  the cosine in standard deviations over the space, plus a part of the neighbours' (window)
     session  the mean deviation of the three nearest documents of its session
-    score    text + VECTOR * meaning + SESSION * session + speaker + time, less QUESTION of it if d only asks
+    score    text + VECTOR * meaning + SESSION * session + speaker + time, less up to QUESTION of it if d asks
 
-Every part is in shares of the question's information. A term that no document holds keeps its information,
-the highest: when the question's words are not in the corpus, text shrinks for all and vectors decide. So the
-weights come from the question and the corpus; no constant below belongs to a data set.
+All parts are shares of the query's information. A term that no document contains keeps its information,
+which is the highest: when the query's words are not in the corpus, `text` is small for all documents and
+vectors decide. So the weights depend on query and corpus, and no constant below is tuned to one data set.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,41 +29,43 @@ from choir_memory.words.dates import AskedTime
 from choir_memory.words.telling import named_speakers
 
 SATURATION = 0.9
-"""BM25's k1, how fast a repeated word stops counting: the usual value for short texts."""
+"""BM25's k1, the saturation of repeated terms: the usual value for short texts."""
 LENGTH = 0.4
-"""BM25's b: turns differ in length because they tell more, so less than the 0.75 for documents."""
+"""BM25's b: longer turns contain more information, so it is less than the 0.75 that is usual for
+documents."""
 FROM_BEFORE = 0.5
-"""A turn inherits half of the words before it: people answer without repeating the topic..."""
+"""A turn inherits half of the weights of the turn before it: answers rarely repeat the topic."""
 FROM_QUESTION = 0.8
-"""...and nearly all of them when what stands before asks: an answer is about what was asked."""
+"""Used instead if the turn before is a question: the answer is about the same topic."""
 FROM_AFTER = 0.4
-"""What follows tells what this was about, a little less surely."""
+"""A turn inherits less from the turn after it."""
 FROM_AFAR = 0.25
-"""Two places away: half of a half."""
+"""For turns two positions away: half of a half."""
 VECTOR = 0.075
 """One standard deviation of cosine in shares of information: about the plain mean of both arms."""
 NEIGHBOUR = 0.3
-"""Share of the neighbours' meaning."""
+"""Weight of the neighbours' similarity."""
 SPEAKER = 0.1
-"""A named speaker is worth a tenth of the question: who is asked about mostly tells it, but not always."""
+"""A speaker named in the query is worth a tenth of its information: mostly, not always, the one to quote
+it from."""
 SESSION = 0.05
-"""A session with several near documents: it is found when none of them stands out."""
+"""For a session with several similar documents, so that it is found even if none of them stands out."""
 SESSION_DOCUMENTS = 3
-"""One near document is chance, three are a topic."""
+"""One similar document may be chance; three are a topic."""
 TIME = 0.1
-"""So is a named time."""
+"""The same weight for a time named in the query."""
 QUESTION = 0.2
-"""What only asks holds at most this much less: it repeats the words and tells nothing."""
+"""The largest deduction, for a document that only asks: it repeats the words without information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and what the space is like."""
+    """The query, and statistics of the space."""
 
     words: Collection[str]
-    """All of its terms."""
+    """All terms of the query."""
     terms: Sequence[str]
-    """Those that were looked for, and how many documents hold each."""
+    """The terms that were searched for; `counts` is the number of documents that contain each."""
     counts: Sequence[int]
     documents: int
     mean_tokens: float
@@ -71,12 +73,14 @@ class Question:
     cosine_deviation: float = 0.0
     time: AskedTime | None = None
     readable: bool = True
-    """Whether the embedder reads such questions; if not, words alone decide, if they find something."""
+    """Whether the embedding model supports the query's language; if not, vectors count only if no word
+    matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What an arm thought of a document: rank (0: it did not find it), score, and part of the whole."""
+    """An arm's result for a document: rank (0: not in its list), score, and contribution to the final
+    score."""
 
     rank: int
     score: float
@@ -85,7 +89,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A document, its final score, and what each arm thought of it."""
+    """A document, its final score, and the result of each arm."""
 
     document_id: UUID
     score: float
@@ -99,7 +103,8 @@ def fuse(
     arms: Collection[Arm],
     limit: int,
 ) -> list[Fused]:
-    """Return the best `limit` documents, best first; what neither words nor meaning speak for is left out."""
+    """Return the best `limit` documents, best first, without those that match neither by word nor by
+    vector."""
     if not material.ids:
         return []
     parts = _Weighing(question, material, arms).parts()
@@ -114,7 +119,7 @@ def fuse(
 
 
 class _Weighing:
-    """Rows are documents; one row more is the neighbour that is not there: it holds and means nothing."""
+    """Scores of all documents as arrays. One extra row of zeros stands for a missing neighbour."""
 
     def __init__(self, question: Question, material: Material, arms: Collection[Arm]) -> None:
         self._question = question
@@ -124,7 +129,7 @@ class _Weighing:
         self._nearness = self._deviations()
 
     def parts(self) -> dict[Arm, Floats]:
-        """Return what each part says of the documents, in shares of the question's information."""
+        """Return the contribution of each arm per document, in shares of the query's information."""
         trust = 1.0 if self._question.readable or not self._own.any() else 0.0
         return {
             "text": self._text(),
@@ -136,9 +141,9 @@ class _Weighing:
 
     @cached_property
     def _information(self) -> Floats:
-        """Return the information of each term, none for those that do not count."""
+        """Return the information of each term, 0 for terms that are ignored."""
         asked = self._question
-        # a speaker's name stands in every turn of theirs, and in the other's greetings
+        # names of speakers are ignored: they occur in all of their turns, and in greetings to them
         names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
         telling = [at for at, term in enumerate(asked.terms) if term not in names]
         information = np.zeros(len(asked.terms))
@@ -158,7 +163,7 @@ class _Weighing:
 
     @cached_property
     def _around(self) -> Sequence[Places]:
-        """Return where the documents two and one before stand, and those one and two after."""
+        """Return the rows of the documents two and one before, and one and two after each document."""
         count = len(self._material.ids)
         if "window" not in self._arms:
             return [np.full(count, count)] * 4
@@ -174,7 +179,7 @@ class _Weighing:
         held = np.maximum(own[:-1], own[before] * inherited[:, None])
         held = np.maximum(held, own[after] * FROM_AFTER)
         held = np.maximum(held, np.maximum(own[before2], own[after2]) * FROM_AFAR)
-        # no matrix product: its last digit depends on where a row stands
+        # no matrix product: its rounding depends on the row's position
         shares: Floats = (held * self._information).sum(axis=1) / whole
         return shares
 
@@ -204,7 +209,7 @@ class _Weighing:
 
     def _spoken(self) -> Floats:
         speakers = self._material.speakers
-        # of two who are named each may be meant
+        # if two speakers are named, it is unclear which one is meant
         if "speaker" not in self._arms or len(self._named) != 1:
             return np.zeros(len(speakers))
         (named,) = self._named
@@ -217,7 +222,7 @@ class _Weighing:
         return np.array([float(one is not None and time.holds(one)) for one in moments])
 
     def _deviations(self) -> Floats:
-        # what has no vector yet is taken to be as near as any
+        # a document without a vector gets the average similarity
         cosines, deviation = self._material.cosines, self._question.cosine_deviation
         if deviation <= 0:
             return np.zeros(len(cosines) + 1)

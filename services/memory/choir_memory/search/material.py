@@ -1,7 +1,7 @@
-"""What the fusion weighs, a column for each thing that is known of the documents. Pure.
+"""The documents to be ranked, as arrays with one entry per document. Pure.
 
-Made by the stores that read it (`whole_store`, `material_store`), weighed by `fuse`. Numbers come as
-Postgres sends its arrays: thousands of them would cost more to take apart one by one than to weigh.
+Built by `whole_store` and `material_store`, ranked by `fuse`. Numbers are decoded from Postgres' binary
+arrays with numpy: decoding thousands of values one by one would cost more than ranking them.
 """
 
 from collections.abc import Sequence
@@ -17,52 +17,57 @@ from choir_common.postgres.pool import Record
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
-"""Numbers of rows."""
+"""Row numbers."""
 
 NOWHERE = -(1 << 30)
-"""The position of what has none; summaries of a session count up from here."""
+"""Position of documents without one; parts of a session's summary count up from here."""
 RANK_OF_ONE = 0.06079271
-"""What ts_rank says of a single term that is held once; more is the sum of 1/i² up to the count."""
+"""ts_rank of a term that occurs once; for n occurrences it is multiplied by the sum of 1/i² for i up to
+n."""
 _SUMS = (1.0, 1.25, 1.361111, 1.423611, 1.463611, 1.491389, 1.511797, 1.527422, 1.539768, 1.549768)
 _BETWEEN = np.add(_SUMS[:-1], _SUMS[1:]) / 2
 _ARRAY_HEADER = 20
-"""Bytes of a one-dimensional array before its first element, each of which has its length before it."""
+"""Bytes before the first element of a one-dimensional binary array; each element is preceded by its
+length."""
 _PLACE_ON_DISK = [("block", ">u4"), ("line", ">u2")]
 
 
 @dataclass(frozen=True)
 class Material:
-    """Documents as the fusion sees them, a column for each thing that is known of them.
+    """The documents to be ranked, one array per property.
 
-    No slots: what is derived is made once and kept.
+    No slots, because of the cached properties.
     """
 
     ids: Sequence[UUID]
     sessions: Places
-    """The session (or collection) of each, by number; -1 where there is none."""
+    """Number of the session (or collection) of each document; -1 for none."""
     positions: Places
     tokens: Floats
     speakers: Sequence[str | None]
     asking: Floats
     happened_at: Sequence[datetime | None]
     cosines: Floats
-    """Not a number where there is no vector."""
+    """NaN for documents without a vector."""
     counts: Floats
-    """A column for each term: how often it is held."""
+    """Term frequencies, one column per term."""
     eligible: npt.NDArray[np.bool_]
-    """Whether the filters let it be found; what stands around it may be told, and weighs, all the same."""
+    """Whether the filters match; other documents only contribute as neighbours, and may be shown as
+    context."""
 
     def beside(self, step: int) -> Places:
-        """Return for each document the row of the one `step` places on; their number where there is none."""
+        """Return the row of the document `step` positions away for each document; the row count if there
+        is none."""
         known, order = self._ordered
         wanted = np.where(self.sessions >= 0, self._keys + step, -1)
-        # of several at one place the last
+        # if several have this position, the last one
         found = np.searchsorted(known, wanted, side="right") - 1
         there = (found >= 0) & (known[found] == wanted)
         return np.where(there, order[found], len(self.ids))
 
     def best(self, chosen: Places, scores: Floats, most: int) -> list[int]:
-        """Return the rows of the highest scores among the `chosen`, best first; of equals the lower id."""
+        """Return up to `most` of the `chosen` rows with the highest scores, best first; ties are ordered
+        by id."""
         if len(chosen) > most:
             least = np.partition(scores[chosen], -most)[-most]
             chosen = chosen[scores[chosen] >= least]
@@ -73,7 +78,7 @@ class Material:
         return [row for _, row in ordered[:most]]
 
     def only(self, rows: Places) -> "Material":
-        """Return these rows alone."""
+        """Return only these rows."""
         picked = rows.tolist()
         return Material(
             [self.ids[at] for at in picked],
@@ -89,12 +94,12 @@ class Material:
         )
 
     def with_counts(self, counts: Floats) -> "Material":
-        """Return the same documents with other terms counted."""
+        """Return the same documents with other term frequencies."""
         return replace(self, counts=counts)
 
     @cached_property
     def _keys(self) -> Places:
-        # positions are four bytes; no step leads from one session into another
+        # positions have 32 bits: a step never leads into another session
         return (self.sessions << 34) + self.positions + (1 << 32)
 
     @cached_property
@@ -120,21 +125,21 @@ NO_MATERIAL = Material(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Which documents hold which terms: a row, a term and Postgres' rank for each pair."""
+    """Occurrences of terms in documents: row, term and ts_rank of each pair."""
 
     rows: Places
     terms: Places
     ranks: Floats
 
     def counts(self, documents: int, terms: int) -> Floats:
-        """Return how often each document holds each term; more than ten are ten."""
+        """Return the term frequencies, derived from ts_rank; at most ten."""
         counts = np.zeros((documents, terms))
         counts[self.rows, self.terms] = np.searchsorted(_BETWEEN, self.ranks / RANK_OF_ONE) + 1.0
         return counts
 
 
 def take_apart(row: Record, terms: int) -> tuple[Material, Held]:
-    """Return the documents of a row of columns (`columns_sql`), and which of them hold which terms."""
+    """Decode a result row of arrays (see `columns_store`) into documents and occurrences of terms."""
     if not row["ids"]:
         return NO_MATERIAL, Held(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
     keys = _places_on_disk(row["places"])
@@ -142,7 +147,7 @@ def take_apart(row: Record, terms: int) -> tuple[Material, Held]:
     firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
     material = _read(row)
     if len(firsts) < len(keys):
-        # a document of several passages comes once for each: the nearest counts
+        # a document with several passages has several rows: the most similar one counts
         cosines = np.fmax.reduceat(material.cosines[order], firsts)
         material = replace(material.only(order[firsts]), cosines=cosines)
         keys = keys[order[firsts]]
@@ -175,7 +180,7 @@ def _read(row: Record) -> Material:
 
 
 def _elements(sent: bytes, value: str | list[tuple[str, str]]) -> npt.NDArray[np.void]:
-    """Return the elements of an array without NULLs, as Postgres sends it, each with its length."""
+    """Return the elements of a binary Postgres array without NULLs, each with its length."""
     return np.frombuffer(
         sent, np.dtype([("length", ">i4"), ("value", value)]), offset=_ARRAY_HEADER
     )

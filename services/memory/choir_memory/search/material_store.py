@@ -1,4 +1,4 @@
-"""Read what the fusion weighs of a large space: what the arms named, and what stands around it.
+"""Read the documents to be ranked in a large space: the results of the arms and their neighbours.
 
 Called by `find` on a connection that may read the agent's schema; next is `material.take_apart`.
 """
@@ -12,9 +12,9 @@ from choir_memory.search.material import NO_MATERIAL, Material, take_apart
 from choir_memory.search.scored import Scored
 
 REACH = 2
-"""Places to either side that say something about a document."""
+"""Positions to either side whose documents influence the score."""
 
-# OFFSET 0: place by place; the planner would rather read the whole table
+# OFFSET 0 forces a lookup per position; the planner would otherwise read the whole table
 _MATERIAL = """
 WITH {terms}, wanted AS MATERIALIZED (
     SELECT d.ctid AS place FROM unnest({ids}::uuid[]) AS alone (id)
@@ -42,11 +42,11 @@ SELECT documents.*, held.* FROM (
 async def read_material(
     held: Connection, wanted: Wanted, candidates: Iterable[Scored], *, beside: bool
 ) -> Material:
-    """Return the candidates and, if wanted, what stands `beside` them, up to two places away."""
+    """Return the candidates and, with `beside`, their neighbours up to two positions away."""
     listed = {one.document_id: one for one in candidates}
     if not listed:
         return NO_MATERIAL
-    # what has a place is found among what stands around it
+    # documents with a position are read together with their neighbours, the others by id
     placed = [one for one in listed.values() if beside and one.session_id is not None]
     alone = listed.keys() - {one.document_id for one in placed}
     arguments = (

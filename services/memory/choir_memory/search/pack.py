@@ -1,6 +1,6 @@
-"""Choose what is shown: as many hits as the budget holds, each with what stands beside it. Pure.
+"""Select the hits to return within the token budget, each with its context. Pure.
 
-Called by `recall` when the order is known.
+Called by `recall` after ranking.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from choir_memory.search.read_store import Place, Stored
 BEFORE = 2
 AFTER = 1
 BYTES_A_TOKEN = 3
-"""Prose has nearly five, JSON two and a half (decision 13): a budget had better be kept than filled."""
+"""Prose has nearly five, JSON two and a half (decision 13); a low value keeps the budget safely."""
 FRAME_TOKENS = 12
-"""What a date, an origin and a name around a text cost."""
+"""Tokens for the date, origin and name around a text."""
 SMALLEST_CUT = 40
-"""Tokens; a shorter piece of a text that does not fit says nothing."""
+"""Tokens; a shorter part of a text that does not fit is useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A hit as it is answered."""
+    """A hit to return, with its context."""
 
     stored: Stored
     text: str
@@ -29,18 +29,18 @@ class Shown:
 
     @property
     def tokens(self) -> int:
-        """Return about how many tokens all its texts have."""
+        """Return the estimated number of tokens of all its texts."""
         beside = sum(tokens_of(one.text) for one in (*self.before, *self.after))
         return tokens_of(self.text) + beside
 
 
 def tokens_of(text: str) -> int:
-    """Return about how many tokens a model reads for this text and its frame."""
+    """Return the estimated number of tokens of a text with its frame."""
     return len(text.encode()) // BYTES_A_TOKEN + FRAME_TOKENS
 
 
 def places_beside(hits: Iterable[Stored]) -> set[Place]:
-    """Return the places around these hits that are no hits themselves."""
+    """Return the positions around these hits that are not hits themselves."""
     taken = {one.place for one in hits if one.place}
     around = {
         (session, position + step)
@@ -57,10 +57,11 @@ def show(
     *,
     in_order: bool = False,
 ) -> list[Shown]:
-    """Return the hits that fit, best first; a place between two hits is told with the better one.
+    """Return the hits that fit, best first; a document between two hits is context of the better one only.
 
-    Where the context does not fit the hit stands alone, and the very first is cut rather than left out.
-    What does not fit is left out for a smaller one, unless the hits are told `in_order`.
+    A hit whose context does not fit is returned without it, and the first hit is truncated rather than
+    dropped. A later hit that does not fit is skipped in favour of a smaller one, or ends the list if
+    `in_order`.
     """
     told: set[Place] = set()
     shown: list[Shown] = []
@@ -99,6 +100,6 @@ def _fitting(whole: Shown, left: int | None, *, first: bool) -> Shown | None:
     if not first or left < SMALLEST_CUT:
         return None
     room = (left - FRAME_TOKENS) * BYTES_A_TOKEN
-    # "…" takes three bytes
+    # "…" has three bytes
     cut = whole.text.encode()[: room - 3].decode(errors="ignore")
     return Shown(whole.stored, f"{cut}…")

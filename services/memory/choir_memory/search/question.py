@@ -1,6 +1,6 @@
-"""What a query asks for: refuse what does not go together, and turn its filters into a scope.
+"""Validate a query and convert its filters to a scope.
 
-Called by `recall` before it touches the database. Pure.
+Called by `recall` before it accesses the database. Pure.
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ GRAIN_TIERS = ("grain_summary",)
 DEFAULT_LIMIT = 10
 MOST_HITS = 50
 MAX_TAGS = 4_096
-"""Bytes of `tags`."""
+"""Maximum bytes of `tags` as JSON."""
 
 
 def check(query: MemoryQuery) -> None:
-    """Refuse a query whose parts do not go together; raises BadInput saying which."""
+    """Validate the combination of fields; raises BadInput naming the fault."""
     detail = query.mode == "session_detail"
     if detail and (query.store != "session" or query.session_id is None):
         raise BadInput(
@@ -42,7 +42,7 @@ def check(query: MemoryQuery) -> None:
 
 
 def scope_of(query: MemoryQuery) -> Scope:
-    """Return which documents this query may find."""
+    """Return the scope of documents that this query may find."""
     return Scope(
         query.target_agent or query.agent_id,
         query.store,
@@ -62,7 +62,7 @@ def scope_of(query: MemoryQuery) -> Scope:
 
 
 def limit_of(query: MemoryQuery) -> int:
-    """Return how many hits may be answered; a budget counts tokens instead."""
+    """Return the maximum number of hits; with a token budget it is only an upper limit."""
     return query.limit or (MOST_HITS if query.budget_tokens else DEFAULT_LIMIT)
 
 

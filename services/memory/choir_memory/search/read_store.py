@@ -1,4 +1,4 @@
-"""Read documents: those that were found, those beside them, and a session in its order.
+"""Read documents to return: hits, their context, and sessions in order.
 
 Called by `recall` on a connection that may read the agent's schema.
 """
@@ -42,7 +42,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A document as it is shown."""
+    """A document with the columns that are returned."""
 
     document_id: UUID
     key: str | None
@@ -63,14 +63,14 @@ class Stored:
 
     @property
     def place(self) -> Place | None:
-        """Return where it stands among its neighbours, if anywhere; a summary stands beside no turn."""
+        """Return its position among its neighbours, or None; a summary is not a neighbour of turns."""
         if self.session_id is None or self.position is None or self.tier == "long_term_summary":
             return None
         return (self.session_id, self.position)
 
 
 async def read(held: Connection, scope: Scope, document_ids: Sequence[UUID]) -> dict[UUID, Stored]:
-    """Return the documents that still exist."""
+    """Return those of the documents that still exist."""
     if not document_ids:
         return {}
     rows = await held.fetch(_sql(_READ, scope, 2), list(document_ids))
@@ -80,7 +80,7 @@ async def read(held: Connection, scope: Scope, document_ids: Sequence[UUID]) -> 
 async def read_beside(
     held: Connection, scope: Scope, places: Iterable[Place]
 ) -> dict[Place, Stored]:
-    """Return what stands at these places and may be seen in `scope`."""
+    """Return the documents at these positions that `scope` allows."""
     columns = [list(column) for column in zip(*places, strict=True)]
     if not columns:
         return {}
@@ -89,7 +89,7 @@ async def read_beside(
 
 
 async def read_in_order(held: Connection, scope: Scope, after: int, limit: int) -> list[Stored]:
-    """Return the documents of a session behind the position `after`, as they were lived."""
+    """Return the documents of a session after position `after`, in order."""
     rows = await held.fetch(_sql(_IN_ORDER, scope, 3), after, limit, *scope.arguments)
     return [_stored(row) for row in rows]
 

@@ -1,7 +1,8 @@
-"""Answer a memory query: find and weigh what may answer, read and show the best of it, keep a receipt.
+"""Execute a memory query: find and rank candidates, read the best ones, store a receipt.
 
-Called by `endpoints`; next are `find`, `fuse`, `read_store`, and `embedding.embedders` for the query's
-vector. That is made first, while no connection is held; does it not come in time, the query goes on without.
+Called by `endpoints`; next are `find`, `fuse`, `read_store`, and `embedding.embedders` for the query
+vector. The vector is computed first, while no database connection is in use; if it is late, the query
+continues without it.
 """
 
 import asyncio
@@ -42,33 +43,33 @@ from choir_memory.words.tokens import query_terms
 log = structlog.get_logger("choir.memory.recall")
 
 MAX_QUERY_TERMS = 64
-"""Terms looked up to find the rarest; of a pasted page the longest words say most."""
+"""Maximum terms of a query; of a pasted page the longest ones are used."""
 MOST_WEIGHED = 1_000
-"""Hits that are looked through for different texts: what was said more often than that fills an answer."""
+"""Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
 RECEIPT_S = 1.0
-"""Seconds an answer that is ready waits for its receipt to be kept."""
+"""Seconds that a finished response waits for its receipt to be stored."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """One query on its way: what it asks, and what is known so far."""
+    """State of one query."""
 
     query: MemoryQuery
     scope: Scope
     stages: Stages
     vector: QueryVector | None = None
     degraded: str | None = None
-    """Why there is none."""
+    """Why there is no vector."""
     time: AskedTime | None = None
     found: Found = NOTHING_FOUND
     fused: Sequence[Fused] = ()
     times: dict[UUID, int] = field(default_factory=dict)
-    """How many documents say the same as each of these hits."""
+    """Number of documents with the same text, by hit."""
     shown: Sequence[Shown] = ()
     more_after: int | None = None
 
     def cut_what_is_left(self) -> None:
-        """Name the optional stages that did not come to their end."""
+        """Add the optional stages that did not finish to the receipt's `cut`."""
         done = self.stages.took_ms
         if self.vector is not None and "find" not in done:
             self.stages.cut.append("vector")
@@ -78,7 +79,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Searches an agent's stores."""
+    """Search over agents' documents."""
 
     database: Database
     spaces: Spaces
@@ -88,7 +89,7 @@ class Recall:
     receipts: Receipts = field(default_factory=Receipts)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
-        """Return the best hits; raises BadInput or, for another agent, NotFound."""
+        """Return the best hits; raises BadInput, or NotFound if another agent has no memory."""
         check(query)
         scope = scope_of(query)
         if scope.agent_id == query.agent_id:
@@ -105,7 +106,7 @@ class Recall:
         return await self._answer(search)
 
     async def receipt(self, asked: ReadReceipt) -> Receipt:
-        """Return what a search did; raises NotFound when it is not kept (any more)."""
+        """Return the receipt of a search; raises NotFound when there is none (any more)."""
         try:
             kept = await ReceiptStore(self.database).read(UUID(asked.receipt_id), asked.agent_id)
         except ValueError:
@@ -121,7 +122,7 @@ class Recall:
         )
 
     async def _read_on(self, search: _Search) -> None:
-        """Read a session in its order."""
+        """Read a page of a session in order."""
         query, limit = search.query, limit_of(search.query)
         after = -1 if query.after is None else query.after
         with search.stages.stage("read"):
@@ -156,7 +157,7 @@ class Recall:
     async def _rank_and_read(self, search: _Search, *, everything: bool) -> None:
         query, scope = search.query, search.scope
         beside = {}
-        # one transaction for all of it: each costs two round trips of its own
+        # one transaction for all statements: each transaction costs two round trips
         async with self._reading(search) as held:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
@@ -173,7 +174,7 @@ class Recall:
         search.shown = show(hits, beside, query.budget_tokens)
 
     async def _different(self, search: _Search, held: Connection) -> list[Distinct]:
-        """Read the best hits, more of them while some only repeat others."""
+        """Read the best hits, and more of them while some are duplicates of others."""
         limit = most = limit_of(search.query)
         stored: dict[UUID, Stored] = {}
         while True:
@@ -250,7 +251,7 @@ class Recall:
             async with asyncio.timeout(RECEIPT_S):
                 await self.receipts.keep(ReceiptStore(self.database), made)
         except (ChoirError, TimeoutError) as error:
-            # the answer is there: it is worth more than the note about it
+            # the response is ready: return it without a receipt
             log.warning("a search left no receipt", error=str(error))
             search.stages.cut.append("receipt")
             return None

@@ -1,6 +1,6 @@
-"""Keep and read what searches did. Receipts hold ids and figures: no text, and not the question.
+"""Receipts of searches in Postgres. They contain ids and figures, no text and not the query.
 
-Called by `recall` after the answer is found, as the service itself; no agent's role reaches the table.
+Called by `recall` after the search, under the service's role; no agent's role can access the table.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ import orjson
 from choir_common.postgres.pool import Database
 from choir_common.wire.json import JsonObject
 
-# Not worth a disk's flush: it outlives this process at once, and a crash of Postgres after a moment.
+# Asynchronous commit: visible at once, not worth a disk flush, and lost only in a crash of Postgres right
+# after.
 _KEEP = """
 INSERT INTO choir_memory.receipts (id, agent_id, asked_by, receipt)
 SELECT made.id, agent_id, asked_by, receipt::jsonb
@@ -28,18 +29,18 @@ SELECT at, asked_by, receipt FROM choir_memory.receipts WHERE id = $1 AND agent_
 
 @dataclass(frozen=True, slots=True)
 class MadeReceipt:
-    """A receipt about a search of `asked_by` in the memory of `agent_id`."""
+    """A receipt of a search by `asked_by` in the memory of `agent_id`."""
 
     receipt_id: UUID
     agent_id: str
     asked_by: str
     body: str
-    """JSON."""
+    """JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReceipt:
-    """A receipt as it was kept."""
+    """A stored receipt."""
 
     at: datetime
     asked_by: str
@@ -48,17 +49,17 @@ class KeptReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptStore:
-    """The receipts of all agents."""
+    """Receipts of all agents."""
 
     database: Database
 
     async def keep(self, made: Sequence[MadeReceipt]) -> None:
-        """Keep receipts; one that is there is left as it is."""
+        """Insert receipts; existing ones are not changed."""
         rows = ((one.receipt_id, one.agent_id, one.asked_by, one.body) for one in made)
         await self.database.execute(_KEEP, *(list(column) for column in zip(*rows, strict=True)))
 
     async def read(self, receipt_id: UUID, agent_id: str) -> KeptReceipt | None:
-        """Return the receipt, if it is about this agent's memory."""
+        """Return the receipt if it belongs to this agent's memory."""
         row = await self.database.fetchrow(_READ, receipt_id, agent_id)
         if row is None:
             return None

@@ -1,6 +1,6 @@
-"""Keep the receipts of searches that end together in one statement.
+"""Stores the receipts of concurrent searches in one statement.
 
-Held by `recall`; next is `receipt_store`.
+Used by `recall`; next is `receipt_store`.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ class _Batch:
 
 
 class Receipts:
-    """The receipts that wait while a statement is under way: the first of them takes all along."""
+    """Batches receipts: those that arrive while a statement runs are stored together by the next one."""
 
     def __init__(self) -> None:
         self._open = _Batch()
         self._turn = asyncio.Lock()
 
     async def keep(self, store: ReceiptStore, made: MadeReceipt) -> None:
-        """Return when it is kept; raises what `store` raises."""
+        """Store a receipt and return when that is done; raises the errors of `store`."""
         batch = self._open
         batch.made.append(made)
         async with self._turn:
             if batch is self._open:
                 self._open = _Batch()
-            # who failed, or had no time left, leaves the batch to the next
+            # if the caller that stored the batch failed or was cancelled, the next waiter stores it
             if not batch.kept:
                 await store.keep(batch.made)
                 batch.kept = True

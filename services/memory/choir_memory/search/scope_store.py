@@ -1,6 +1,7 @@
-"""Which documents a search may see, as a condition of its statements.
+"""The documents that a search may find, as an SQL condition.
 
-Made by `recall` out of a query's filters; every arm's statement and the reading of documents hold to it.
+Built by `recall` from a query's filters; used by the statements of all arms, and by those that read
+context and sessions.
 """
 
 from collections.abc import Iterator
@@ -15,21 +16,22 @@ Store = Literal["session", "knowledge"]
 Hidden = Literal["held", "retired", "expired"]
 
 _JOINED = "JOIN {documents} d ON d.id = e.document_id"
-# the place of a document among its neighbours: in its session, or in the collection it was cut from
+# the position of a document among its neighbours: in its session, or in its collection
 _SESSION_PLACE = "d.session_id AS session_id, d.chunk_index AS chunk_index"
 _KNOWLEDGE_PLACE = "d.collection AS session_id, d.chunk_index AS chunk_index"
 _SESSION_TIME = "d.happened_at"
 _KNOWLEDGE_TIME = "coalesce(d.happened_at, d.valid_from, d.created_at)"
 
 ONLY_IF_NAMED = ("error", "entity")
-"""Kinds of knowledge: what failed is told when it fails again, and a name alone tells nothing."""
+"""Kinds of knowledge found only if named in `kinds`: tool failures have their own endpoint (hints), and
+an entity is only a name."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which documents of which agent are searched; None and () filter nothing.
+    """Which documents of which agent are searched; None and () do not filter.
 
-    No slots: the clauses are made once and kept.
+    No slots, because of the cached properties.
     """
 
     agent_id: str
@@ -47,13 +49,13 @@ class Scope:
     tags: str | None = None
     """JSON that the metadata must contain."""
     hidden: tuple[Hidden, ...] = ()
-    """What is not found unless it is named here."""
+    """Statuses to include that are hidden by default."""
     named_kinds: tuple[str, ...] = ()
-    """Of a hit's surroundings: the kinds its search was for."""
+    """Only for the context of hits: the kinds that its search named."""
 
     @property
     def is_narrow(self) -> bool:
-        """Tell whether an index leads to the few documents that are searched."""
+        """Return whether the search is limited to one session or collection, which an index finds."""
         return self.session_id is not None or self.collection is not None
 
     @property
@@ -62,14 +64,15 @@ class Scope:
         return tuple(value for _, value in self._filters)
 
     def condition(self, first: int) -> str:
-        """Return the WHERE clause, whose placeholders count from `first`."""
+        """Return the WHERE clause; its placeholders start at `first`."""
         filters = [
             clause.replace("$", f"${first + at}") for at, (clause, _) in enumerate(self._filters)
         ]
         return " AND ".join([*self._always, *filters]) or "TRUE"
 
     def sql(self, statement: str, first: int) -> str:
-        """Return `statement` over this scope's tables; the condition's placeholders count from `first`."""
+        """Return `statement` for this scope's tables; the placeholders of the condition start at `first`.
+        Return `statement` for this scope's tables; the placeholders of the condition start at `first`."""
         session = self.store == "session"
         tables = "memory" if session else "knowledge"
         parts = {
@@ -85,7 +88,7 @@ class Scope:
         return qualified(statement, self.agent_id)
 
     def surroundings(self) -> "Scope":
-        """Return what may be shown beside a hit: whoever said it, and whatever it is about."""
+        """Return the scope of what may be shown as context of a hit: of any speaker, kind and time."""
         return Scope(
             self.agent_id,
             self.store,

@@ -1,4 +1,4 @@
-"""What an arm says of a document. Made by the arms' stores, weighed by `fuse`."""
+"""A document in the result list of an arm. Built by the arms' stores, used by `fuse`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,8 +7,10 @@ from uuid import UUID
 from choir_common.postgres.pool import Record
 
 ARM_DEPTH = 30
-"""Documents each arm names, which are weighed with their neighbours; as many as are wanted, if that is more.
-With 50, 100 and 200 what is found was measured to change in the third digit."""
+"""Documents per arm that are ranked with their neighbours; more if the query has a higher limit.
+
+With 50, 100 and 200 the measured quality of search changed in the third digit only.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Scored:
 
 
 def scored_rows(rows: Iterable[Record]) -> list[Scored]:
-    """Read an arm's rows: id, place, score, session_id, chunk_index."""
+    """Convert an arm's rows: id, place, score, session_id, chunk_index."""
     return [
         Scored(row["id"], row["place"], row["score"], row["session_id"], row["chunk_index"])
         for row in rows

@@ -1,4 +1,4 @@
-"""The time a search may take: what is optional is cut when it is up. Made by `recall`, one a query."""
+"""Deadline and timing of a search; optional work is cut when the time is up. One instance per query."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from choir_common.clock import Clock
 
 
 class Stages:
-    """Counts a query's time, stage by stage."""
+    """Measures the stages of a query against its deadline."""
 
     def __init__(self, clock: Clock, deadline_s: float) -> None:
         self._clock = clock
@@ -18,19 +18,19 @@ class Stages:
         self.took_ms: dict[str, float] = {}
 
     def limit(self) -> asyncio.Timeout:
-        """Return a time limit for optional work: TimeoutError when the query's time is up."""
+        """Return a timeout for optional work that raises TimeoutError at the query's deadline."""
         return asyncio.timeout(max(0.0, self._deadline_s - self._gone_s()))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Note how long the work inside took; what does not come to its end is not noted."""
+        """Record how long the block took; a block that raises is not recorded."""
         began = self._clock.monotonic()
         yield
         self.took_ms[name] = round((self._clock.monotonic() - began) * 1000, 3)
 
     @contextlib.contextmanager
     def optional(self, name: str) -> Iterator[None]:
-        """Swallow the end of the time, and remember what was cut."""
+        """Suppress TimeoutError and record the stage as cut."""
         try:
             with self.stage(name):
                 yield
@@ -38,7 +38,7 @@ class Stages:
             self.cut.append(name)
 
     def total_ms(self) -> float:
-        """Return the time since the query came."""
+        """Return the time since the query started."""
         return round(self._gone_s() * 1000, 3)
 
     def _gone_s(self) -> float:

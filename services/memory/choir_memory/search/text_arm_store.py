@@ -1,7 +1,7 @@
-"""The full-text arm of a large space: one statement finds and weighs documents by the query's rarest terms.
+"""The full-text arm of a large space: retrieves and scores documents by the query's rarest terms.
 
-Called by `find` on a connection that may read the agent's schema. The common words are known beforehand
-(`corpora`) and only weigh.
+Called by `find` on a connection that may read the agent's schema. Common terms are known from the
+statistics (`corpora`) and only contribute to scores.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,14 @@ from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
 
 MAX_TERMS = 16
-"""The rarest terms of a query that are looked for; commoner ones cost much and tell little."""
+"""Number of the rarest terms of a query that are used; common ones are expensive and discriminate little.
+Number of the rarest terms of a query that are used; common ones are expensive and discriminate little."""
 WEIGHED = 2
-"""Documents whose every term is weighed, for each that is to be named: the most promising ones."""
+"""Candidates scored by all terms for each document to return; chosen by their information."""
 
-# Information of a term: as in BM25. ts_rank of one term grows with its count and levels off, 0.0608
-# for a single occurrence; the length of a document counts a little against it.
-# Rare words find; those documents that hold most of their information are weighed by all words.
+# Information of a term as in BM25. ts_rank of one term grows with its count and levels off, 0.0608 for a
+# single occurrence; longer documents score slightly lower. Rare terms retrieve; the documents with the
+# most information are scored by all terms.
 _TEXT_ARM = """
 WITH found AS MATERIALIZED (
     SELECT f.n, d.id
@@ -59,13 +60,13 @@ FROM weighed ORDER BY place LIMIT $8
 
 @dataclass(frozen=True, slots=True)
 class TextFound:
-    """What full text found, and what the space holds of the terms it looked for."""
+    """Results of the full-text arm, and the frequency of its terms in the space."""
 
     hits: Sequence[Scored]
     terms: Sequence[str]
-    """The rarest of the query's terms."""
+    """The rarest terms of the query."""
     counts: Sequence[int]
-    """How many documents hold each."""
+    """Number of documents that contain each term."""
     documents: int
     mean_tokens: float
 
@@ -76,7 +77,7 @@ NOTHING = TextFound((), (), (), 0, 1.0)
 async def text_arm(
     held: Connection, scope: Scope, corpus: Corpus, terms: Sequence[str], depth: int = ARM_DEPTH
 ) -> TextFound:
-    """Return the documents that hold the query's rarest terms, by the share of information they hold."""
+    """Return documents that contain the query's rarest terms, ordered by their share of its information."""
     chosen = choose(terms, corpus, MAX_TERMS)
     arguments = (
         quoted(chosen.terms),

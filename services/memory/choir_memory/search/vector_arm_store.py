@@ -1,7 +1,7 @@
-"""The vector arm: documents by the cosine of their nearest passage.
+"""The vector arm: documents by the cosine similarity of their nearest passage.
 
-Called by `find` on a connection that may read the agent's schema. A large space has an index
-(`growth`), which is followed until enough documents have passed the filters; before that all are scanned.
+Called by `find` on a connection that may read the agent's schema. In a large space the HNSW index
+(`growth`) is scanned until enough documents match the filters; without an index all vectors are compared.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from choir_memory.search.corpus_store import Corpus
 from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
 
-# The question's vector is a subquery everywhere: read once, not once a row, also when the plan is a kept one.
+# The query's vector is a subquery everywhere: parsed once instead of once per row, also in a generic
+# plan.
 _VECTOR_ARM = """
 WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
@@ -25,19 +26,21 @@ SELECT id, session_id, chunk_index, score, place,
 FROM (SELECT *, row_number() OVER (ORDER BY score DESC, id) AS place FROM near) AS ranked
 WHERE place <= $2 ORDER BY place
 """
-# `ef_search` vectors at a time, as near as HNSW finds them, until enough rows have passed the filters
+# iterative scan: `ef_search` vectors at a time, until enough rows match the filters
 _FOLLOW_INDEX = """
 SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
 """
 WIDTH, WIDTH_FOR = 200, 10_000
-"""Vectors that HNSW keeps in view for so many documents: with as few as an arm names it misses most of the
-nearest. Ten times the documents want twice as many: with 200 of 100,000 it finds .97 of the true ten, with
-400 .99; of a million with 400 .93, with 1,000 .98 (decision 42)."""
+"""`ef_search` of HNSW for a space of 10,000 documents; it grows with the space.
+
+With only as many as an arm returns most of the nearest are missed. With 200 of 100,000 documents
+recall@10 is .97, with 400 .99; of a million with 400 .93, with 1,000 .98 (decision 42).
+"""
 WIDTH_GROWS = 0.35
 MOST_WIDTH = 1_000
-"""pgvector takes no more."""
-# Model and length stand in the statement itself: an index over an expression is found by nothing else. The
-# question is read once, not once a row, and OFFSET 0 lets each cosine be taken once.
+"""The maximum that pgvector allows."""
+# Model and dimensions are literals, because an expression index is used only if the expression matches.
+# The query's vector is parsed once, and OFFSET 0 makes each cosine be computed once.
 _INDEXED_VECTOR_ARM = """
 WITH asked AS MATERIALIZED (SELECT $1::text::halfvec({dimensions}) AS question),
 near AS MATERIALIZED (
@@ -60,7 +63,7 @@ FROM near n CROSS JOIN sample s GROUP BY 1, 2, 3, s.mean, s.deviation ORDER BY p
 
 @dataclass(frozen=True, slots=True)
 class VectorFound:
-    """The nearest documents, and how near any document is: without that, a cosine says little."""
+    """The nearest documents, with mean and deviation of the similarity over the space to compare with."""
 
     hits: Sequence[Scored]
     mean: float
@@ -73,7 +76,7 @@ NO_VECTORS = VectorFound((), 0.0, 0.0)
 async def vector_arm(
     held: Connection, scope: Scope, corpus: Corpus, vector: QueryVector, depth: int = ARM_DEPTH
 ) -> VectorFound:
-    """Return the documents nearest to `vector`, by cosine."""
+    """Return the documents nearest to `vector` by cosine similarity."""
     if corpus.has_index(vector.model):
         return await _by_index(held, scope, corpus, vector, depth)
     arguments = (vector.text, depth, vector.model, *scope.arguments)
@@ -84,7 +87,7 @@ async def vector_arm(
 
 
 def width_for(documents: int) -> int:
-    """Return how many vectors HNSW is to keep in view in a space of so many documents."""
+    """Return `ef_search` of HNSW for a space with this many documents."""
     grown: float = WIDTH * max(1.0, documents / WIDTH_FOR) ** WIDTH_GROWS
     return min(MOST_WIDTH, round(grown))
 

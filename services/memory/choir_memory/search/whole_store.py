@@ -1,8 +1,8 @@
-"""Read a small space, or the part of one that an index leads to, whole: all that the fusion weighs.
+"""Read a small space, or one session or collection, whole: everything that ranking needs.
 
-Called by `find` on a connection that may read the agent's schema. A thousand documents take two or three
-milliseconds, less than choosing among them; and nothing is missed or estimated. What the arms name is then a
-matter of arithmetic.
+Called by `find` on a connection that may read the agent's schema. A thousand documents take two to three
+milliseconds, less than retrieval by index, and nothing is missed or estimated. The results of the arms
+are then computed in memory.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from choir_memory.search.text_arm_store import MAX_TERMS, NOTHING, TextFound
 from choir_memory.search.vector_arm_store import NO_VECTORS, VectorFound
 
 MOST_VECTOR_BYTES = 16 * 1024 * 1024
-"""Of a table of vectors that is read whole: documents of many passages are better sought by index."""
+"""Maximum size of a vector table that is read whole; documents with many passages are searched by index."""
 
-# A large space answers that it is one, and nothing is read of it.
+# In a large space only `small` is returned, and no documents are read.
 _WHOLE = """
 WITH {terms}, space AS MATERIALIZED (SELECT {small} AS small)
 SELECT space.small, documents.*, held.* FROM space
@@ -40,7 +40,7 @@ _FEW_VECTORS = f"pg_relation_size('{{embeddings}}'::regclass) < {MOST_VECTOR_BYT
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A space, and what the two arms that find name in it."""
+    """The documents of a space, and the results of both arms."""
 
     material: Material
     text: TextFound
@@ -48,7 +48,7 @@ class Whole:
 
 
 async def read_whole(held: Connection, wanted: Wanted) -> Whole | None:
-    """Return the documents that `wanted` may tell of, or None if they are too many to read."""
+    """Return the documents that match `wanted`, or None if there are too many."""
     row = await held.fetchrow(_sql(wanted), *wanted.arguments, *wanted.scope_arguments)
     if row is None or not row["small"]:
         return None
@@ -65,13 +65,14 @@ def _sql(wanted: Wanted) -> str:
 
 
 def _text(material: Material, pairs: Held, terms: Sequence[str]) -> tuple[TextFound, Material]:
-    """Return the documents by the share they hold of what the rarest terms tell; and those terms counted."""
+    """Return documents by their share of the rarest terms' information, and the material with these
+    terms' counts."""
     found = material.eligible[pairs.rows]
     rows, numbers, ranks = pairs.rows[found], pairs.terms[found], pairs.ranks[found]
     if not len(rows):
         return NOTHING, material.with_counts(material.counts[:, :0])
     holding = np.bincount(numbers, minlength=len(terms))
-    # those that nobody used come last
+    # terms that no document contains come last
     order = np.lexsort((holding, holding == 0))
     rarest = np.sort(order[:MAX_TERMS])
     documents = int(material.eligible.sum())
@@ -79,7 +80,7 @@ def _text(material: Material, pairs: Held, terms: Sequence[str]) -> tuple[TextFo
     for at in rarest.tolist():
         information[at] = log(1 + (documents - holding[at] + 0.5) / (holding[at] + 0.5))
     mean_tokens = max(float(material.tokens[material.eligible].mean()), 1.0)
-    # the length of a document counts a little against it
+    # longer documents score slightly lower
     length = 0.9 + 0.1 * material.tokens[rows] / mean_tokens
     weights = ranks / RANK_OF_ONE / length * information[numbers]
     shares = np.bincount(rows, weights, len(material.ids)) / information.sum()
@@ -91,7 +92,7 @@ def _text(material: Material, pairs: Held, terms: Sequence[str]) -> tuple[TextFo
 
 
 def _near(material: Material) -> VectorFound:
-    """Return the documents nearest to the question, and how near any is."""
+    """Return the documents nearest to the query, with mean and deviation of all similarities."""
     rows = np.flatnonzero(material.eligible & ~np.isnan(material.cosines))
     if not len(rows):
         return NO_VECTORS

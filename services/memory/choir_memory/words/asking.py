@@ -1,6 +1,6 @@
-"""How much of a text asks: it repeats the words of an answer and tells nothing.
+"""Share of questions in a text. A question repeats the words of its answer and contains no information.
 
-Called when a document of a session is stored; `search.fuse` damps what only asks.
+Called when a unit of a session is stored; `search.fuse` lowers the score of units that only ask.
 """
 
 import re
@@ -10,7 +10,7 @@ _ASKS = ("?", "？", "?!", "!?")
 
 
 def asking_share(text: str) -> float:
-    """Return which share of the characters, from 0 to 1, is in sentences that end with a question mark."""
+    """Return the share of characters, from 0 to 1, in sentences that end with a question mark."""
     total = asking = 0
     for found in _SENTENCES.finditer(text):
         sentence = found.group().strip()

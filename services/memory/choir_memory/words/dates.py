@@ -1,6 +1,6 @@
-"""Find the time a question asks about: a date, a month, a year, or how long ago. English and Chinese.
+"""Find the time that a question refers to: a date, a month, a year or a relative time. English and Chinese.
 
-Called by `search`; pure. A time without a year (`in May`) means that of any year.
+Called by `search`; pure. A date without a year (`in May`) matches any year.
 """
 
 import re
@@ -11,7 +11,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-# "may" is a month only beside a number or after a word that leads to a time
+# "may" counts as a month only next to a number or after a preposition of time
 _NAMES = "|".join(f"{name}|{name[:3]}\\.?" for name in _MONTHS if name != "may") + "|may"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d{2})"
@@ -40,12 +40,12 @@ _AGO = {
     "上個月": (62, 61),
     "上个月": (62, 61),
 }
-"""Days back from today's midnight to the beginning, and how many from there."""
+"""Days from today's midnight back to the start of the range, and the length of the range in days."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedTime:
-    """When something is asked to have been; None fits any."""
+    """The time a question refers to; None matches anything."""
 
     year: int | None = None
     month: int | None = None
@@ -54,7 +54,7 @@ class AskedTime:
     until: datetime | None = None
 
     def holds(self, moment: datetime) -> bool:
-        """Tell whether this moment is of the time that is asked about."""
+        """Return whether the timestamp is in the requested range."""
         if self.since is not None and moment < self.since:
             return False
         if self.until is not None and moment >= self.until:
@@ -64,7 +64,7 @@ class AskedTime:
 
 
 def asked_time(question: str, now: datetime) -> AskedTime | None:
-    """Return the first time that stands in a question, or None."""
+    """Return the first time that a question mentions, or None."""
     for shape in _SHAPES:
         for found in shape.finditer(question):
             if (asked := _read(found.groupdict())) is not None:

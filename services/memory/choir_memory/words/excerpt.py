@@ -1,4 +1,4 @@
-"""Cut a long text to the part that a question is about: pure. Called by `layers.reminders`."""
+"""Extract the part of a long text that is relevant to a question: pure. Called by `layers.reminders`."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -8,7 +8,7 @@ from choir_memory.words.tokens import document_tokens
 
 CUT = "…"
 PIECE_CHARS = 100
-"""Characters of a piece; a longer sentence is several, so that the part can begin inside it."""
+"""Maximum length of a piece; longer sentences are split, so that an excerpt can start inside of one."""
 _SENTENCES = re.compile(r".+?(?:[.!?](?=\s)|[。！？]|\n|$)\s*", re.DOTALL)
 _WORDS = re.compile(rf".{{1,{PIECE_CHARS}}}(?:\s+|$)|.{{{PIECE_CHARS}}}", re.DOTALL)
 
@@ -18,13 +18,13 @@ class _Piece:
     start: int
     end: int
     terms: frozenset[str]
-    """Of the question's."""
+    """Terms of the question that occur in the piece."""
 
 
 def excerpt(text: str, terms: Collection[str], size: int) -> str:
-    """Return the part of `text` that holds most of `terms`, about `size` characters; `…` marks a cut.
+    """Return the part of `text` with the most of `terms`, about `size` characters; `…` marks a cut.
 
-    A term counts for more the fewer pieces of the text hold it. Without any term the text's beginning is
+    A term weighs more the fewer pieces contain it. If no term occurs, the beginning of the text is
     returned.
     """
     if len(text) <= size:
@@ -44,7 +44,7 @@ def _pieces(text: str, terms: frozenset[str]) -> Iterator[_Piece]:
 
 
 def _best_run(pieces: list[_Piece], size: int) -> tuple[int, int]:
-    """Return the first and last matching piece of the run that holds the most; the first run of equals."""
+    """Return the first and last piece of the run with the highest weight; the first one of equals."""
     weights = {
         term: 1 / sum(term in piece.terms for piece in pieces)
         for term in frozenset[str]().union(*(piece.terms for piece in pieces))
@@ -64,7 +64,7 @@ def _best_run(pieces: list[_Piece], size: int) -> tuple[int, int]:
 
 
 def _grow(pieces: list[_Piece], first: int, last: int, size: int) -> tuple[int, int]:
-    """Add pieces behind and before in turn while they fit."""
+    """Extend the run by one piece at the end and at the start alternately, while they fit."""
     grown = True
     while grown:
         grown = False

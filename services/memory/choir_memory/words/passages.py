@@ -1,23 +1,24 @@
-"""Cut a long text into passages an embedding model reads whole.
+"""Split a long text into passages that an embedding model reads completely.
 
-Called by the embedding queue: each passage gets a vector of its own, and a document is as near to a
-query as its nearest passage.
+Called by the embedding queue: each passage gets its own vector, and the similarity of a document is that
+of its nearest passage.
 """
 
 import re
 
 PASSAGE_CHARS = 900
-"""Characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest."""
+"""Maximum characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest.
+Maximum characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest."""
 DENSE_PASSAGE_CHARS = 220
-"""Characters for scripts where each character is a token."""
+"""Maximum characters for scripts in which each character is a token."""
 MAX_PASSAGES = 128
-"""A text of the largest size the wire takes, 100,000 characters, still fits."""
+"""Enough for the longest text that the wire allows, 100,000 characters."""
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？\n])\s*")
 
 
 def passages(text: str) -> list[str]:
-    """Return `text` in pieces that end at a sentence where there is one; at least one piece."""
+    """Return `text` in passages that end at a sentence where possible; at least one."""
     size = PASSAGE_CHARS if _is_spaced(text) else DENSE_PASSAGE_CHARS
     pieces: list[str] = []
     held = ""

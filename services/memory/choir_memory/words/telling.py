@@ -1,4 +1,4 @@
-"""Which of a question's words tell what it is about. Called by `search` before it looks for them."""
+"""Select the content words of a question. Called by `search` before it looks for them."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -17,18 +17,21 @@ discussing discussion discussions explain give list mention mentioned mentioning
 order overview please previous previously provide recall regarding related remember remind said say
 session sessions summarise summarize summary talk talked talking tell throughout told
 """
-# longer ones first: they are cut out before the question is cut into pairs, so that no pair spans them
+# longer ones first; removed before the question is split into pairs, so that no pair spans them
 _UNSPACED_ASKING = re.compile(
     "什麼時候|什么时候|為什麼|为什么|什麼|什么|甚麼|哪裡|哪里|哪兒|哪些|哪個|哪个|哪一|哪|誰|谁"
     "|多少|多久|怎麼樣|怎么样|怎麼|怎么|如何|何時|何时|是否|嗎|吗|呢|的"
 )
 STOP_TERMS = frozenset(query_terms(_ASKING)) | frozenset(query_terms(_FRAME))
-"""English words that ask or join, or speak of the talk and not of what was told. They are rare in short turns
-that tell and common in those that ask, so their rarity alone gives them weight in the wrong place."""
+"""Stop words: English function words, question words, and words about conversations ("mentioned").
+
+They are rare in short turns that state something and common in those that ask, so inverse document
+frequency alone would overrate them.
+"""
 
 
 def telling_terms(question: str) -> list[str]:
-    """Return the terms to look for: without the words that only ask or join, unless there are no others."""
+    """Return the search terms without stop words; all of them if the question has nothing else."""
     terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
     return [one for one in terms if one not in STOP_TERMS] or query_terms(question)
 
@@ -36,7 +39,7 @@ def telling_terms(question: str) -> list[str]:
 def named_speakers(
     terms: Collection[str], speakers: Collection[str]
 ) -> Mapping[str, frozenset[str]]:
-    """Return the speakers whose first name stands in a question, each with all terms of the name."""
+    """Return the speakers whose first name occurs in a question, with all terms of their names."""
     named = {}
     for speaker in speakers:
         name = query_terms(speaker)

@@ -1,7 +1,7 @@
-"""Cut a text into search tokens: folded, lightly stemmed words, and pairs of characters for CJK.
+"""Tokenize text for search: normalised, lightly stemmed words, and pairs of characters for CJK.
 
-Called when a document is stored (`tsvector`) and when a query is asked (`query_terms`); both must cut
-alike. Postgres' own parsers are not used: they know no Chinese, and differ between builds.
+Called when a document is stored (`tsvector`) and for queries (`query_terms`); both must produce the same
+tokens. Postgres' own parsers are not used: they do not support Chinese, and differ between builds.
 """
 
 import re
@@ -20,28 +20,29 @@ _KANA_MARKS = "\u3099\u309a"
 _UNSPACED_START = re.compile(rf"[{_UNSPACED}]")
 
 MAX_TOKEN = 64
-"""Characters; what is longer is base64 or a hash, and nobody types it as a query."""
+"""Characters; longer tokens are base64 or hashes, which no query contains."""
 MAX_POSITION = 16_383
-"""The last position a tsvector can hold; later words still count as there."""
+"""The largest position that a tsvector can store; later tokens get this one."""
 MAX_POSITIONS = 255
-"""Positions a tsvector keeps of one word."""
+"""Maximum positions of one word in a tsvector."""
 MAX_DISTINCT = 50_000
-"""Words of one document; a tsvector holds one megabyte, and 100,000 CJK characters come near it."""
+"""Distinct words of one document; a tsvector is limited to 1 MB, which 100,000 CJK characters nearly
+reach."""
 
 
 def document_tokens(text: str) -> list[str]:
-    """Return the tokens of a stored text in order; CJK gives single characters and pairs."""
+    """Return the tokens of a stored text in order; CJK yields single characters and pairs."""
     return [token for run in _runs(text) for token in _of_run(run, singles=True)]
 
 
 def query_terms(text: str) -> list[str]:
-    """Return the distinct tokens to look for; a lone CJK character stands for itself."""
+    """Return the distinct search tokens of a query; a single CJK character is a token of its own."""
     found = (token for run in _runs(text) for token in _of_run(run, singles=len(run) == 1))
     return list(dict.fromkeys(found))
 
 
 def tsvector(tokens: list[str]) -> str:
-    """Render tokens as Postgres' text form of a tsvector, with positions: `'word':1,5 'other':2`."""
+    """Return tokens in Postgres' text form of a tsvector, with positions: `'word':1,5 'other':2`."""
     places: dict[str, list[int]] = {}
     for position, token in enumerate(tokens, 1):
         if token not in places and len(places) == MAX_DISTINCT:
@@ -55,9 +56,9 @@ def tsvector(tokens: list[str]) -> str:
 
 
 def stem(word: str) -> str:
-    """Strip the commonest Latin-script endings, so that `painted` finds `paints` and `painting`.
+    """Remove the most common English endings, so that `painted` matches `paints` and `painting`.
 
-    Light on purpose: a heavier stemmer needs the language, and merges words that differ.
+    Deliberately light: a stronger stemmer needs to know the language, and merges words that differ.
     """
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
@@ -68,13 +69,13 @@ def stem(word: str) -> str:
             break
     if word.endswith("y") and word[-2] not in "aeiou":
         return f"{word[:-1]}i"
-    # `create` and `creat(ing)` meet without their last vowel
+    # without the final vowel `create` and `creat(ing)` match
     return word.removesuffix("e") if len(word) > 3 else word
 
 
 def _runs(text: str) -> Iterator[str]:
     folded = unicodedata.normalize("NFKD", text).casefold()
-    # accents go; the marks that make another kana stay, and NFC joins them and Hangul again
+    # Accents are removed; kana voicing marks are kept, and NFC joins them and Hangul again.
     bare = "".join(c for c in folded if c in _KANA_MARKS or not unicodedata.combining(c))
     whole = _POSSESSIVE.sub("", unicodedata.normalize("NFC", bare))
     for found in _RUNS.finditer(whole):
