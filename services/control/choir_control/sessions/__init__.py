@@ -1,8 +1,6 @@
-"""Owns the life of sessions: start, hello, stop, crash, resume, abandonment (spec 13, 17.2).
+"""Session lifecycle: start, handshake, stop, crash, resume and abandonment of agents.
 
-Never runs an agent itself (the runtime does) and never reads what it thinks. Each step is one
-transaction in the store; the process follows the row, not the other way round.
-
-Ladder: boot | shut_down > mend > start | stop > crash | launch | tell > closing > store > record;
-    hello, reports and roster stand beside them.
+Owns the table `sessions`. Each step is one transaction in the store; the process is then started or
+stopped to match the row. Processes are run by `choir_control.runtimes`, and the content of events
+is not read here.
 """

@@ -1,6 +1,6 @@
-"""Put sessions in order when control starts (spec 6.2, steps 6 and 7), then start what should run.
+"""Startup of control: end stale epochs, then start the agents that should run.
 
-Called once by `app`, before the doors open; `mend` resumes what is marked here.
+Called once by `app`, before the endpoints open. Crashed sessions are resumed later by `Mender`.
 """
 
 import structlog
@@ -22,7 +22,7 @@ log = structlog.get_logger("choir.sessions")
 
 
 class Boot:
-    """The first minutes after a restart."""
+    """Session recovery at the startup of control."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Boot:
         self._outfitter = outfitter
 
     async def put_in_order(self) -> tuple[int, int]:
-        """Remove orphans and end stale epochs; return how many of each."""
+        """Remove orphan processes and end stale epochs; return how many of each."""
         orphans = await self._runtime.remove_orphans()
         live = await self._store.live()
         for session in (*live, *await self._store.suspended()):
@@ -62,7 +62,7 @@ class Boot:
         return orphans, len(stale)
 
     async def start_agents(self) -> None:
-        """Start the agents that are to run from the start, or ran until choird ended."""
+        """Start the agents with autostart, and those that ran until choird ended."""
         for agent_id, agent in self._configuration.current.config.agents.items():
             if await self._store.live_of(agent_id):
                 continue
@@ -76,7 +76,7 @@ class Boot:
             iter(await self._store.page(agent_id, None, 1)), None
         )
         before = None if newest is None or newest.end_reason not in STARTED_AGAIN else newest
-        # an update that choird's end cut off is finished: its image is the newest
+        # an update that the shutdown interrupted is completed: the agent starts with the newest image
         image = before.image if before and before.end_reason in SAME_IMAGE else None
         if before and before.end_reason not in SAME_IMAGE and before.status == "suspended":
             image = await self._outfitter.newest(agent_id)
@@ -84,7 +84,7 @@ class Boot:
             if autostart and await self._gave_way(before):
                 await self._starter.start(agent_id, StartAgent(), image)
                 return
-            # defaults may have been edited meanwhile; what was started by hand is started as it was
+            # the defaults may have changed meanwhile: the agent keeps the bindings it was started with
             try:
                 await self._starter.start_as(agent_id, before.started_with, image)
                 return
@@ -96,7 +96,7 @@ class Boot:
             await self._starter.start(agent_id, StartAgent(), image)
 
     async def _gave_way(self, session: SessionRow) -> bool:
-        """End a suspended session whose workspace or DM another agent wants from now on."""
+        """End a suspended session whose workspace or DM now belongs to another agent; True if ended."""
         config = self._configuration.current.config
         if not is_taken_over(config, session.agent_id, session.bindings):
             return False
@@ -111,5 +111,5 @@ class Boot:
             why = session.end_reason or "control restarted while it stopped"
             await self._closing.stop(session.session_id, why)
             return
-        # control's own end says nothing against a session, whoever waits for an answer
+        # control's own restart must not count as a crash of the agent
         await self._crashes.note(session, "control restarted", counts=False)

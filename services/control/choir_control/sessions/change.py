@@ -1,7 +1,7 @@
-"""Change a running session's model or voice, until it ends (spec 17.1). Called by the operator door.
+"""Change of a running session's model or voice until it ends.
 
-The change is a row's, so it lasts through crashes; a restart begins a session without it. The version of a
-session's settings grows with it, so its agent fetches them anew: at once, told by a signal, or after its next
+The override is stored in the session's row, so it survives crashes; a restart begins without it. It raises
+the version of the session's settings, so that the agent fetches them again: after a signal, or after its next
 heartbeat.
 """
 
@@ -26,7 +26,7 @@ Changeable = Literal["llm", "voice_profile"]
 
 
 class Changes:
-    """What may be changed of a session while it runs."""
+    """Service that changes the model and voice of running sessions."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class Changes:
         self._messenger = messenger
 
     async def choices(self, agent_id: str) -> AgentChoices:
-        """Return what an agent thinks and speaks with; raises NotFound."""
+        """Return an agent's model and voice; raises NotFound."""
         self._configuration.current.agent(agent_id)
         return self._choices(agent_id, await self._store.live_of(agent_id))
 
     async def set_model(self, agent_id: str, llm: str) -> AgentChoices:
-        """Have an agent think with another model. Raises NotFound, BadInput, Conflict if it does not run."""
+        """Change an agent's model. Raises NotFound, BadInput, or Conflict if it does not run."""
         require("llm", llm, self._configuration.current.config.models)
         return await self._set(agent_id, "llm", llm)
 
     async def set_voice(self, agent_id: str, voice: str) -> AgentChoices:
-        """Have an agent speak with another voice. Raises NotFound, BadInput, Conflict if it does not run."""
+        """Change an agent's voice. Raises NotFound, BadInput, or Conflict if it does not run."""
         require("voice profile", voice, self._configuration.current.config.voice_profiles)
         return await self._set(agent_id, "voice_profile", voice)
 

@@ -1,6 +1,7 @@
-"""Choose what a session is bound to: what its start names, else its agent's defaults (spec 6.4).
+"""Selection of a session's resources from the start request and the agent's defaults. Pure.
 
-Called by `start`. Pure; an empty name means none, for what an agent can do without.
+In a request None means the default; an empty string means no resource, where the resource is
+optional.
 """
 
 from collections.abc import Collection
@@ -13,11 +14,14 @@ from choir_control.configuration.current import Snapshot
 
 SHOWN = 80
 CHANGEABLE = ("llm", "voice_profile")
-"""What a session can be given another of while it is open."""
+"""Bindings that can be changed while a session is unfinished."""
 
 
 def choose(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBindings:
-    """Return the bindings of a new session; raises NotFound, BadInput for an unknown name."""
+    """Return the bindings of a new session.
+
+    Raises NotFound for an unknown agent and BadInput for an unknown resource name.
+    """
     chosen = snapshot.agent(agent_id).defaults
     bindings = ResourceBindings(
         workspace=request.workspace or chosen.workspace,
@@ -33,7 +37,7 @@ def choose(snapshot: Snapshot, agent_id: str, request: StartAgent) -> ResourceBi
 
 
 def check(config: Config, bindings: ResourceBindings) -> None:
-    """Raise BadInput for a name that is not in the configuration."""
+    """Raise BadInput if a bound name is not in the configuration."""
     wanted: list[tuple[str, str | None, Collection[str]]] = [
         ("workspace", bindings.workspace, config.workspaces),
         ("llm", bindings.llm, config.models),
@@ -49,13 +53,13 @@ def check(config: Config, bindings: ResourceBindings) -> None:
 
 
 def can_go_on(config: Config, bindings: ResourceBindings) -> bool:
-    """Tell whether a session could go on with these bindings: what it cannot do without is configured."""
+    """Return whether the bindings that a session cannot run without are still configured."""
     needs = ((bindings.workspace, config.workspaces), (bindings.llm, config.models))
     return bindings.dm in config.dms and all(name in known for name, known in needs)
 
 
 def is_taken_over(config: Config, agent_id: str, bindings: ResourceBindings) -> bool:
-    """Tell whether a workspace or DM has become the default of another agent that starts by itself."""
+    """Return whether the DM or workspace is now the default of another agent with autostart."""
     own = config.agents[agent_id].defaults
     others = [
         it.defaults for name, it in config.agents.items() if it.autostart and name != agent_id
@@ -68,14 +72,14 @@ def is_taken_over(config: Config, agent_id: str, bindings: ResourceBindings) -> 
 
 
 def require(kind: str, name: str, known: Collection[str]) -> None:
-    """Raise BadInput when `name` is not `known`, with what is."""
+    """Raise BadInput, listing the known names, if `name` is not one of them."""
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
         raise BadInput(f"There is no {kind} {name[:SHOWN]!r} in config.json (it has {names}).")
 
 
 def contradictions(request: StartAgent, bindings: ResourceBindings) -> list[str]:
-    """Return what a start asks for that a session with these bindings neither has nor can change to."""
+    """Return the bindings that contradict the request and that cannot be changed."""
     asked = request.model_dump(exclude_none=True)
     for field in CHANGEABLE:
         if asked.get(field):

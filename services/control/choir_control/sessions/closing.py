@@ -1,7 +1,7 @@
-"""End sessions, and tell users whose messages will not be answered (ARCHITECTURE 2, no poison loops).
+"""End and suspension of sessions, with a notice to users whose messages will not be answered.
 
-Called by `stop`, `crash` and `boot`. When somebody still waits, control itself appends
-`session_abandoned` under a fresh epoch; its outbox row is made in the same statement.
+Called by `Stopper`, `Crashes` and `Boot`. If a user still waits, control appends `session_abandoned` under a
+fresh epoch; the same statement creates its outbox row.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ ATTEMPTS = 5
 
 
 class Closing:
-    """The good or bad end of a session."""
+    """Service that ends or suspends sessions."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Closing:
         rescan: Callable[[str], None],
         ended: Callable[[str, str], None],
     ) -> None:
-        """`ended` hears of every session that is over: the agent, the session."""
+        """`ended` is called with the agent and session id of every session that has ended."""
         self._store = store
         self._sessions = sessions
         self._guard = guard
@@ -47,10 +47,11 @@ class Closing:
         self._ended = ended
 
     async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
-        """End a session that was stopped, or suspend it if a turn or a job may be open.
+        """End a session that was stopped, or suspend it if a turn or job may be open.
 
-        An agent that says goodbye has noted whether there is open work; one that was killed has not. A
-        suspended session keeps its messages: the next start goes on with them, as after a crash.
+        An agent that terminates in order has stored whether work is open; a killed one has not, so its
+        session is suspended. A suspended session keeps its messages, and the next start resumes them as after
+        a crash.
         """
         standing = await self._store.standing(session_id, with_waiting=False)
         if standing is None or standing.session.status not in LIVE:
@@ -75,16 +76,19 @@ class Closing:
     async def close(
         self, session_id: str, status: SessionStatus, reason: str, *, with_waiting: bool = False
     ) -> SessionRow | None:
-        """End a session in one transaction; return it as it stood, none if it was over already.
+        """End a session in one transaction; return its row as it was before, or None if it was over already.
 
-        `with_waiting` also closes the messages it had not taken up yet, in case they are the poison.
+        `with_waiting` also closes the messages it had not consumed yet, in case one of them causes the
+        crashes.
+
+        Raises Conflict if the session keeps changing meanwhile.
         """
         for _ in range(ATTEMPTS):
             standing = await self._store.standing(session_id, with_waiting=with_waiting)
             if standing is None or standing.session.status not in (*LIVE, *RESUMABLE):
                 self.announce(session_id)
                 return None
-            # an abandoned session always says so: nothing will start its agent again
+            # always notify about an abandoned session: nothing will start its agent again
             owed = standing.unanswered or status == "abandoned"
             farewell = self._farewell(standing, status) if owed else None
             if await self._store.end(standing, status, reason, farewell):
@@ -105,11 +109,11 @@ class Closing:
         raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
 
     def deliver(self, dm: str) -> None:
-        """Have what was just said in a conversation delivered."""
+        """Make the outbox deliver what was just queued for a conversation (DM)."""
         self._rescan(dm)
 
     def announce(self, session_id: str) -> None:
-        """Make doors and followers see at once that a session or its epoch is over."""
+        """Drop the cached lease and wake listeners, because a session or its epoch is over."""
         self._guard.forget(session_id)
         self._bell.ring(session_id)
 

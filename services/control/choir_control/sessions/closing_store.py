@@ -1,6 +1,6 @@
-"""End a session in one statement: token dead, leases free, signals done, users told.
+"""Statement that ends a session: token, leases, signals, messages and the notice to the user.
 
-Called by `closing`, which works out the event for users who still wait.
+Called by `Closing`, which computes the event for users whose messages have no reply.
 """
 
 from dataclasses import dataclass
@@ -49,22 +49,22 @@ SELECT true FROM head
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A session and the messages that would be left without an answer if it ended now."""
+    """A session with the messages that would stay without a reply if it ended now."""
 
     session: SessionRow
     unanswered: tuple[str, ...]
     last_event: str | None
-    """The type of its newest event."""
+    """Type of its newest event."""
 
 
 class ClosingStore:
-    """The end of a session."""
+    """Store operations that end a session."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def standing(self, session_id: str, *, with_waiting: bool) -> Standing | None:
-        """Return the session and its unanswered messages; `with_waiting` adds those not taken up."""
+        """Return the session and its unanswered messages; `with_waiting` adds those not consumed yet."""
         record = await self._database.fetchrow(
             f"""
             SELECT {COLUMNS}, ARRAY(
@@ -93,7 +93,10 @@ class ClosingStore:
         reason: str,
         farewell: tuple[Event, SessionAbandoned] | None,
     ) -> bool:
-        """End the session as it stands; False if it no longer stands so."""
+        """End the session; return False if its epoch, head or status changed since it was read.
+
+        `farewell` is the event, with its message to the user, that control appends under a fresh epoch.
+        """
         session = standing.session
         event, words = farewell or (None, None)
         found = await self._database.fetchval(

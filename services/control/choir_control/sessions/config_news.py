@@ -1,8 +1,8 @@
-"""Carry a new version of configuration or secrets to those who run, and tell how far it has come (spec 17.7).
+"""Distribution of a new version of configuration or secrets, and a report of who has applied it.
 
-Called by the operator door after an apply, and by the rpc door with what each heartbeat says. Telling is for
-speed only: an agent that missed it finds the newer version in the answer to its next heartbeat, the gateway
-in its next round.
+Called by the operator API after an apply, and by the RPC endpoint with the version in each heartbeat. The
+notification only saves time: an agent that missed it learns the version from its next heartbeat's response,
+and the gateway from its next periodic request.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ class _Heard:
 
 
 class ConfigNews:
-    """What running agents and the gateway know of the configuration."""
+    """Configuration versions of the running agents and the gateway."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ConfigNews:
         courier: BotTokenCourier,
         publish: Callable[[], Awaitable[None]],
     ) -> None:
-        """`publish` tells the gateway that there is something to ask for."""
+        """`publish` notifies the gateway that a new version is available."""
         self._configuration = configuration
         self._store = store
         self._signals = signals
@@ -60,18 +60,18 @@ class ConfigNews:
         self._heard: dict[str, _Heard] = {}
 
     def heard(self, lease: Lease, version: int) -> None:
-        """Note the version an agent says it has."""
+        """Record the version that an agent reports."""
         self._heard[lease.agent_id] = _Heard(lease.session_id, lease.epoch, version)
 
     def version_of(self, session: SessionRow) -> int | None:
-        """Return the version a session's agent last said it has."""
+        """Return the version that a session's agent last reported, or None."""
         heard = self._heard.get(session.agent_id)
         if heard is None or (heard.session_id, heard.epoch) != (session.session_id, session.epoch):
             return None
         return heard.version
 
     async def tell(self, version: int) -> None:
-        """Tell everybody who runs; what fails is found out by heartbeat."""
+        """Notify all running agents and the gateway; a failure only delays them."""
         try:
             for session in await self._store.live():
                 await self._tell(session, version)
@@ -79,12 +79,13 @@ class ConfigNews:
             log.warning("agents hear of it by heartbeat", version=version, why=error.message)
         try:
             await self._publish()
-        except Exception as error:  # the bus is away or closing: the gateway asks by itself
+        # the bus is unavailable or closing: the gateway asks periodically
+        except Exception as error:
             log.warning("the gateway hears of it later", version=version, why=repr(error))
 
     async def _tell(self, session: SessionRow, version: int) -> None:
         if session.status not in ("starting", "active"):
-            return  # one that stops needs nothing new; a crashed one starts with the newest
+            return  # a stopping session needs no new version; a crashed one starts with the newest
         body = ConfigChangedSignal(config_version=version)
         async with self._order.of(session.bindings.dm):
             seq = await self._signals.tell_newest(session.session_id, body)
@@ -92,7 +93,7 @@ class ConfigNews:
             self._bell.ring(session.session_id)
 
     async def warn(self, after: Config) -> list[str]:
-        """Say what a configuration would mean for those who run: what they use and it does not have."""
+        """Return warnings about running agents that use something this configuration no longer has."""
         found: list[str] = []
         for session in await self._store.live():
             if session.agent_id not in after.agents:
@@ -104,7 +105,7 @@ class ConfigNews:
         return found
 
     async def report(self) -> ConfigReport:
-        """Tell who has the version in force."""
+        """Return which agents and gateway have applied the version in force."""
         snapshot = self._configuration.current
         live = sorted(await self._store.live(), key=lambda row: row.agent_id)
         return ConfigReport(

@@ -1,7 +1,7 @@
-"""Take note of a crash: end the epoch, decide whether the session is resumed or abandoned.
+"""Crash handling: end the epoch and decide whether the session is resumed or abandoned.
 
-Called by `mend` (exits and silence), `start` (a launch that failed) and the rpc door (an agent that
-ends itself unasked). The sweep of `mend` resumes what is due.
+Called by `Mender` for exits and silence, by `Starter` for a failed launch, and by the RPC endpoint for an
+agent that ends itself without a stop request. `Mender` resumes the sessions that are due.
 """
 
 from datetime import timedelta
@@ -18,18 +18,19 @@ log = structlog.get_logger("choir.sessions")
 
 MAX_RESUMES = 3
 LEFT = "it left the configuration"
-# a session that completes something in each life and crashes again, and again, with nobody talking to it
+# A session that completes something in every epoch and crashes again, without any new user message, must be
+# abandoned too.
 MAX_IDLE_RESUMES = 8
-# crashes further apart than this have nothing to do with each other
+# Crashes further apart than this are treated as unrelated.
 STABLE_S = 600.0
-# the first resume is at once: most crashes do not repeat
+# The first resume is immediate, because most crashes do not repeat.
 SECOND_TRY = timedelta(seconds=1)
 LAUNCH_RETRY = timedelta(seconds=10)
 BACKOFF = (timedelta(0), timedelta(seconds=1), timedelta(seconds=3))
 
 
 class Crashes:
-    """What becomes of a session whose agent is gone."""
+    """Service that ends the epochs of crashed agents and decides what happens to their sessions."""
 
     def __init__(
         self,
@@ -43,28 +44,28 @@ class Crashes:
         self._closing = closing
         self._configuration = configuration
         self._failed_starts: set[str] = set()
-        """Sessions whose agent died before it introduced itself, the last time it was started."""
+        """Sessions whose agent died before its handshake at the last start."""
 
     async def end_rehearsal(self, session: SessionRow) -> None:
-        """End a rehearsal that was left open, because its agent thinks with a real model from now on."""
+        """End an unfinished rehearsal, because the agent now uses a real model."""
         await self._closing.close(session.session_id, "stopped", "a real model takes its place")
 
     async def end_unbound(self, session: SessionRow) -> None:
-        """End a session that was left open, because a new configuration has no place for it."""
+        """End an unfinished session whose workspace, model or DM is no longer available to it."""
         why = "its workspace, model or conversation is not its any more in config.json"
         await self._closing.close(session.session_id, "stopped", why)
 
     async def end_departed(self, session: SessionRow) -> None:
-        """End a suspended session if its agent has left the configuration: nobody can start it again."""
+        """End a suspended session whose agent is no longer configured, because nobody can start it again."""
         now = await self._store.get(session.session_id)
         departed = session.agent_id not in self._configuration.current.config.agents
         if departed and now is not None and now.status == "suspended":
             await self._closing.close(session.session_id, "stopped", LEFT)
 
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:
-        """End the epoch of `session`; nothing happens if it is over already.
+        """End the epoch of `session`; do nothing if it is over already.
 
-        `counts` is false when the crash says nothing against the session: control itself restarted.
+        `counts` is False when the crash is not the session's fault: control itself restarted.
         """
         if session.status == "stopping":
             await self._closing.stop(session.session_id, session.end_reason or why)
@@ -92,7 +93,7 @@ class Crashes:
         self._closing.announce(session.session_id)
 
     async def _died_at_start(self, session: SessionRow, why: str) -> None:
-        """Try once more before anybody is told: the machine may just have been busy."""
+        """Retry a failed start once before notifying the user: the machine may only have been busy."""
         if session.session_id in self._failed_starts:
             await self.could_not_start(session, why)
             return
@@ -103,9 +104,9 @@ class Crashes:
         self._closing.announce(session.session_id)
 
     async def could_not_start(self, session: SessionRow, why: str) -> None:
-        """Put off a session whose agent never came to run; its user is told once.
+        """Postpone a session whose agent could not be started, and notify its user once.
 
-        That says nothing against the session: an image, a workspace or the machine is at fault.
+        This does not count as a crash: the image, the workspace or the machine is at fault.
         """
         if session.status == "starting":
             await self._store.mark_crashed(session, counts=False, resume_in=None)

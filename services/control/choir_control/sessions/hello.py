@@ -1,7 +1,4 @@
-"""Answer INIT_HELLO: where the durable log ends, and what the agent needs to go on (spec 13.2).
-
-Called by the rpc door.
-"""
+"""INIT_HELLO handshake: returns the head of the durable log and what the agent needs to continue."""
 
 from choir_common.errors import Fenced
 from choir_common.wire.events import Event
@@ -15,11 +12,11 @@ from choir_control.sessions.record import SessionRow
 from choir_control.sessions.store import SessionStore
 
 COPYING = ("session_started", "carried_event")
-"""The events a session begins with. A log that ends with one may lack copies of its predecessor's events."""
+"""The first events of a session. A log that ends with one may lack copies of its predecessor's events."""
 
 
 class Greeting:
-    """The recovery handshake."""
+    """The recovery handshake of a starting agent."""
 
     def __init__(
         self,
@@ -34,10 +31,10 @@ class Greeting:
         self._shelf = shelf
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
-        """Note that the agent is there and return head, newest events and settings.
+        """Mark the agent as connected; return the log's head, its newest events and the settings.
 
-        Raises Fenced when it is not the agent, session and epoch of its lease, BadInput when it does not
-        run what was built for it.
+        Raises Fenced when the request does not match the lease's agent, session and epoch, and BadInput when
+        the agent runs another image than the one built for it.
         """
         introduced = (request.agent_id, request.session_id, request.epoch)
         if introduced != (lease.agent_id, lease.session_id, lease.epoch):
@@ -63,7 +60,7 @@ class Greeting:
         )
 
     async def _predecessor(self, session: SessionRow, tail: list[Event]) -> JsonObject | None:
-        """Return the end of the log this session continues, until the session has copied what it needs."""
+        """Return the newest events of the session that this one continues, until they are copied."""
         copying = not session.head.rev or (tail and tail[-1].type in COPYING)
         if not copying or session.continues is None:
             return None

@@ -1,4 +1,4 @@
-"""Put the session room together: what needs what, in one place. Called by `app`."""
+"""Composition of the session lifecycle services. Called by `app`."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from choir_control.signals.store import SignalStore
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What sessions need of the rest of control."""
+    """Dependencies of the session services."""
 
     settings: ControlSettings
     database: Database
@@ -49,17 +49,19 @@ class Surroundings:
     outfitter: Outfitter
     operations: Operations
     rescan: Callable[[str], None]
-    """Has the outbox look at a DM's rows again."""
+    """Makes the outbox check a conversation (DM) for new rows."""
     release: Callable[[str], Coroutine[None, None, None]]
-    """Frees what an agent held on the host's side once its process has ended."""
+    """Frees the host resources of an agent after its process has ended."""
     archive: Archive
-    """Hands ended sessions on to memory."""
+    """Passes ended sessions on to memory."""
     way: Callable[[], HttpWay | None]
-    """How agents reach control over HTTP; None: through their own sockets."""
+    """Returns the address at which agents reach control over HTTP, or None for their own sockets.
+
+    """
 
 
 class Household:
-    """The parts of the session room."""
+    """The session lifecycle services."""
 
     def __init__(self, around: Surroundings) -> None:
         turns, runtime, leases = AgentTurns(), around.runtime, LeaseStore(around.database)

@@ -1,4 +1,4 @@
-"""Turn a granted epoch into a running agent process. Called by `start` and `mend`."""
+"""Launch of the agent process of a granted epoch."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ log = structlog.get_logger("choir.sessions")
 
 
 class Launcher:
-    """Prepares what the agent sees and hands it to the runtime."""
+    """Launcher that prepares the workspace and image of an agent and calls the runtime."""
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class Launcher:
         self._way = way
 
     async def newest(self, agent_id: str) -> SessionImage:
-        """Return what a new session is started with; raises Conflict when it has to be built first."""
+        """Return the image for a new session; raise Conflict when it has to be built first."""
         return await self._outfitter.newest(agent_id)
 
     async def check(self, agent_id: str, bindings: ResourceBindings, image: SessionImage) -> None:
-        """Refuse, before anything is granted or stopped, what could not be started.
+        """Check, before anything is granted or stopped, that the agent could be started.
 
-        Raises Conflict, NotFound, Unavailable.
+        Raises Conflict, NotFound or Unavailable.
         """
         await asyncio.to_thread(self._workspace, bindings.workspace)
         await self._outfitter.check(agent_id, image)
 
     async def launch(self, grant: Grant) -> RunningAgent:
-        """Start the agent of this epoch.
+        """Start the agent process of this epoch.
 
-        Raises Unavailable (or what the runtime raises) when it cannot be started.
+        Raises Unavailable, or an error of the runtime, when the process cannot be started.
         """
         session = grant.session
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)

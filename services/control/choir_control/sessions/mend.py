@@ -1,6 +1,6 @@
-"""Notice crashes and mend them: the runtime's exits, silence, and sessions due to be resumed.
+"""Crash detection and recovery: process exits, missed heartbeats and sessions due to be resumed.
 
-One task follows exits; one sweeps every second or when woken. Called by `app`.
+One task follows process exits; another sweeps every second, or when woken. Run by `app`.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from choir_control.signals.bell import Bell
 log = structlog.get_logger("choir.sessions")
 
 SWEEP_S = 1.0
-# a query that takes this long: heartbeats were not stored in time either
+# If the query takes this long, heartbeats were not stored in time either.
 SLOW_S = 1.0
 STOOD_STILL_S = 3 * SWEEP_S
-# an interpreter under load, a container engine that pulls itself together
+# Allows for a slow interpreter under load or a busy container engine.
 START_DEADLINE_S = 15.0
 
 
 class Mender:
-    """Keeps agents running that should run."""
+    """Supervisor that detects crashed agents and resumes their sessions."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class Mender:
         self._release = release
         self._wake = asyncio.Event()
         self._resuming: set[str] = set()
-        # exits that could not be noted while the database was away: one per agent at most
+        # exits not recorded yet because the database was unavailable: at most one per agent
         self._unnoted: dict[str, AgentExit] = {}
         self._vitals = vitals
         self._last_round = clock.monotonic()
 
     async def run(self) -> None:
-        """Mend until cancelled."""
+        """Detect and recover until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_exits(tasks), name="exits")
             while True:
@@ -85,7 +85,7 @@ class Mender:
                 code=gone.code,
                 detail=gone.detail,
             )
-            # a stop that waits for this process looks at once
+            # wake a stop that waits for this process
             self._bell.ring(gone.session_id)
             tasks.create_task(self._release_all(gone), name="release")
             self._unnoted[gone.agent_id] = gone
@@ -98,14 +98,15 @@ class Mender:
             log.exception("release failed", agent=gone.agent_id)
 
     async def _note_exits(self) -> None:
-        """Treat each exit as a crash if its epoch was still meant to run; again later if that fails."""
+        """Record each exit as a crash if its epoch was meant to run; retry later if that fails."""
         for agent_id, gone in list(self._unnoted.items()):
             try:
                 await self._note_exit(gone)
             except Unavailable as error:
                 log.warning("exit waits for the database", agent=agent_id, error=error.message)
                 return
-            except Exception:  # the outermost frame of an exit; silence will tell again
+            # the outermost handler of an exit; the missing heartbeats show it again
+            except Exception:
                 log.exception("exit could not be noted", agent=agent_id)
             if self._unnoted.get(agent_id) is gone:
                 del self._unnoted[agent_id]
@@ -129,11 +130,11 @@ class Mender:
         except Unavailable as error:
             self._vitals.excuse_all()
             log.warning("sweep waits for the database", error=error.message)
-        except Exception:  # the outermost loop: the next round may fare better
+        except Exception:  # the outermost loop: the next sweep may succeed
             log.exception("sweep failed")
 
     async def _end_departed(self) -> None:
-        """End what agents left open that a new configuration does not have."""
+        """End the suspended sessions of agents that are no longer configured."""
         for session in await self._store.suspended():
             lock = self._turns.of(session.agent_id)
             if session.agent_id in self._configuration.current.config.agents or lock.locked():
@@ -142,9 +143,10 @@ class Mender:
                 await self._crashes.end_departed(session)
 
     async def _judge_silence(self) -> None:
-        """Suspect who has missed a heartbeat, end who is lost (spec 13.1).
+        """Mark sessions that missed heartbeats as suspect, and end those that are lost.
 
-        While the database was away or slow, or this process stood still, silence was our fault.
+        While the database was slow or unavailable, or this process was not running, silence is not the
+        agents' fault.
         """
         before = self._clock.monotonic()
         running = [row for row in await self._store.live() if row.status in RUNNING]
@@ -164,9 +166,9 @@ class Mender:
     async def _end_silent(self, session: SessionRow) -> None:
         lock = self._turns.of(session.agent_id)
         if lock.locked():
-            return  # being started or stopped right now; the next round looks again
+            return  # being started or stopped now; the next sweep checks again
         async with lock:
-            # fenced first: whatever it still sends is refused before its process is gone
+            # fence first, so that anything it still sends is refused before its process is gone
             await self._crashes.note(session, "it sent no heartbeat for too long")
             await self._runtime.stop(session.agent_id, 0)
         self._wake.set()
@@ -184,9 +186,9 @@ class Mender:
 
 
 def thresholds(config: Config) -> tuple[float, float]:
-    """Return after how many seconds of silence an agent is suspect, and after how many it is lost.
+    """Return the silence in seconds after which an agent is suspect, and after which it is lost.
 
-    Suspect is who has certainly missed a heartbeat, at half the time at the earliest.
+    An agent is suspect when it has certainly missed a heartbeat, but not before half the time to being lost.
     """
     lost_s = config.crash_detection_threshold_ms / 1000
     return max(1.5 * config.heartbeat_interval_ms / 1000, lost_s / 2), lost_s

@@ -1,7 +1,6 @@
-"""Say what an agent is started with: a built image, or Choir's own identity where it has no repository.
+"""Resolution of what an agent is started with: a built image, or the default identity.
 
-Called by `start`, before anything is granted, and by `launch`. An image that is not what was built is refused
-(spec 15.1).
+An image that differs from what was built is refused; see docs/design/lifecycle.md rule 4.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from choir_control.images.shelf import Shelf
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What stands in /choir of one start."""
+    """The contents of /choir for one start."""
 
     choir_dir: Path
-    """A directory of the host; where there is a Docker image, it is not mounted."""
+    """A directory on the host; it is not mounted when a Docker image is used."""
     docker_image: str = ""
     version: ImageVersion | None = None
 
 
 class Outfitter:
-    """Knows the images and what to do without one."""
+    """Resolver that selects and verifies the image of each start."""
 
     def __init__(
         self, home: Path, configuration: Configuration, shelf: Shelf, builder: ImageBuilder
@@ -39,16 +38,17 @@ class Outfitter:
         self._builder = builder
 
     async def newest(self, agent_id: str) -> SessionImage:
-        """Return what a new session of an agent is started with.
+        """Return the image for a new session of an agent.
 
-        Raises Conflict when its image has to be built first.
+        Raises Conflict when the image has to be built first.
         """
         sources = sources_of(self._configuration.current.config, agent_id, self._home)
         if not sources:
             return SessionImage(None)
         image = await asyncio.to_thread(self._shelf.current, agent_id)
         if image is None and sources.is_folder:
-            return SessionImage(None)  # nobody has asked for its files yet
+            # a folder is optional: until it is built, the default identity is used
+            return SessionImage(None)
         if image is None:
             raise Conflict(
                 f"{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
@@ -57,7 +57,7 @@ class Outfitter:
         return SessionImage(image)
 
     async def check(self, agent_id: str, wanted: SessionImage) -> None:
-        """Refuse an image that cannot be started; raises Conflict, Unavailable."""
+        """Raise Conflict or Unavailable if the image cannot be started."""
         image = wanted.image
         if image is None:
             return
@@ -72,14 +72,14 @@ class Outfitter:
             raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {again}")
 
     def remember(self, agent_id: str, image: SessionImage | None) -> None:
-        """Note what an agent runs with, or goes on with, so that it is not removed as outdated."""
+        """Record the image version of a running or unfinished session, so that cleanup keeps it."""
         version = image.image.version if image is not None and image.image is not None else None
         self._shelf.note_start(agent_id, version)
 
     async def dress(self, agent_id: str, wanted: SessionImage) -> Outfit:
-        """Return what to start an agent with, and remember it for its greeting.
+        """Return the files and image for a start, and record the version for the handshake.
 
-        Raises Conflict for an image that cannot be started, Unavailable.
+        Raises Conflict for an image that cannot be started, and Unavailable.
         """
         await self.check(agent_id, wanted)
         self.remember(agent_id, wanted)

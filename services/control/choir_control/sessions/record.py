@@ -1,4 +1,4 @@
-"""What a session is to control: one row, and the grant of one epoch."""
+"""In-memory model of a session row, and the grant of one epoch."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,21 +13,25 @@ from choir_control.leases.token import LeaseToken
 RUNNING = ("starting", "active", "stopping")
 LIVE = (*RUNNING, "crashed")
 RESUMABLE = ("crashed", "suspended")
-"""Between two epochs: a crashed session is resumed by itself, a suspended one by a start."""
+"""Statuses without a running epoch. A crashed session is resumed automatically, a suspended one by a start.
+
+"""
 SHUT_DOWN = "Choir was shut down"
-"""Why a session ended whose agent is to run again when choird does."""
+"""End reason of sessions stopped by a shutdown; their agents start again with choird."""
 UPDATED = "it is updated to a new image"
 TAKEN_BACK = "its new image did not come up"
 RESTARTED = "it is restarted"
 SAME_IMAGE = (SHUT_DOWN, RESTARTED)
-"""Why sessions end whose agent is started again with the image it had."""
+"""End reasons after which the agent is started again with the same image."""
 STARTED_AGAIN = (*SAME_IMAGE, UPDATED, TAKEN_BACK)
-"""Why sessions end whose agent is started right after; choird does it if it died in between."""
+"""End reasons that a start follows immediately. If choird died in between, the next startup starts the agent.
+
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A row of `sessions`."""
+    """A row of the table `sessions`."""
 
     session_id: str
     agent_id: str
@@ -36,27 +40,27 @@ class SessionRow:
     head: Head
     continues: str | None
     bindings: ResourceBindings
-    """In force now."""
+    """Bindings in force now."""
     started_with: ResourceBindings
-    """What a restart keeps: without what was changed since (`model set`, `voice set`)."""
+    """Bindings that a restart keeps: without the changes made by `model set` and `voice set`."""
     settings_rev: int
     gateway: str
     resumes: int
-    """Crashes since something was completed."""
+    """Crashes since a turn or job was last completed."""
     idle_resumes: int
-    """Crashes since a user's message was last taken up, whatever was completed."""
+    """Crashes since a user message was last consumed, regardless of completed work."""
     started_at: datetime
     ended_at: datetime | None
     end_reason: str | None
-    """Why it ended, or is being stopped."""
+    """Why the session ended or is being stopped."""
     last_heartbeat_at: datetime
     image: SessionImage | None
-    """What it was started with; none for a session of before this was kept."""
+    """Image it was started with; None for sessions created before this column existed."""
     rehearsal: bool = False
-    """It was started with the rehearsal model."""
+    """Whether it was started with the rehearsal model."""
 
     def view(self) -> SessionView:
-        """Return what an operator sees."""
+        """Return the operator API's view of the session."""
         return SessionView(
             session_id=self.session_id,
             agent_id=self.agent_id,
@@ -80,14 +84,14 @@ class Grant:
 
 
 def is_rehearsal(config: Config, bindings: ResourceBindings) -> bool:
-    """Tell whether a session with these bindings talks with the scripted rehearsal model."""
+    """Return whether these bindings use the rehearsal model."""
     return config.models[bindings.llm].provider == "rehearsal"
 
 
 def resources_of(agent_id: str, bindings: ResourceBindings, config: Config) -> list[str]:
-    """Return the exclusive resources that an agent with these bindings needs (spec 6.4).
+    """Return the names of the exclusive resources that an agent with these bindings must lease.
 
-    Each running agent has a browser context of its own, named for it.
+    Every running agent has its own browser context, named after the agent.
     """
     account = config.email_accounts.get(bindings.email) if bindings.email else None
     wanted = {

@@ -1,4 +1,4 @@
-"""Remember what each lane last said it does (REPORT_STATUS). In memory: it is for people, not truth."""
+"""In-memory store of each lane's last REPORT_STATUS, for display only."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ from choir_common.wire.rpc import StatusReport
 from choir_control.leases.store import Lease
 
 MAX_LANES = 200
-# the states of spec 7.3 that a core job does not leave again
+# Final states of a core job.
 ENDED = ("CORE_COMPLETED", "CORE_TERMINATED")
-# who looks right after a job ended sees how it ended
+# Keep the report of an ended job, so that an operator who looks just afterwards sees its outcome.
 KEEP_ENDED_S = 60.0
 
 
 @dataclass(slots=True)
 class _Lanes:
-    """The lanes of one epoch of a session, and when those that ended did so."""
+    """Lane reports of one epoch, and the end times of finished lanes."""
 
     session_id: str
     epoch: int
@@ -24,14 +24,14 @@ class _Lanes:
 
 
 class StatusBoard:
-    """The newest report of each lane, for the sessions that run."""
+    """Newest status report of each lane of the running sessions."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._agents: dict[str, _Lanes] = {}
 
     def post(self, lease: Lease, report: StatusReport) -> None:
-        """Keep a lane's newest report; a new epoch of the agent starts with an empty board."""
+        """Store a lane's newest report; a new epoch starts without the reports of the last."""
         lanes = self._agents.get(lease.agent_id)
         if lanes is None or (lanes.session_id, lanes.epoch) != (lease.session_id, lease.epoch):
             lanes = self._agents[lease.agent_id] = _Lanes(lease.session_id, lease.epoch)
@@ -47,7 +47,7 @@ class StatusBoard:
             lanes.ended.pop(oldest, None)
 
     def of(self, agent_id: str, session_id: str) -> tuple[StatusReport, ...]:
-        """Return the reports of an agent's session; a job's vanishes some time after its end."""
+        """Return the reports of an agent's session; those of ended jobs expire."""
         lanes = self._agents.get(agent_id)
         if lanes is None or lanes.session_id != session_id:
             return ()

@@ -1,7 +1,7 @@
-"""Empty a workspace: stop who holds it, hold it meanwhile, delete what is in it (spec 15.4).
+"""Workspace reset: stop the agent that uses the workspace, lease it meanwhile, and delete its contents.
 
-Called by the operator door and by commands; the deleting is in `workspaces`. A lease without a session keeps
-every start away while it lasts; one that a crash of control left behind is dropped by `boot`.
+A lease without a session prevents every start until it is dropped. If control crashes in between, the next
+startup drops it (`LeaseStore.drop_stale`). The deletion itself is in `choir_control.workspaces`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ MEASURE_S = 1.0
 
 
 class Workspaces:
-    """The workspaces of the configuration."""
+    """Service that lists and resets the configured workspaces."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Workspaces:
         self._operations = operations
 
     async def all(self) -> list[WorkspaceView]:
-        """Return every workspace by name, with its holder and how much it holds."""
+        """Return every workspace by name, with the agent that uses it and its size."""
         held = await self._leases.holders("workspace:")
         found = []
         for name, workspace in sorted(self._configuration.current.config.workspaces.items()):
@@ -72,14 +72,16 @@ class Workspaces:
         return found
 
     async def one(self, name: str) -> WorkspaceView:
-        """Return a workspace that may be reset; raises what `reset` raises for its name."""
+        """Return a workspace that may be reset; raises the same errors as `reset` for its name."""
         await self._root(name)
         return next(view for view in await self.all() if view.name == name)
 
     async def reset(self, name: str, asked: ResetWorkspace, asker: Asker | None = None) -> str:
-        """Begin to delete everything in a workspace, whose end `asker` is told; return the operation's id.
+        """Begin to delete everything in a workspace; return the operation's id.
 
-        Raises NotFound, BadInput without the name as confirmation, Conflict for a path that is not to be
+        The conversation `asker`, if any, is notified of the end.
+
+        Raises NotFound, BadInput without the name as confirmation, and Conflict for a path that must not be
         emptied or a workspace that is being reset already.
         """
         root = await self._root(name)
@@ -128,7 +130,7 @@ class Workspaces:
         )
 
     async def _take(self, resource: str, progress: Progress) -> SessionRow | None:
-        """Hold a workspace; return the session that was stopped for it."""
+        """Lease the workspace; return the session that was stopped for it, or None."""
         ended: SessionRow | None = None
         for _ in range(ATTEMPTS):
             if await self._leases.hold(resource, WHO):
@@ -144,7 +146,7 @@ class Workspaces:
 
 
 async def _empty(root: Path, progress: Progress) -> Emptied:
-    """Empty a directory in a thread; say after every thousand entries how far it is."""
+    """Empty a directory in a thread, and report progress after every thousand entries."""
     held = await asyncio.to_thread(measure, root, MEASURE_S)
     about = f"{held.entries:,}{'' if held.complete else ' or more'}"
     loop = asyncio.get_running_loop()
@@ -169,7 +171,7 @@ async def _empty(root: Path, progress: Progress) -> Emptied:
 
 
 def _judge(done: WorkspaceReset) -> WorkspaceReset:
-    """Return a reset that deleted all; raises WorkFailed, which carries it, for one that did not."""
+    """Return a complete reset; raise WorkFailed with the result if entries were left."""
     if done.left:
         raise WorkFailed(
             f"{done.path} is not empty: {done.removed:,} entries were deleted, but not "

@@ -1,4 +1,4 @@
-"""Tell which agents there are and how each one stands. Called by the operator door."""
+"""Overview of agents and their state, for the operator API."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ _STATES: dict[str, AgentState] = {
 
 
 class Roster:
-    """The agents of the configuration and their sessions."""
+    """Read-only view of the configured agents and their sessions."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Roster:
         vitals: Vitals,
         version_of: Callable[[SessionRow], int | None],
     ) -> None:
-        """`version_of` says which version of the settings a session's agent has."""
+        """`version_of` returns the settings version that a session's agent last reported."""
         self._configuration = configuration
         self._sessions = sessions
         self._inbox = inbox
@@ -46,17 +46,17 @@ class Roster:
         self._version_of = version_of
 
     async def must_know(self, agent_id: str) -> None:
-        """Raise NotFound unless an agent is configured, or runs although it is not any more."""
+        """Raise NotFound unless the agent is configured or still running."""
         snapshot = self._configuration.current
         if agent_id not in snapshot.config.agents and not await self._sessions.live_of(agent_id):
             snapshot.agent(agent_id)
 
     async def live_of(self, agent_id: str) -> SessionRow | None:
-        """Return the session that an agent runs now."""
+        """Return the agent's current session, or None."""
         return await self._sessions.live_of(agent_id)
 
     async def all(self) -> list[AgentView]:
-        """Return every agent that is configured or runs, by name."""
+        """Return all agents that are configured or running, sorted by name."""
         snapshot = self._configuration.current
         live = {row.agent_id: row for row in await self._sessions.live()}
         running = {agent.session_id: agent for agent in await self._runtime.running()}
@@ -68,7 +68,7 @@ class Roster:
         return views
 
     async def one(self, agent_id: str) -> AgentView:
-        """Return one agent; raises NotFound if it neither is configured nor ever ran."""
+        """Return one agent; raises NotFound if it is neither configured nor has any session."""
         snapshot = self._configuration.current
         row = await self._sessions.live_of(agent_id) or await self._last(agent_id)
         if row is None:
@@ -90,7 +90,7 @@ class Roster:
     ) -> AgentView:
         over = row is None or row.status not in LIVE
         configured = snapshot.config.agents.get(agent_id)
-        # one that left the configuration has only what its session was bound to
+        # an agent that left the configuration has no defaults, only its session's bindings
         bound = row.bindings if row and (not over or configured is None) else None
         chosen = bound or snapshot.agent(agent_id).defaults
         process = running.get(row.session_id) if row else None

@@ -1,7 +1,7 @@
-"""Stop every agent in good order before choird itself goes, for as long as there is patience.
+"""Orderly stop of every agent within the shutdown deadline, before choird itself stops.
 
-Called by `app` while the doors are still open: the agents sum up their sessions and flush their logs
-through them. `boot` starts the same agents again.
+Called by `app` while the endpoints are still open: the agents write their summaries and send their last
+events through them. `Boot` starts the same agents again.
 """
 
 import asyncio
@@ -17,16 +17,17 @@ log = structlog.get_logger("choir.sessions")
 
 
 class ShutDown:
-    """The last minute of choird."""
+    """Shutdown of all agents when choird stops."""
 
     def __init__(self, store: SessionStore, stopper: Stopper) -> None:
         self._store = store
         self._stopper = stopper
 
     async def run(self, most_s: float, hurry: asyncio.Event) -> None:
-        """Stop all running agents at once; return when they have, after `most_s`, or at `hurry`.
+        """Stop all agents concurrently; return when done, after `most_s` seconds, or when `hurry` is set.
 
-        One that has not stopped by then dies with choird; what it owed users is told at the next start.
+        Agents that have not stopped by then are killed with choird; their pending replies follow at the next
+        start.
         """
         running = await self._running() if most_s > 0 and not hurry.is_set() else []
         if not running:

@@ -1,4 +1,7 @@
-"""Start agents, and take crashed sessions up again. Called by the operator door, `mend` and `boot`."""
+"""Start of agents and resume of crashed or suspended sessions.
+
+Called by the operator API, by crash recovery and at the startup of control.
+"""
 
 from datetime import timedelta
 
@@ -28,11 +31,12 @@ from choir_control.sessions.turns import AgentTurns
 
 log = structlog.get_logger("choir.sessions")
 
+# A conflict over a lease usually ends within seconds, when the other agent has stopped.
 LEASE_HELD_RETRY = timedelta(seconds=5)
 
 
 class Starter:
-    """Begins epochs."""
+    """Service that starts agents and resumes sessions, one start per agent at a time."""
 
     def __init__(
         self,
@@ -55,10 +59,14 @@ class Starter:
     async def start(
         self, agent_id: str, request: StartAgent, image: SessionImage | None = None
     ) -> SessionRow:
-        """Start an agent by hand: a new session, or the one it left open, with a new budget of resumes.
+        """Start an agent: create a session, or resume its unfinished one with its crash counters reset.
 
-        A session that is left open keeps its image; a new one has `image`, or the newest.
-        Raises NotFound, BadInput for unknown names, Conflict when it runs or a resource is held.
+        An unfinished session keeps its image. A new session uses `image`, or the newest image if it
+        is None.
+
+        Raises NotFound for an unknown agent, BadInput for unknown resource names, and Conflict when
+        the agent is running, a resource is leased, or the request names other resources than the
+        unfinished session has.
         """
         bindings = choose(self._configuration.current, agent_id, request)
         async with self._turns.of(agent_id):
@@ -77,11 +85,12 @@ class Starter:
     async def start_as(
         self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None = None
     ) -> SessionRow:
-        """Start an agent with what it had before, whatever its defaults say now.
+        """Start an agent with the bindings it had before, regardless of its current defaults.
 
-        A session that it left open goes on with its own bindings, and with `image` or its own.
+        An unfinished session is resumed with its own bindings, and with `image` or its own image.
 
-        Raises NotFound, BadInput for names that are gone, Conflict when it runs or a resource is held.
+        Raises NotFound, BadInput for names that are no longer configured, and Conflict when the
+        agent is running or a resource is leased.
         """
         snapshot = self._configuration.current
         snapshot.agent(agent_id)
@@ -95,9 +104,9 @@ class Starter:
     async def check(
         self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None
     ) -> None:
-        """Refuse a restart that could not start the agent again, before anything is stopped.
+        """Check that an agent could be started again, before a restart stops it.
 
-        Raises NotFound, BadInput, Conflict, Unavailable.
+        Raises NotFound, BadInput, Conflict or Unavailable.
         """
         snapshot = self._configuration.current
         snapshot.agent(agent_id)
@@ -106,15 +115,15 @@ class Starter:
         await self._launcher.check(agent_id, bindings, image)
 
     async def check_restart(self, agent_id: str) -> None:
-        """Do the same for a restart of the agent as it runs; one that does not run is passed over."""
+        """Run `check` for a restart of the agent's current session; do nothing if it is not running."""
         live = await self._store.live_of(agent_id)
         if live is not None:
             await self.check(agent_id, live.started_with, live.image)
 
     async def resume(self, crashed: SessionRow) -> None:
-        """Take a crashed session up under its next epoch; later if it cannot be started meanwhile.
+        """Resume a crashed session under its next epoch, or postpone it if it cannot be started now.
 
-        One that was stopped or started while this waited for its turn is left as it is.
+        Does nothing if the session was stopped or started while this waited for the agent's lock.
         """
         async with self._turns.of(crashed.agent_id):
             now = await self._store.get(crashed.session_id)
@@ -139,7 +148,7 @@ class Starter:
             await self._launch(grant)
 
     async def _unfinished_of(self, agent_id: str) -> SessionRow | None:
-        """Return the agent's session that is not over; one that was left open and cannot go on is ended."""
+        """Return the agent's unfinished session; one that can no longer be resumed is ended first."""
         live = await self._store.unfinished_of(agent_id)
         if live is None or live.status not in RESUMABLE:
             return live
@@ -152,13 +161,16 @@ class Starter:
         return None
 
     def _is_outlived(self, session: SessionRow) -> bool:
-        """Tell whether a rehearsal would go on with a real model, unless its user chose that one for it."""
+        """Return whether a rehearsal session would resume with a real model.
+
+        A change of the model during the session does not count: the user chose it.
+        """
         config = self._configuration.current.config
         known = session.started_with.llm in config.models
         return session.rehearsal and known and not is_rehearsal(config, session.started_with)
 
     async def _rebind(self, left_open: SessionRow, request: StartAgent) -> SessionRow:
-        """Have a session go on with the model and the voice that its start names."""
+        """Change an unfinished session to the model and voice that the start request names."""
         for field in CHANGEABLE:
             name = getattr(request, field)
             if name and name != getattr(left_open.bindings, field):
@@ -191,6 +203,7 @@ class Starter:
             rehearsal=is_rehearsal(config, bindings),
         )
         if not row.rehearsal:
+            # A real session must not recall rehearsals.
             await self._archive.forget_rehearsals(agent_id)
         await self._launch(Grant(row, token))
         return row
@@ -214,7 +227,7 @@ class Starter:
 
 
 def _refuse_others(request: StartAgent, crashed: SessionRow) -> None:
-    """Raise Conflict when a start names other resources than the crashed session it would go on with."""
+    """Raise Conflict if the request names other resources than the unfinished session is bound to."""
     others = contradictions(request, crashed.bindings)
     if others:
         raise Conflict(

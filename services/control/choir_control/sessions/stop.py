@@ -1,4 +1,4 @@
-"""Stop agents in good order (spec 17.2). Called by the operator door and, for TERMINATE_SELF, by rpc."""
+"""Orderly stop of agents. Called by the operator API and, for TERMINATE_SELF, by the RPC endpoint."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from choir_control.signals.bell import Bell
 
 log = structlog.get_logger("choir.sessions")
 
-# an agent gives its turn as long to reach a safe point; its summary and its last events come on top
+# The agent allows its turn the same time to reach a safe point; its summary and last events come on top.
 TURN_S = 15.0
 SLACK_S = 10.0
 KILL_GRACE_S = 3.0
@@ -28,7 +28,7 @@ LOOK_S = 0.5
 
 
 class Stopper:
-    """Ends sessions on request."""
+    """Service that stops agents and ends or suspends their sessions."""
 
     def __init__(
         self,
@@ -52,14 +52,15 @@ class Stopper:
 
     @property
     def patience_s(self) -> float:
-        """Return how long an agent may take to end: its turn, its summary, its last events."""
+        """Return how many seconds a stop may take: the turn, the summary and the last events."""
         summary_s = self._configuration.current.config.summary_timeout_ms / 1000
         return TURN_S + summary_s + SLACK_S
 
     async def stop(self, agent_id: str, reason: str) -> SessionRow | None:
-        """Stop an agent; return its session, which has ended or is suspended, none if it did not run.
+        """Stop an agent; return its session, ended or suspended, or None if it did not run.
 
-        A turn may take `TURN_S` to end. What is open then stays open for the next start.
+        The current turn has `TURN_S` seconds to complete. Work that is still open is resumed by the next
+        start.
         """
         async with self._turns.of(agent_id):
             session = await self._store.live_of(agent_id)
@@ -72,7 +73,7 @@ class Stopper:
             return await self._store.get(session.session_id)
 
     async def give_up(self, agent_id: str, reason: str) -> SessionRow | None:
-        """End the suspended session of a stopped agent; none if it has none. Users who wait are told."""
+        """End the suspended session of a stopped agent, and notify users who wait; None if it has none."""
         async with self._turns.of(agent_id):
             session = await self._store.unfinished_of(agent_id)
             if session is None or session.status != "suspended":
@@ -81,7 +82,7 @@ class Stopper:
             return await self._store.get(session.session_id)
 
     async def terminate(self, lease: Lease, reason: str) -> None:
-        """Close a session whose agent says that it ends; unasked, that is a crash to mend.
+        """End the session of an agent that terminates itself; without a stop request this is a crash.
 
         Raises Fenced when the epoch is over.
         """
@@ -102,7 +103,8 @@ class Stopper:
             async with asyncio.timeout(self.patience_s):
                 while await self._still_there(session):
                     rung.clear()
-                    # not `wait_for`, which until Python 3.12 forgets to be cancelled when the bell rings too
+                    # not `wait_for`: before Python 3.12 it may lose a cancellation that coincides with the
+                    # event
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_S):
                             await rung.wait()

@@ -1,6 +1,6 @@
-"""Keep the table `sessions`: begin, find, mark. Ending one is in `closing_store`.
+"""Store of the table `sessions`: create, read and update sessions.
 
-Called by the other modules of this room; every change of an epoch is one transaction with its leases.
+Every change of an epoch is one transaction together with its leases. Ending a session is in `closing_store`.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ COLUMNS = (
     "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, image, rehearsal"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
-# a suspended session is stored as a crashed one with the reason of its stop: it holds no lease, and its agent
-# can have no other session until it has ended
+# A suspended session is stored as a crashed one with the reason of its stop. It has no lease, and its agent
+# can have no other session until it has ended.
 _SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
-# a session of which the log holds no more than that control gave it up has nothing to hand on
+# A session with no events except control's own has nothing to carry over to the next one.
 _SPOKE = """EXISTS (SELECT 1 FROM choir_control.session_events AS said
     WHERE said.session_id = s.session_id AND said.lane <> 'control')"""
 _PRESENT = f"{_LIVE} AND NOT ({_SUSPENDED})"
 
 
 def row_of(record: Record) -> SessionRow:
-    """Return a record of COLUMNS as a session."""
+    """Convert a record of COLUMNS to a session."""
     return SessionRow(
         session_id=record["session_id"],
         agent_id=record["agent_id"],
@@ -67,7 +67,7 @@ def _status_of(record: Record) -> SessionStatus:
 
 
 class SessionStore:
-    """The table `sessions`, with `session_epochs` and `leases` in its transactions."""
+    """Store of the table `sessions`, which updates `session_epochs` and `leases` in the same transactions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,10 +84,12 @@ class SessionStore:
         *,
         rehearsal: bool = False,
     ) -> SessionRow:
-        """Make a session at epoch 1 with all its leases, or nothing at all.
+        """Create a session at epoch 1 with all its leases, atomically.
 
-        A rehearsal continues a rehearsal only, and any other session none.
-        Raises Conflict when the agent has a live session or a resource is held.
+        It continues the agent's newest ended session of the same kind: a rehearsal continues only a
+        rehearsal, and any other session never does.
+
+        Raises Conflict when the agent has an unfinished session or a resource is leased.
         """
         async with self._database.transaction() as held:
             record = await held.fetchrow(
@@ -129,9 +131,9 @@ class SessionStore:
         token: LeaseToken,
         image: SessionImage,
     ) -> SessionRow | None:
-        """Take a crashed session up again under the next epoch, with `image`; none if it changed meanwhile.
+        """Begin the next epoch of a crashed or suspended session with `image`; None if it changed meanwhile.
 
-        Raises Conflict when one of its resources is held by another agent meanwhile.
+        Raises Conflict when one of its resources is leased to another agent.
         """
         async with self._database.transaction() as held:
             record = await held.fetchrow(
@@ -167,9 +169,10 @@ class SessionStore:
         afresh: bool = False,
         resume_in: timedelta | None,
     ) -> bool:
-        """End an epoch: token dead, leases free, to be resumed after `resume_in` (none: by hand).
+        """End an epoch: revoke its token, free its leases, and schedule the resume after `resume_in`.
 
-        With `afresh` the crashes before this one are forgotten.
+        With `resume_in` None the session is only resumed by a start. `counts` adds this crash to the
+        counters, and `afresh` resets them first. Returns False if the epoch was over already.
         """
         found = await self._database.fetchval(
             """
@@ -196,7 +199,7 @@ class SessionStore:
         return bool(found)
 
     async def suspend(self, session_id: str, reason: str) -> bool:
-        """End an epoch but not its session: the next start of the agent goes on with its open work."""
+        """End an epoch but not its session: the next start of the agent resumes its open work."""
         found = await self._database.fetchval(
             """
             WITH ended AS (
@@ -217,7 +220,7 @@ class SessionStore:
         return bool(found)
 
     async def set_image(self, session_id: str, image: SessionImage) -> bool:
-        """Have a suspended session go on with another image; False if it is not suspended any more."""
+        """Change the image of a suspended session; return False if it is not suspended any more."""
         found = await self._database.fetchval(
             "UPDATE choir_control.sessions SET image = $2::jsonb "
             "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NOT NULL RETURNING true",
@@ -227,7 +230,7 @@ class SessionStore:
         return bool(found)
 
     async def forgive(self, session_id: str) -> None:
-        """Give a crashed session all its resumes back: a person asked for another try."""
+        """Reset the crash counters of a crashed session, because a user asked for another attempt."""
         await self._database.execute(
             "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0, blocked = NULL "
             "WHERE session_id = $1 AND status = 'crashed'",
@@ -235,7 +238,7 @@ class SessionStore:
         )
 
     async def postpone(self, session_id: str, by: timedelta) -> None:
-        """Try to resume a crashed session later."""
+        """Delay the next resume of a crashed session by `by`."""
         await self._database.execute(
             "UPDATE choir_control.sessions SET resume_at = clock_timestamp() + $2::interval "
             "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NULL",
@@ -246,9 +249,9 @@ class SessionStore:
     async def block(
         self, session_id: str, why: str, words: str, by: timedelta | None
     ) -> str | None:
-        """Put off a crashed session whose agent cannot be started, and tell its user once.
+        """Postpone a crashed session whose agent cannot be started, and notify its user once.
 
-        Returns the DM in which `words` were said, none if its user knows already.
+        Returns the DM that `words` were queued for, or None if the user was notified before.
         """
         async with self._database.transaction() as held:
             told = await held.fetchrow(
@@ -273,7 +276,7 @@ class SessionStore:
         return str(told["dm"])
 
     async def hello(self, session_id: str, epoch: int) -> SessionRow | None:
-        """Note that the agent of this epoch is there; none if the epoch is over."""
+        """Mark the agent of this epoch as connected; return None if the epoch is over."""
         return await self._one(
             f"""
             UPDATE choir_control.sessions SET
@@ -287,7 +290,7 @@ class SessionStore:
         )
 
     async def mark_stopping(self, session_id: str, reason: str) -> SessionRow | None:
-        """Note that a stop was asked, and why; none if the session is not running."""
+        """Mark a session as stopping for `reason`; return None if it is not running."""
         return await self._one(
             f"""
             UPDATE choir_control.sessions SET status = 'stopping', end_reason = $2
@@ -299,7 +302,7 @@ class SessionStore:
         )
 
     async def change(self, session_id: str, field: str, value: str) -> SessionRow | None:
-        """Bind a session to something else until it ends; none if it is over or about to be."""
+        """Override a binding of a session until it ends; return None if it has ended or is stopping."""
         return await self._one(
             f"""
             UPDATE choir_control.sessions SET
@@ -315,27 +318,27 @@ class SessionStore:
         )
 
     async def get(self, session_id: str) -> SessionRow | None:
-        """Return one session."""
+        """Return a session, or None."""
         return await self._one(
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE session_id = $1",  # noqa: S608
             session_id,
         )
 
     async def live_of(self, agent_id: str) -> SessionRow | None:
-        """Return the agent's session that is neither over nor suspended."""
+        """Return the agent's session that has neither ended nor been suspended."""
         return await self._one(
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_PRESENT}",  # noqa: S608
             agent_id,
         )
 
     async def live(self) -> list[SessionRow]:
-        """Return all sessions that are neither over nor suspended."""
+        """Return all sessions that have neither ended nor been suspended."""
         return await self._many(
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_PRESENT}"  # noqa: S608
         )
 
     async def unfinished_of(self, agent_id: str) -> SessionRow | None:
-        """Return the agent's session that is not over, also a suspended one."""
+        """Return the agent's session that has not ended, including a suspended one."""
         return await self._one(
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE}",  # noqa: S608
             agent_id,
@@ -348,16 +351,16 @@ class SessionStore:
         )
 
     async def due(self) -> list[SessionRow]:
-        """Return the crashed sessions whose time to resume has come, by the database's clock."""
+        """Return the crashed sessions whose resume time has passed, by the database's clock."""
         return await self._many(
             f"SELECT {COLUMNS} FROM choir_control.sessions "  # noqa: S608
-            # a time further away than any we set means that the clock was set back
+            # a time further ahead than any delay in use means that the clock was set back
             "WHERE status = 'crashed' AND end_reason IS NULL AND (resume_at <= clock_timestamp() "
             "OR resume_at > clock_timestamp() + interval '1 minute')"
         )
 
     async def page(self, agent_id: str | None, before: str | None, limit: int) -> list[SessionRow]:
-        """Return sessions, newest first, older than the session `before`."""
+        """Return a page of sessions, newest first, starting after the session `before`."""
         return await self._many(
             f"""
             SELECT {COLUMNS} FROM choir_control.sessions

@@ -1,7 +1,7 @@
-"""Stream a session's log as it grows (spec 17.1, `session events --follow`). Called by the operator door.
+"""Server-sent event stream of a session's log as it grows (`choirctl session events --follow`).
 
-The SSE id is the revision, so a reader that was cut off goes on after the last one it has. The table is
-looked at a few times a second: appends are the hot path, and nobody is told there.
+The SSE id is the revision, so that a client resumes after the last one it received. The table is polled:
+appending is the hot path and does not notify readers.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ PAGE = 200
 LOOK_S = 0.25
 MOST_STREAMS = 32
 END = "end"
-"""The last event of a stream: the session is over, and all of its log was sent."""
+"""Type of the last SSE event: the session has ended and its whole log was sent."""
 
 
 class LogStreams:
-    """Streams of session logs."""
+    """Streams of session logs, limited in number."""
 
     def __init__(
         self, sessions: SessionStore, events: EventStore, closing: Callable[[], bool]
@@ -37,9 +37,9 @@ class LogStreams:
         self._open = 0
 
     def follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
-        """Yield the bytes of an event stream: all after a revision, then news until the session is over.
+        """Yield an SSE stream: all events after a revision, then new ones until the session ends.
 
-        Raises RateLimited when too many are followed already.
+        Raises RateLimited when too many streams are open.
         """
         if self._open >= MOST_STREAMS:
             raise RateLimited(f"{MOST_STREAMS} logs are being followed already; end one first.")
@@ -74,7 +74,10 @@ class LogStreams:
                 yield KEEPALIVE
 
     async def _look(self, session_id: str, after: int) -> tuple[list[Event], str]:
-        """Return what is new and, read before it, how the session stands; no news if the database is away."""
+        """Return the session's new events and its status, which is read first.
+
+        If the database is unavailable, return no events and a live status, so that the stream retries.
+        """
         try:
             session = await self._sessions.get(session_id)
             page = await self._events.read(session_id, after, PAGE)

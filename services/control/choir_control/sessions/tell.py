@@ -1,6 +1,6 @@
-"""Tell a running session something: an injection, a cancellation, a compaction, the end.
+"""Signals to running sessions: injections, cancellations, compactions and shutdowns.
 
-Called by the operator door and by `stop`; `signals.follow` carries it to the agent.
+Called by the operator API and by `Stopper`. `signals.follow` delivers the signals to the agent.
 """
 
 from choir_common.errors import Conflict
@@ -13,7 +13,7 @@ from choir_control.signals.store import SignalStore
 
 
 class Messenger:
-    """Signals for sessions."""
+    """Sender of signals to sessions."""
 
     def __init__(
         self, store: SessionStore, signals: SignalStore, bell: Bell, order: SignalOrder
@@ -24,7 +24,7 @@ class Messenger:
         self._order = order
 
     async def tell(self, session: SessionRow, body: SignalBody) -> int | None:
-        """Queue a signal for a session; return its number, none if the session is over."""
+        """Queue a signal for a session; return its number, or None if the session is over."""
         async with self._order.of(session.bindings.dm):
             seq = await self._signals.tell(session.session_id, body)
         if seq is not None:
@@ -32,7 +32,7 @@ class Messenger:
         return seq
 
     async def tell_newest(self, session: SessionRow, body: SignalBody) -> None:
-        """Queue a signal in place of earlier ones of its kind."""
+        """Queue a signal that replaces earlier unread ones of its kind."""
         async with self._order.of(session.bindings.dm):
             seq = await self._signals.tell_newest(session.session_id, body)
         if seq is not None:
@@ -41,9 +41,9 @@ class Messenger:
     async def tell_agent(
         self, agent_id: str, body: SignalBody, session_id: str | None = None
     ) -> tuple[SessionRow, int]:
-        """Queue a signal for an agent's session; return both.
+        """Queue a signal for an agent's running session; return the session and the signal's number.
 
-        Raises Conflict when the agent has none, is about to stop, or has another than `session_id`.
+        Raises Conflict when the agent does not run, is stopping, or runs another session than `session_id`.
         """
         session = await self._store.live_of(agent_id)
         if session is not None and session_id not in (None, session.session_id):

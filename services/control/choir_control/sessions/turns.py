@@ -1,11 +1,11 @@
-"""One start, stop or crash of an agent at a time."""
+"""Lock that allows one start, stop or crash of an agent at a time."""
 
 import asyncio
 from collections import defaultdict
 
 
 class AgentTurns:
-    """A lock per agent."""
+    """One lock per agent."""
 
     def __init__(self) -> None:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

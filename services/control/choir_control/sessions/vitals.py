@@ -1,8 +1,8 @@
-"""Know how long each running session has been silent, by a clock that never jumps (GUARANTEES R8, R9).
+"""Liveness of running sessions, measured with the monotonic clock (GUARANTEES R8, R9).
 
-Fed by the rpc door (heartbeats) and by `mend`, which asks about silence; `crash` asks how long an epoch has
-lasted. The database's and the machine's wall clocks have no say: one that is set forward would end every
-epoch, one set back none. In memory, since after a restart of control every epoch begins anew anyway.
+Heartbeats are recorded by the RPC endpoint; `Mender` reads the silence and `Crashes` the age of an epoch.
+Wall clocks are not used: setting one forward would end every epoch, and setting it back would end none. The
+state is in memory only, because every epoch is ended when control restarts.
 """
 
 import contextlib
@@ -23,26 +23,26 @@ class _Life:
     epoch: int
     status: str
     since: float
-    """When this epoch was first noticed."""
+    """When this epoch was first seen, in seconds of the monotonic clock."""
     heard: float
-    """When it last gave a sign of life: a heartbeat, or another status."""
+    """Last sign of life: a heartbeat or a change of status."""
     suspect: bool = False
     unanswered: int = 0
-    """Its signs of life that arrived and are being worked on."""
+    """Number of its requests that are being processed."""
 
 
 class Vitals:
-    """The signs of life of all running sessions."""
+    """Liveness tracker of all running sessions."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lives: dict[str, _Life] = {}
 
     def beat(self, session_id: str, epoch: int) -> None:
-        """Note a sign of life of an epoch that may write."""
+        """Record a sign of life of the current epoch."""
         life = self._lives.get(session_id)
         if life is None or life.epoch != epoch:
-            return  # the next round notices it
+            return  # the next sweep registers it
         life.heard = self._clock.monotonic()
         if life.suspect:
             life.suspect = False
@@ -50,9 +50,9 @@ class Vitals:
 
     @contextlib.contextmanager
     def answering(self, session_id: str, epoch: int) -> Iterator[None]:
-        """Count an epoch as alive while what it sent is answered, and when a part of ours fails.
+        """Count the epoch as alive while its request is processed, and again if Postgres is unavailable.
 
-        An agent has one heartbeat under way: while Postgres keeps us from answering it, no other can come.
+        An agent sends one heartbeat at a time: until this one is answered, no other can arrive.
         """
         life = self._lives.get(session_id)
         if life is None or life.epoch != epoch:
@@ -68,7 +68,7 @@ class Vitals:
             life.unanswered -= 1
 
     def attend(self, sessions: Iterable[SessionRow]) -> None:
-        """Take note of the sessions that run now; all others are forgotten."""
+        """Register the sessions that run now and forget all others."""
         now, lives = self._clock.monotonic(), dict[str, _Life]()
         for session in sessions:
             if session.status not in RUNNING:
@@ -82,33 +82,33 @@ class Vitals:
         self._lives = lives
 
     def excuse_all(self) -> None:
-        """Begin every silence anew: nobody could be heard for a while, and that was our fault."""
+        """Reset every silence, because control itself could not receive heartbeats for a while."""
         now = self._clock.monotonic()
         for life in self._lives.values():
             life.heard, life.suspect = now, False
 
     def silence_s(self, session: SessionRow) -> float:
-        """Return for how long a session has given no sign of life."""
+        """Return for how many seconds a session has given no sign of life."""
         life = self._lives.get(session.session_id)
         if life is None or life.epoch != session.epoch or life.unanswered:
             return 0.0
         return self._clock.monotonic() - life.heard
 
     def lived_s(self, session: SessionRow) -> float:
-        """Return for how long the session's epoch has been running."""
+        """Return for how many seconds the session's epoch has been running."""
         life = self._lives.get(session.session_id)
         if life is None or life.epoch != session.epoch:
             return 0.0
         return self._clock.monotonic() - life.since
 
     def suspect(self, session: SessionRow) -> None:
-        """Note that a session has been silent for longer than it should."""
+        """Mark a session as suspect: it has missed heartbeats."""
         life = self._lives.get(session.session_id)
         if life is not None and not life.suspect:
             life.suspect = True
             log.warning("agent is suspect", agent=session.agent_id, session=session.session_id)
 
     def is_suspect(self, session_id: str) -> bool:
-        """Tell whether a session has been silent for longer than it should, and is not given up yet."""
+        """Return whether a session has missed heartbeats but is not lost yet."""
         life = self._lives.get(session_id)
         return life is not None and life.suspect
