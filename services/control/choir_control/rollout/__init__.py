@@ -1,5 +1,5 @@
-"""Brings agents to their newest image: build, update, update-all (spec 17.3 to 17.5).
+"""Updates agents to their newest image: build, update and update-all.
 
-Never decides what an image holds (`images` does) nor how an agent stops and starts (`sessions` does).
-Ladder: begin > update.
+What an image contains is decided by `choir_control.images`; stop and start belong to
+`choir_control.sessions`.
 """

@@ -1,4 +1,4 @@
-"""Begin builds and updates as operations. Called by the operator door and by commands of conversations."""
+"""Starts builds and updates as operations. Called by the operator API and by chat commands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_OF_ONE = 200
 
 
 class Rollout:
-    """What an operator may begin; an `asker` is told of the end."""
+    """Service that starts builds and updates; the conversation `asker` is notified of the end."""
 
     def __init__(
         self, configuration: Configuration, updater: Updater, operations: Operations
@@ -26,7 +26,7 @@ class Rollout:
         self._operations = operations
 
     async def build(self, agent_id: str, asker: Asker | None = None) -> str:
-        """Begin a build; raises NotFound, Conflict while the agent is built or updated."""
+        """Start a build; raises NotFound, and Conflict while the agent is built or updated."""
         self._configuration.current.agent(agent_id)
 
         async def work(progress: Progress) -> Wire:
@@ -36,7 +36,7 @@ class Rollout:
         return await self._operations.begin("agent build", agent_id, alone, work, asker)
 
     async def update(self, agent_id: str, asker: Asker | None = None) -> str:
-        """Begin an update; raises NotFound, Conflict while the agent is built or updated."""
+        """Start an update; raises NotFound, and Conflict while the agent is built or updated."""
         self._configuration.current.agent(agent_id)
 
         async def work(progress: Progress) -> Wire:
@@ -46,7 +46,7 @@ class Rollout:
         return await self._operations.begin("agent update", agent_id, alone, work, asker)
 
     async def update_all(self, asker: Asker | None = None) -> str:
-        """Begin the update of every agent, one after the other; `asker` sees each (spec 17.5, 19.7)."""
+        """Start the update of every agent, one after the other; `asker` gets a progress card."""
         agents = sorted(self._configuration.current.config.agents)
 
         async def work(progress: Progress) -> Wire:
@@ -67,12 +67,12 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The progress of the agent whose turn it is among several."""
+    """Progress of the current agent among several."""
 
     whole: Progress
     agents: Sequence[str]
     outcomes: Sequence[AgentOutcome]
-    """Of those before it."""
+    """Outcomes of the agents before it."""
 
     def step(self, text: str, share: float | None = None) -> None:
         number, of = len(self.outcomes), len(self.agents)
@@ -85,7 +85,7 @@ class _Part:
 
 
 def _board(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:
-    """Return where each agent stands; `now` is what is done to the first that has no outcome."""
+    """Return the card's text, one line per agent; `now` is the step of the first one without an outcome."""
     lines = [f"{len(outcomes)} of {len(agents)}"]
     for one in outcomes:
         lines.append(f"{BADLY if one.outcome == 'failed' else WELL} {_words(one)[:MOST_OF_ONE]}")
@@ -100,7 +100,7 @@ def _only(agent_id: str) -> frozenset[str]:
 
 
 def _told(progress: Progress, *outcomes: AgentOutcome) -> RolloutReport:
-    """Return the report, and leave its words for people."""
+    """Return the report, and set the operation's summary text for users."""
     progress.outcome = "; ".join(map(_words, outcomes))
     return RolloutReport(agents=outcomes)
 
@@ -112,7 +112,7 @@ def _words(one: AgentOutcome) -> str:
 
 
 def _judge(report: RolloutReport) -> RolloutReport:
-    """Return a report without failures; raises WorkFailed, which carries it, for one with."""
+    """Return a report without failures; raise WorkFailed with the report otherwise."""
     failed = [f"{one.agent_id}: {one.reason}" for one in report.agents if one.outcome == "failed"]
     if failed:
         raise WorkFailed("; ".join(failed), report)

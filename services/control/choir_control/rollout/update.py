@@ -1,6 +1,6 @@
-"""Build an agent and, if it runs with another image, stop it and start it with this one (spec 17.4).
+"""Update of an agent: build its image and, if it runs with another one, restart it with the new image.
 
-Called by `begin`. A new image that does not come up gives way to the one before.
+An agent that does not come up with the new image is started with the previous one again.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LOOK_S = 0.2
 
 
 class Updater:
-    """Updates one agent at a time."""
+    """Service that updates one agent at a time."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Updater:
         self._stopper = stopper
 
     async def build(self, agent_id: str, report: Report) -> AgentOutcome:
-        """Build only; raises what `Images.build` raises."""
+        """Build the image only; raises the errors of `Images.build`."""
         built = await self._images.build(agent_id, report)
         return _outcome(
             "built" if built.fresh else "skipped", built, "" if built.fresh else "up to date"
         )
 
     async def update(self, agent_id: str, report: Report) -> AgentOutcome:
-        """Build, and redeploy the agent if it runs with something else.
+        """Build the image, and restart the agent if it runs with another one.
 
-        Raises what the build raises; then nothing was stopped.
+        Raises the errors of the build and of the checks; nothing has been stopped then.
         """
         before = await asyncio.to_thread(self._shelf.current, agent_id)
         built = await self._images.build(agent_id, report)
@@ -77,7 +77,7 @@ class Updater:
         return _outcome("redeployed", built, "")
 
     async def update_or_say(self, agent_id: str, report: Report) -> AgentOutcome:
-        """Update one of many: what goes wrong with it is its outcome, and the others go on."""
+        """Update one agent of several; return an error as its outcome, so that the others continue."""
         try:
             if not self._images.sources(agent_id):
                 return AgentOutcome(
@@ -86,23 +86,23 @@ class Updater:
             return await self.update(agent_id, report)
         except ChoirError as error:
             return AgentOutcome(agent_id=agent_id, outcome="failed", reason=error.message)
-        except Exception:  # the outermost loop of one agent: the others must not suffer
+        except Exception:  # the outermost handler of one agent: the others must continue
             log.exception("update failed", agent=agent_id)
             return AgentOutcome(
                 agent_id=agent_id, outcome="failed", reason="choird's log says what went wrong"
             )
 
     async def _give_to_suspended(self, agent_id: str, image: SessionImage) -> None:
-        """Have the session that a stop left open go on with a new image, too."""
+        """Make a suspended session resume with the new image."""
         left_open = await self._sessions.unfinished_of(agent_id)
         if left_open is None or left_open.status != "suspended" or left_open.image == image:
             return
         if await self._sessions.set_image(left_open.session_id, image) and image.image:
-            # so that it is not removed as outdated before the next start
+            # record it, so that cleanup keeps it until the next start
             self._shelf.note_start(agent_id, image.image.version)
 
     async def _start(self, agent_id: str, before: SessionRow, image: SessionImage) -> None:
-        """Start an agent as it was bound, and wait until it has introduced itself."""
+        """Start an agent with its bindings and wait for its handshake."""
         row = await self._starter.start_as(agent_id, before.bindings, image)
         try:
             async with asyncio.timeout(UP_WITHIN_S):
@@ -125,7 +125,7 @@ class Updater:
         built: Built,
         error: ChoirError,
     ) -> AgentOutcome:
-        """Take again what the session ran with, if that is known, and say what happened."""
+        """Start the agent with its previous image, if that is known, and return the outcome."""
         why = f"the new image did not come up: {error.message}"
         if before is None or before.image == built.image:
             return _outcome("failed", built, why)

@@ -1,4 +1,4 @@
-"""How an agent's process comes to be and ends: one port, `AgentRuntime`, and an adapter per deployment.
+"""Runs agent processes: the port `AgentRuntime` with one adapter per deployment.
 
-Called by `sessions`. Business code never asks which adapter it has.
+Used by `choir_control.sessions`, which is independent of the adapter in use.
 """

@@ -1,4 +1,4 @@
-"""Make the runtime that the settings name. Called by `__main__`; the only place that knows there are two."""
+"""Selection of the agent runtime from the settings. Called by `__main__`."""
 
 import importlib
 import os
@@ -14,14 +14,14 @@ DOCKER = "choir_control.runtimes.docker.from_settings"
 
 
 def choose_runtime(settings: ControlSettings, clean: Clean) -> AgentRuntime:
-    """Return the adapter; nothing has been started or asked yet. `clean` is the redactor."""
+    """Return the adapter without starting or contacting anything. `clean` is the redactor."""
     logs = AgentLogs(settings.home, clean)
     match settings.runtime:
         case "process":
-            # The whole environment, since locale and certificate variables are passed on to agents.
+            # The whole environment, because locale and certificate variables are passed on to agents.
             return ProcessRuntime(settings.home, os.environ, logs=logs)
         case "docker":
-            # Imported here alone: the SDK takes 15 MB and 0.2 s that an embedded stack does not need.
+            # Imported late: the Docker SDK costs 15 MB and 0.2 s, which the embedded stack does not need.
             return cast(AgentRuntime, importlib.import_module(DOCKER).make_runtime(settings, logs))
         case _:
             assert_never(settings.runtime)

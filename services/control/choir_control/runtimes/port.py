@@ -1,7 +1,7 @@
-"""The port `AgentRuntime`: start, stop, list, and tell of every exit.
+"""The port `AgentRuntime`: start, stop and list agents, and report every exit.
 
-Called by `sessions`; implemented by `process` (confined child processes) and `docker` (hardened
-containers, spec 15.3).
+Used by `choir_control.sessions`; implemented by `process` (confined child processes) and `docker` (hardened
+containers).
 """
 
 from collections.abc import AsyncIterator
@@ -12,43 +12,43 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class HttpWay:
-    """Control's address where agents do not use their own sockets."""
+    """Address at which an agent reaches control."""
 
     endpoint: str
-    """`http(s)://host:port`."""
+    """`http(s)://host:port`, or `unix://` and the path of a socket."""
     ca_pem: str = ""
-    """The certificates that an agent trusts, and no others; empty for plain HTTP on loopback."""
+    """CA certificates, the only ones the agent trusts; empty for plain HTTP on loopback and for sockets."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """One start of one agent; paths are the host's, the adapter translates them for the agent."""
+    """Parameters of one start of an agent, with the host's paths; the adapter translates them."""
 
     agent_id: str
     session_id: str
     epoch: int
     lease_token: str
     workspace: Path
-    """Writable, kept between starts."""
+    """Writable and kept between starts."""
     choir_dir: Path
-    """Identity files (USER.md, SOUL.md, SOUL-CORE.md, version.json), read-only to the agent."""
+    """Identity files (USER.md, SOUL.md, SOUL-CORE.md, version.json), read-only for the agent."""
     socket_dir: Path
-    """0700 directory that holds `choir.sock`, the agent's door to control."""
+    """Directory with mode 0700 and the socket `choir.sock`, through which the agent reaches control."""
     docker_image: str = ""
-    """A built image with its own /choir (docker runtime); without one `choir_dir` is mounted there."""
+    """A built image with its own /choir (docker runtime); without one, `choir_dir` is mounted there."""
     image_version: str = ""
-    """What /choir/version.json says; empty for an agent without repositories."""
+    """Version in /choir/version.json; empty for an agent without repositories."""
     http: HttpWay | None = None
-    """Set where agents reach control over HTTP instead."""
+    """Set when agents reach control over HTTP instead of the socket."""
 
     def way(self, sockets: str) -> HttpWay:
-        """Return the way to control, of an agent that sees its sockets' directory at `sockets`."""
+        """Return the address of control; `sockets` is the socket directory as the agent sees it."""
         return self.http or HttpWay(f"unix://{sockets}/choir.sock")
 
 
 @dataclass(frozen=True, slots=True)
 class RunningAgent:
-    """A live agent process; `handle` is what the adapter knows it by (pid, container id)."""
+    """A running agent process; `handle` identifies it for the adapter (pid or container id)."""
 
     agent_id: str
     session_id: str
@@ -59,7 +59,7 @@ class RunningAgent:
 
 @dataclass(frozen=True, slots=True)
 class AgentExit:
-    """An agent process has ended, whoever wanted it; `detail` is for people."""
+    """The exit of an agent process, expected or not; `detail` is a text for operators."""
 
     agent_id: str
     session_id: str
@@ -69,39 +69,39 @@ class AgentExit:
 
 
 class AgentRuntime(Protocol):
-    """Runs agents; at most one process per agent id."""
+    """Runtime for agents; at most one process per agent id."""
 
     async def start(self, spec: LaunchSpec) -> RunningAgent:
-        """Start the agent and hand it its boot line on standard input.
+        """Start the agent and write its boot line to its standard input.
 
-        Raises Conflict when that agent already runs, Unavailable when it cannot be started.
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
         ...
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
-        """End the agent: ask (SIGTERM), wait up to `grace_s`, then kill it and all it started."""
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
         ...
 
     async def running(self) -> list[RunningAgent]:
-        """List the live agents this control started."""
+        """List the running agents that this control process started."""
         ...
 
     async def trouble(self) -> str:
-        """Say why no agent can be started or ended right now; empty while they can."""
+        """Return why agents cannot be started or stopped at the moment, or an empty string."""
         ...
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
+        """Archive the agent's log because the session is over; after the exit if the process still runs."""
         ...
 
     async def remove_orphans(self) -> int:
-        """End agents that an earlier control left behind; return how many (spec 6.2)."""
+        """Kill agents that an earlier control process left running; return how many."""
         ...
 
     def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those `stop` caused."""
+        """Yield every exit as it happens, including those caused by `stop`."""
         ...
 
     async def close(self) -> None:
-        """Kill what still runs and release the adapter's resources."""
+        """Kill the agents that still run and release the adapter's resources."""
         ...

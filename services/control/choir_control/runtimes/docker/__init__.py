@@ -1,9 +1,6 @@
-"""Run agents in hardened containers (spec 15.3) started through a Docker engine.
+"""Agent runtime that runs agents in hardened containers of a Docker engine.
 
-Owns the create request and the life of those containers. Never decides when an agent runs (`sessions` does),
-never mounts the engine's socket into one. Only `app` imports it, and only where the setting says so: the SDK
-takes 15 MB.
-
-Ladder, top to bottom; each module imports only those below it:
-    runtime > deaths > engine > container
+Owns the create request and the lifecycle of the containers. When an agent runs is decided by
+`choir_control.sessions`. The engine's socket is never mounted into a container. The package is imported only
+when the settings select it, because the SDK needs 15 MB.
 """

@@ -1,7 +1,7 @@
-"""Write the create request of an agent's container (spec 15.3): a fixed template, and pure.
+"""Create request of an agent's container, from a fixed template. Pure.
 
-Called by `runtime`; `engine` posts it as it stands. What is not said here is the engine's default, which for
-seccomp, IPC and process namespaces is the strict choice.
+`Engine` posts it unchanged. Options that are not set here have the engine's default, which is strict for
+seccomp and process namespaces.
 """
 
 import hashlib
@@ -28,48 +28,48 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What one agent may use up of the machine, with all its tools."""
+    """Resource limits of one agent with all its tools."""
 
     memory_bytes: int = 1024 * MIB
-    """The agent takes 40 MB, a compiler or a test run a few hundred; swap does not add to it."""
+    """The agent needs 40 MB, a compiler or a test run a few hundred; there is no swap on top."""
     cpus: float = 1.0
-    """Cores; less than two leave room for control on a small host."""
+    """CPU cores; less than two leave capacity for control on a small host."""
     pids: int = 512
     """Processes and threads: stops a fork bomb, not a parallel build."""
     tmp_bytes: int = 256 * MIB
-    """Size of /tmp, which is memory."""
+    """Size of /tmp, which is in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all agents of one installation have in common."""
+    """Settings shared by all agents of one installation."""
 
     home: Path
-    """Tells this installation's containers from another's on the same engine."""
+    """Distinguishes this installation's containers from another's on the same engine."""
     image: str
     network: str
-    """Network to join; `bridge` is the engine's own, `none` leaves only control's socket."""
+    """Network to join; `bridge` is the engine's own, and with `none` only control's socket is reachable."""
     uid: int
     gid: int
     """Control's own user: without capabilities even root cannot open another user's 0700 directory."""
     log_level: str
     limits: ContainerLimits
     otlp_endpoint: str = ""
-    """Where a collector takes spans, as containers reach it."""
+    """OTLP endpoint for spans, as reachable from containers; empty disables tracing."""
 
 
 def container_name(site: Site, agent_id: str) -> str:
-    """Return the one name an agent's container may have: the engine refuses a second one."""
+    """Return the fixed name of an agent's container; the engine refuses a second container with it."""
     return f"choir-{hashlib.sha256(str(site.home).encode()).hexdigest()[:8]}-{agent_id}"
 
 
 def labels_of(site: Site) -> dict[str, str]:
-    """Return the labels that every agent of this installation carries."""
+    """Return the labels of every agent container of this installation."""
     return {MANAGED: "true", HOME: str(site.home)}
 
 
 def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
-    """Return the body of the engine's create request; it holds no secret."""
+    """Return the body of the engine's create request; it contains no secrets."""
     labels: JsonObject = {
         **labels_of(site),
         AGENT: spec.agent_id,
@@ -89,7 +89,7 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
             *([f"OTEL_EXPORTER_OTLP_ENDPOINT={site.otlp_endpoint}"] if site.otlp_endpoint else []),
         ],
         "Labels": labels,
-        # The boot line goes in once; when we hang up, the agent reads the end of the input.
+        # The boot line is written once; when control closes the stream, the agent reads end of file.
         "OpenStdin": True,
         "StdinOnce": True,
         "AttachStdin": True,
@@ -97,14 +97,14 @@ def describe_container(site: Site, spec: LaunchSpec) -> JsonObject:
         "AttachStderr": False,
         "Tty": False,
         "Healthcheck": {"Test": ["NONE"]},
-        # a built image may say otherwise, and its agent would never be asked to stop
+        # a built image may set another signal, and its agent would not shut down in order
         "StopSignal": "SIGTERM",
         "HostConfig": _host_config(site, spec),
     }
 
 
 def boot_line(spec: LaunchSpec) -> bytes:
-    """Return what the agent reads on standard input: paths as they are inside the container."""
+    """Return the agent's boot line, with paths as they are inside the container."""
     way = spec.way(SOCKETS_INSIDE)
     boot = AgentBoot(
         agent_id=spec.agent_id,
@@ -150,7 +150,7 @@ def _host_config(site: Site, spec: LaunchSpec) -> JsonObject:
             _bind(spec.workspace, WORKSPACE_INSIDE, read_only=False),
             # a built image has its own /choir
             *([] if spec.docker_image else [_bind(spec.choir_dir, CHOIR_INSIDE, read_only=True)]),
-            # The directory, not the socket: a new control makes a new socket in it.
+            # The directory, not the socket, because a new control process creates a new socket in it.
             _bind(spec.socket_dir, SOCKETS_INSIDE, read_only=True),
         ],
         "RestartPolicy": {"Name": "no"},
@@ -160,5 +160,5 @@ def _host_config(site: Site, spec: LaunchSpec) -> JsonObject:
 
 
 def _bind(source: Path, target: str, *, read_only: bool) -> JsonValue:
-    # A mount, not a bind string: the engine refuses a source that is missing instead of making it.
+    # A mount, not a bind string: the engine refuses a missing source instead of creating it.
     return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}

@@ -1,6 +1,6 @@
-"""Hear of every container that ends, from a thread of its own: the engine's events block.
+"""Watches container exit events in a thread, because the engine's event stream blocks.
 
-Used by `runtime`. A broken stream is opened again and what was missed meanwhile is found by listing.
+Used by `DockerRuntime`. A broken stream is reopened, and exits missed meanwhile are found by listing.
 """
 
 import threading
@@ -15,13 +15,13 @@ from choir_control.runtimes.docker.engine import Engine
 log = structlog.get_logger()
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-# The engine's clock has whole seconds here, and the stream opens a little later than we ask.
+# The engine's timestamps here are whole seconds, and the stream opens slightly after the request.
 OVERLAP_S = 2
 STOPPED_WITHIN_S = 5.0
 
 
 class Deaths:
-    """Calls `tell(container_id)` for each end, and `compare(ids that run)` at each new connection."""
+    """Watcher that calls `tell(container_id)` for each exit, and `compare(running ids)` at each connect."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Deaths:
         tell: Callable[[str], None],
         compare: Callable[[frozenset[str]], None],
     ) -> None:
-        """Both functions are called from this object's thread."""
+        """Both callbacks are called from the watcher's thread."""
         self._engine = engine
         self._labels = dict(labels)
         self._tell = tell
@@ -41,12 +41,12 @@ class Deaths:
         self._thread = threading.Thread(target=self._run, name="docker-deaths", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen, unless that has been done."""
+        """Start the thread, unless it runs or was stopped."""
         if not self._thread.is_alive() and not self._stopped.is_set():
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; blocking."""
+        """Stop the thread; blocks."""
         self._stopped.set()
         with self._stream_lock:
             if self._cut is not None:
@@ -68,7 +68,7 @@ class Deaths:
             pause = min(LONGEST_PAUSE_S, pause * 2)
 
     def _follow(self) -> None:
-        """Listen until the engine hangs up or we are stopped."""
+        """Listen until the engine closes the stream or the watcher is stopped."""
         events = self._engine.follow_deaths(self._labels, int(time.time()) - OVERLAP_S)
         with self._stream_lock:
             self._cut = events.cut

@@ -1,7 +1,7 @@
-"""Speak to the Docker engine: the only importer of its SDK. Every call blocks; `runtime` uses threads.
+"""Blocking client of the Docker engine; the only importer of its SDK.
 
-Called by `runtime` and `deaths`. Failures become `Unavailable` with a sentence; the engine's own texts
-name containers and paths, never secrets.
+Used by `DockerRuntime` and `Deaths` from threads. Failures become `Unavailable` with a readable message. The
+engine's own messages contain container names and paths, but no secrets.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ LOG_LINES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as the engine lists it."""
+    """A container in the engine's list."""
 
     id: str
     labels: Mapping[str, str]
@@ -35,7 +35,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a container is doing, or how it ended."""
+    """State of a container, or how it ended."""
 
     running: bool
     code: int
@@ -44,10 +44,10 @@ class State:
 
 
 class Engine:
-    """One Docker engine; connects when first used."""
+    """Client of one Docker engine; connects on first use."""
 
     def __init__(self, address: str = LOCAL) -> None:
-        """Describe the engine: `unix://` and a path, or a URL."""
+        """`address` is `unix://` and a path, or a URL."""
         self._address = address
         self._connecting = threading.Lock()
         self._client: Any = None
@@ -64,9 +64,9 @@ class Engine:
             return self._client
 
     def create(self, name: str, body: JsonObject) -> str:
-        """Create a container and return its id; a dead one of that name and label gives way.
+        """Create a container and return its id; replace a stopped one of the same name.
 
-        Raises Conflict when a living one has the name, Unavailable when it cannot be made.
+        Raises Conflict when a running container has the name, and Unavailable when it cannot be created.
         """
         with _spoken("create the container"):
             api = self._api()
@@ -82,28 +82,28 @@ class Engine:
             return str(api.create_container_from_config(body, name)["Id"])
 
     def start(self, container_id: str, first_line: bytes) -> None:
-        """Start a container and give it `first_line` as its whole standard input.
+        """Start a container with `first_line` as its whole standard input.
 
         Raises Unavailable.
         """
         with _spoken("start the container"):
             api = self._api()
-            # Attached before the start: what is written waits for the reader.
+            # Attached before the start, so that the input waits for the reader.
             stream = api.attach_socket(container_id, params={"stdin": 1, "stream": 1})
-            # Only the response around it closes the stream, its socket and the connection together.
+            # Only closing the response closes the stream, its socket and the connection together.
             with contextlib.closing(stream._response):
                 api.start(container_id)
                 stream._sock.sendall(first_line)
                 stream._sock.shutdown(socket.SHUT_WR)
 
     def stop(self, container_id: str, grace_s: float) -> None:
-        """Ask a container to end, and kill it after the grace. Raises Unavailable."""
+        """Stop a container with SIGTERM, and kill it after `grace_s` seconds. Raises Unavailable."""
         with _spoken("stop the container"), _gone_is_fine():
-            # The SDK waits that much longer than its own timeout.
+            # The SDK adds this time to its own request timeout.
             self._api().stop(container_id, timeout=max(0, round(grace_s)))
 
     def kill(self, container_id: str) -> None:
-        """Kill everything in a container. Raises Unavailable."""
+        """Kill all processes of a container. Raises Unavailable."""
         with _spoken("kill the container"), _gone_is_fine():
             self._api().kill(container_id)
 
@@ -113,12 +113,12 @@ class Engine:
             self._api().remove_container(container_id, force=True, v=True)
 
     def ping(self) -> None:
-        """Ask whether the engine is there. Raises Unavailable."""
+        """Check that the engine answers. Raises Unavailable."""
         with _spoken("reach the engine"):
             self._api().ping()
 
     def list_with(self, labels: Mapping[str, str]) -> list[Container]:
-        """Return all containers that carry these labels, living or not. Raises Unavailable."""
+        """Return all containers with these labels, running or not. Raises Unavailable."""
         with _spoken("list containers"):
             listed = self._api().containers(all=True, filters=_filter(labels))
         return [
@@ -127,7 +127,7 @@ class Engine:
         ]
 
     def state(self, container_id: str) -> State | None:
-        """Return how a container is doing, None if the engine does not know it.
+        """Return a container's state, or None if the engine does not know it.
 
         Raises Unavailable.
         """
@@ -144,7 +144,7 @@ class Engine:
         )
 
     def log_since(self, container_id: str, since: int) -> bytes:
-        """Return the newest lines a container wrote after `since` (epoch, seconds), empty if it is gone.
+        """Return the newest output of a container after `since` (Unix seconds); empty if it is gone.
 
         Raises Unavailable.
         """
@@ -155,24 +155,24 @@ class Engine:
                 return b""
 
     def follow_log(self, container_id: str) -> Iterator[bytes]:
-        """Yield what a container writes, from its first word to its end. Raises Unavailable."""
+        """Yield a container's output from its start to its end. Raises Unavailable."""
         with _spoken("follow the container's log"), _gone_is_fine():
             yield from self._api().logs(container_id, stream=True, follow=True)
 
     def follow_deaths(self, labels: Mapping[str, str], since: int) -> "DeathStream":
-        """Open a stream of the containers that end, from `since` (epoch, seconds). Raises Unavailable."""
+        """Open a stream of containers that exit, from `since` (Unix time in seconds). Raises Unavailable."""
         filters = {**_filter(labels), "type": ["container"], "event": ["die"]}
         with _spoken("follow the engine's events"):
             return DeathStream(self._api().events(since=since, filters=filters, decode=True))
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         if self._client is not None:
             self._client.close()
 
 
 class DeathStream:
-    """Yields the ids of containers that end, until the engine hangs up."""
+    """Iterator over the ids of containers that exit, until the engine closes the stream."""
 
     def __init__(self, events: Any) -> None:
         self._events = events
@@ -181,11 +181,11 @@ class DeathStream:
         return (str(event["Actor"]["ID"]) for event in self._events)
 
     def cut(self) -> None:
-        """End the iteration; from any thread."""
+        """End the iteration; callable from any thread."""
         self._events.close()
 
     def release(self) -> None:
-        """Close the connection, which the SDK only shuts down; from the iterating thread."""
+        """Close the connection, which the SDK only shuts down; call it from the iterating thread."""
         self._events.close()
         self._events._response.close()
 
@@ -196,20 +196,20 @@ def _filter(labels: Mapping[str, str]) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def _gone_is_fine() -> Iterator[None]:
-    """Pass over a container that is gone, or does not run, already."""
+    """Ignore errors for a container that is gone or not running."""
     try:
         yield
     except docker_errors.NotFound:
         return
     except docker_errors.APIError as error:
-        # 409: it does not run, or its removal is under way
+        # 409: it is not running, or its removal is in progress
         if error.status_code != HTTPStatus.CONFLICT:
             raise
 
 
 @contextlib.contextmanager
 def _spoken(deed: str) -> Iterator[None]:
-    """Turn the SDK's errors into ours."""
+    """Convert the SDK's errors to Choir's."""
     try:
         yield
     except docker_errors.ImageNotFound as error:
@@ -220,7 +220,7 @@ def _spoken(deed: str) -> Iterator[None]:
     except docker_errors.APIError as error:
         raise Unavailable(f"Cannot {deed}: the engine says: {error.explanation}") from error
     except (docker_errors.DockerException, OSError) as error:
-        # what the SDK's own HTTP client raises are OSErrors
+        # the SDK's HTTP client raises subclasses of OSError
         raise Unavailable(
             f"Cannot {deed}: the Docker engine does not answer ({error}). Is it running, and may "
             "control open its socket?"

@@ -1,4 +1,4 @@
-"""Make the Docker runtime from control's settings. Imported by `choose`, and only where it is wanted."""
+"""Factory of the Docker runtime from control's settings. Imported by `choose` only when needed."""
 
 from choir_control.runtimes.agent_logs import AgentLogs
 from choir_control.runtimes.docker.container import MIB, ContainerLimits
@@ -7,7 +7,7 @@ from choir_control.settings import ControlSettings
 
 
 def make_runtime(settings: ControlSettings, logs: AgentLogs) -> DockerRuntime:
-    """Return a runtime that has not spoken to the engine yet."""
+    """Return a runtime that has not contacted the engine yet."""
     return DockerRuntime(
         home=settings.home,
         image=settings.agent_image,

@@ -1,6 +1,6 @@
-"""Carry what a container writes into its agent's log, while it runs. Called by `runtime`.
+"""Copies a container's output into its agent's log while it runs. Used by `DockerRuntime`.
 
-One thread per container waits in the SDK's blocking stream; it ends with the container.
+One thread per container reads the SDK's blocking stream; it ends with the container.
 """
 
 import threading
@@ -16,10 +16,10 @@ log = structlog.get_logger()
 
 
 class ContainerOutput:
-    """The output of one container."""
+    """Reader of the output of one container."""
 
     def __init__(self, engine: Engine, container_id: str, writer: LineWriter) -> None:
-        """Begin to read; the container runs already, and nothing it wrote is missed."""
+        """Start to read. The container already runs; its output from the start is included."""
         self._engine = engine
         self._container_id = container_id
         self._writer = writer
@@ -27,7 +27,7 @@ class ContainerOutput:
         self._thread.start()
 
     def settled(self, within_s: float) -> None:
-        """Wait until all that was written stands in the file; blocks `within_s` at most."""
+        """Wait until all output is in the file; block for `within_s` seconds at most."""
         self._thread.join(within_s)
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
-"""Start, watch and end agents as containers: the adapter `DockerRuntime`.
+"""Agent runtime `DockerRuntime`: starts, watches and stops agents as containers.
 
-Called by `sessions` through the port; `engine` does the talking, in a few threads of our own.
+Used through the port `AgentRuntime`. Calls of the engine block, so they run in a thread pool.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ ASK_AGAIN_S = 1.0
 
 @dataclass(slots=True)
 class Agent:
-    """One agent from its start to its exit; without a container while that is being made."""
+    """State of one agent from its start to its exit; `container_id` is empty until it was created."""
 
     spec: LaunchSpec
     container_id: str = ""
@@ -58,13 +58,13 @@ class Agent:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def describe(self) -> RunningAgent:
-        """Return what the port shows of it; its pid is another namespace's affair."""
+        """Return the port's description of the agent; its pid belongs to another namespace and is omitted."""
         spec, handle = self.spec, self.container_id[:SHORT_ID]
         return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, handle, None)
 
 
 class DockerRuntime:
-    """Runs each agent in a hardened container (`AgentRuntime`)."""
+    """`AgentRuntime` with each agent in a hardened container."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DockerRuntime:
         logs: AgentLogs | None = None,
         otlp_endpoint: str = "",
     ) -> None:
-        """Describe a runtime; `home` must be the same path here and on the engine's host."""
+        """Configure the runtime; `home` must be the same path here and on the engine's host."""
         self._site = Site(
             home=home,
             image=image,
@@ -99,9 +99,9 @@ class DockerRuntime:
         self._closed = False
 
     async def start(self, spec: LaunchSpec) -> RunningAgent:
-        """Start the agent and hand it its boot line on standard input.
+        """Start the agent and write its boot line to its standard input.
 
-        Raises Conflict when that agent already runs, Unavailable when it cannot be started.
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
         if spec.agent_id in self._agents:
             raise Conflict(f"The agent {spec.agent_id} already runs.")
@@ -112,7 +112,7 @@ class DockerRuntime:
             agent.container_id = await self._call(partial(self._engine.create, name, body))
             await self._call(partial(self._engine.start, agent.container_id, boot_line(spec)))
         except BaseException:
-            # Not awaited when cancelled: the name makes the next start remove what is left.
+            # Not awaited when cancelled: the next start removes a leftover container with this name.
             del self._agents[spec.agent_id]
             if agent.container_id:
                 self._threads.submit(self._engine.remove, agent.container_id)
@@ -123,7 +123,7 @@ class DockerRuntime:
         return agent.describe()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
-        """End the agent: ask (SIGTERM), wait up to `grace_s`, then kill its container."""
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill its container."""
         agent = self._agents.get(agent_id)
         if agent is None or not agent.started:
             return
@@ -131,14 +131,18 @@ class DockerRuntime:
         await self._await_end(agent)
 
     async def running(self) -> list[RunningAgent]:
-        """List the live agents this control started."""
+        """List the running agents that this control process started."""
         return [agent.describe() for agent in self._agents.values() if agent.started]
 
     async def trouble(self) -> str:
-        """Say why the engine does not answer; one question at a time, since each holds a thread."""
+        """Return why the engine does not answer, or an empty string.
+
+        There is one request at a time, because each blocks a thread.
+        """
         if self._ping is None or self._ping.done():
             self._ping = asyncio.create_task(self._call(self._engine.ping))
-            # whoever asked may have gone; its failure has been told all the same
+            # the caller may have been cancelled; retrieve the exception, so that it is not logged as
+            # unhandled
             self._ping.add_done_callback(lambda ping: ping.cancelled() or ping.exception())
         try:
             await asyncio.shield(self._ping)
@@ -147,7 +151,7 @@ class DockerRuntime:
         return ""
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Put the agent's log away once its container has ended: the session is over (spec 22.2)."""
+        """Archive the agent's log because the session is over; after the exit if the container still runs."""
         agent = self._agents.get(agent_id)
         if agent is None:
             self._logs.put_away(agent_id)
@@ -155,7 +159,7 @@ class DockerRuntime:
             agent.session_over = True
 
     async def remove_orphans(self) -> int:
-        """Remove the containers that an earlier control left behind; return how many (spec 6.2).
+        """Remove the containers that an earlier control process left behind; return how many.
 
         Raises Unavailable.
         """
@@ -171,12 +175,12 @@ class DockerRuntime:
         return len(orphans)
 
     async def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those `stop` caused; ends with `close`."""
+        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
         while (exit_ := await self._exits.get()) is not None:
             yield exit_
 
     async def close(self) -> None:
-        """Kill what still runs and release the adapter's resources; again does nothing."""
+        """Kill the agents that still run and release the adapter's resources; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -201,14 +205,14 @@ class DockerRuntime:
             log.warning("cannot end an agent", agent=agent.spec.agent_id, error=error.message)
 
     async def _await_end(self, agent: Agent) -> None:
-        """Wait until the exit of a stopped agent has been told."""
-        agent.died.set()  # the engine has said so; its event may come later
+        """Wait until the exit of a stopped agent has been reported."""
+        agent.died.set()  # the engine confirmed the stop; the exit event may come later
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KILLED_WITHIN_S):
                 await agent.gone.wait()
 
     def _listen(self) -> None:
-        """Follow the engine's events from the first start on."""
+        """Start to watch the engine's exit events, on the first start of an agent."""
         if self._deaths is not None:
             return
         loop = asyncio.get_running_loop()
@@ -228,7 +232,7 @@ class DockerRuntime:
     def _note_missing(self, living: frozenset[str]) -> None:
         for agent in self._agents.values():
             if agent.started and agent.container_id not in living:
-                # It may have started after that list was made: `_follow` looks before it believes.
+                # It may have started after the list was made: `_follow` checks its state first.
                 agent.died.set()
 
     def _watch(self, agent: Agent) -> None:
@@ -237,7 +241,7 @@ class DockerRuntime:
         watcher.add_done_callback(self._watchers.discard)
 
     async def _follow(self, agent: Agent) -> None:
-        """Wait for the end, keep the log, remove the container, and tell."""
+        """Wait for the exit, complete the log, remove the container, and report the exit."""
         spec, ending = agent.spec, None
         while True:
             await agent.died.wait()
@@ -254,7 +258,7 @@ class DockerRuntime:
             await self._call(partial(self._clear_up, agent))
         except (ChoirError, OSError) as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
-        # Free before it is told, so that whoever hears of it can start the agent again.
+        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
         del self._agents[spec.agent_id]
         agent.gone.set()
         code = ending.code if ending else None
@@ -265,7 +269,7 @@ class DockerRuntime:
         return ContainerOutput(self._engine, agent.container_id, self._logs.writer(agent.spec))
 
     def _clear_up(self, agent: Agent) -> None:
-        """Wait for the last words, put the log of an ended session away, remove the container; blocking."""
+        """Wait for the last output, remove the container, archive the log of an ended session; blocks."""
         if agent.output is not None:
             agent.output.settled(LAST_WORDS_S)
         self._engine.remove(agent.container_id)
@@ -273,9 +277,9 @@ class DockerRuntime:
             self._logs.put_away(agent.spec.agent_id)
 
     def _clear_up_orphan(self, agent_id: str, orphan: Container) -> None:
-        """Keep what nobody read since the earlier control went, and remove the container; blocking."""
+        """Log what the container wrote after the earlier control process ended, and remove it; blocks."""
         path = self._logs.path(agent_id)
-        # whole seconds are all the engine knows, so the lines of one may stand there twice
+        # the engine has only whole seconds, so the lines of one second may be logged twice
         since = int(path.stat().st_mtime) if path.exists() else 0
         writer = self._logs.writer_of(agent_id, orphan.labels.get(SESSION, ""))
         writer.feed(self._engine.log_since(orphan.id, since))
@@ -283,12 +287,12 @@ class DockerRuntime:
         self._engine.remove(orphan.id)
 
     async def _call(self, deed: Callable[[], T]) -> T:
-        """Run a blocking call of the engine in one of our threads."""
+        """Run a blocking engine call in the thread pool."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, deed)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, note: Callable[[T], None], what: T) -> None:
-    """Call `note` in the loop, which may have been closed meanwhile."""
+    """Call `note` in the event loop, which may have been closed meanwhile."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(note, what)
 

@@ -1,9 +1,6 @@
-"""Run agents as child processes that the kernel confines to what they were given.
+"""Agent runtime that runs agents as confined child processes.
 
-Owns the confinement and the life of those processes. Never decides when an agent runs (`sessions` does), and
-never reads what an agent says.
-
-Ladder, top to bottom; each module imports only those below it:
-    runtime > launch | remains > boundary | records > process_table > confine
-`confine` is also run as a script between fork and exec, and imports nothing but the standard library.
+Owns the confinement and the lifecycle of the processes. When an agent runs is decided by
+`choir_control.sessions`. `confine` is also run as a script between fork and exec, so it imports only the
+standard library.
 """

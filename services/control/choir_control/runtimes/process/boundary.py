@@ -1,6 +1,6 @@
-"""Draw an agent's boundary: what it may read, write and use up. Pure but for looking at what exists.
+"""Boundary of an agent: what its processes may read, write and consume.
 
-Called by `runtime`; rendered as the options of `confine`.
+Computed by `draw_boundary`, which only checks which paths exist, and passed to `confine` as options.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from choir_control.runtimes.port import LaunchSpec
 
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/proc")
-# Not all of /etc: where control runs as root, an agent would read /etc/shadow and host keys.
+# Not all of /etc: when control runs as root, an agent could read /etc/shadow and host keys.
 CONFIGURATION = tuple(
     """
     alternatives ca-certificates crypto-policies fonts gai.conf gitconfig group host.conf hostname hosts
@@ -25,37 +25,39 @@ CONFIGURATION = tuple(
 PACKAGES = ("choir_agent", "choir_common")
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 INHERITED = ("LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
-# sbin for ldconfig and the like; nothing of the user's own bin directories.
+# sbin for ldconfig and similar tools; no bin directory of the user.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one process of an agent may use up."""
+    """Resource limits of one process of an agent."""
 
     nofile: int = 4_096
-    """Open files; a build tool takes hundreds."""
+    """Number of open files; a build tool needs hundreds."""
     fsize: int = 8 << 30
-    """Bytes in one file: a runaway log, not a data set."""
+    """Bytes in one file: stops a runaway log, not a data set."""
     data: int = 4 << 30
-    """Bytes of private memory; the agent itself takes 40 MB, a compiler a gigabyte."""
+    """Bytes of private memory; the agent needs 40 MB, a compiler about a gigabyte."""
     address_space: int = 64 << 30
-    """Bytes of addresses: Go, Java and V8 reserve tens of gigabytes they never touch."""
+    """Bytes of address space: Go, Java and V8 reserve tens of gigabytes that they never use."""
     core: int = 0
-    """A core dump would put secrets into the workspace."""
+    """No core dumps, which would put secrets into the workspace."""
     processes: int = 2_048
-    """Threads of this user; counted per user by the kernel (per agent in a user namespace), hence
-    generous: it stops a fork bomb, no more. Root is exempt."""
+    """Threads of this user. The kernel counts them per user (per agent in a user namespace).
+
+    The limit is therefore generous: it only stops a fork bomb. Root is exempt.
+    """
 
     def options(self) -> Iterator[tuple[str, int]]:
-        """Yield them under the kernel's names."""
+        """Yield the limits under the kernel's names (RLIMIT_*)."""
         yield from (("core", self.core), ("nofile", self.nofile), ("fsize", self.fsize))
         yield from (("data", self.data), ("as", self.address_space), ("nproc", self.processes))
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Everything an agent's processes are given."""
+    """Paths and limits of an agent's processes."""
 
     read: tuple[Path, ...]
     write: tuple[Path, ...]
@@ -64,7 +66,7 @@ class Boundary:
     limits: Limits
 
     def options(self, parent: int, view: Path | None) -> list[str]:
-        """Render for `confine`'s command line; it holds no secrets."""
+        """Return the options for `confine`'s command line; they contain no secrets."""
         pairs: list[tuple[str, str]] = [("--parent", str(parent)), ("--chdir", str(self.workspace))]
         pairs += [("--read", str(path)) for path in self.read]
         pairs += [("--write", str(path)) for path in self.write]
@@ -75,7 +77,7 @@ class Boundary:
         return [word for pair in pairs for word in pair]
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the agent's whole environment."""
+        """Return the complete environment of the agent."""
         kept = {name: inherited[name] for name in INHERITED if name in inherited}
         return {
             "LANG": "C.UTF-8",
@@ -84,7 +86,7 @@ class Boundary:
             "HOME": str(self.workspace),
             "TMPDIR": str(self.temporary),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # an agent's few threads need no heap of their own; 1.5 MB less in each agent
+            # the agent's few threads need no malloc arena of their own; saves 1.5 MB per agent
             "MALLOC_ARENA_MAX": "1",
         }
 
@@ -92,7 +94,7 @@ class Boundary:
 def draw_boundary(
     spec: LaunchSpec, home: Path, temporary: Path, limits: Limits, inherited: Mapping[str, str]
 ) -> Boundary:
-    """Return the boundary of one agent; nothing of `home` is in it but what `spec` names."""
+    """Return the boundary of an agent; of the state directory `home` it contains only what `spec` names."""
     fixed = [Path(path) for path in SYSTEM] + [Path("/etc", name) for name in CONFIGURATION]
     certificates = [Path(inherited[name]) for name in INHERITED[-2:] if inherited.get(name)]
     shared = outermost([*fixed, *certificates, *resolver(), *python_places()])
@@ -107,8 +109,8 @@ def draw_boundary(
 
 
 def python_places() -> list[Path]:
-    """Return where this Python, its packages and the agent's sources lie."""
-    # Not sys.path: it may hold the directory control was started in, such as the user's home.
+    """Return the directories of this Python, its packages and the agent's source code."""
+    # Not sys.path: it may contain the directory where control was started, such as the user's home.
     found = [find_spec(package) for package in PACKAGES]
     sources = [Path(spec.origin).parent.parent for spec in found if spec and spec.origin]
     interpreter = Path(sys.executable).resolve().parent.parent
@@ -116,7 +118,7 @@ def python_places() -> list[Path]:
 
 
 def without(path: Path, home: Path) -> list[Path]:
-    """Return `path`, or what is in it beside `home` if the state directory lies inside."""
+    """Return `path`, or its parts outside `home` if `home` lies inside `path`."""
     if not home.is_relative_to(path.resolve()):
         return [path]
     if path.resolve() == home:
@@ -125,13 +127,13 @@ def without(path: Path, home: Path) -> list[Path]:
 
 
 def resolver() -> list[Path]:
-    """Return the directory of the file that says how names are resolved, where /etc only links to it."""
+    """Return the directory of resolv.conf's target if /etc only links to it."""
     real = Path("/etc/resolv.conf").resolve()
     return [] if real.is_relative_to("/etc") else [real.parent]
 
 
 def outermost(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the paths that exist, with what they point to, and none that lies inside another."""
+    """Return the existing paths and their link targets, without those inside another of them."""
     every = {path for path in paths if path.exists()}
     every |= {Path(os.path.realpath(path)) for path in every}
     real = {path for path in every if not path.is_symlink()}

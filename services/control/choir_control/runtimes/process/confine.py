@@ -1,19 +1,19 @@
-"""Shut this process into its confinement, then exec the agent; the pid stays the same.
+"""Confinement of the current process, which then executes the agent under the same pid.
 
-`runtime` runs this file as a script (`python -I -S confine.py OPTIONS -- PROGRAM ARGS`), so it imports
-nothing but the standard library, and not `argparse` or `json`, which would double its time. Options, each
-with one value:
-    --parent PID    die with this process
+`ProcessRuntime` runs this file as a script (`python -I -S confine.py OPTIONS -- PROGRAM ARGS`). It therefore
+imports only the standard library, without `argparse` and `json`, which would double its run time. Options,
+each with one value:
+    --parent PID    the process is killed when this one ends
     --read PATH     may be read and executed
     --write PATH    may be read, written and executed
     --device PATH   a device that may be read and written
     --limit NAME=N  a resource limit (RLIMIT_<NAME>)
-    --chdir PATH    where the program starts
-    --view PATH     leave the rest of the file tree behind (a mount namespace, put together at PATH, any
-                    directory that is in no other option); fails where that is forbidden
-Without a program it tries the confinement and exits 0. Two walls stand one behind the other: in the view only
-the given paths exist, which also puts every other Unix socket of this user out of reach (Landlock does not
-govern connecting to them); Landlock says what may be done with what is there, and keeps signals in.
+    --chdir PATH    working directory of the program
+    --view PATH     use a mount namespace without the rest of the file tree, built at PATH, which is in no
+                    other option; fails where that is forbidden
+Without a program it tests the confinement and exits with 0. There are two layers. In the view only the given
+paths exist, so that every other Unix socket of this user is out of reach (Landlock does not restrict
+connecting to them). Landlock restricts what may be done with these paths, and to which processes signals go.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 a private one, made in the view
 
 @dataclass(slots=True)
 class Options:
-    """What the command line says."""
+    """Parsed command line options."""
 
     parent: int = 0
     view: str = ""
@@ -72,7 +72,7 @@ class Options:
 
 
 def parse(arguments: list[str]) -> Options:
-    """Read the command line; ValueError or KeyError where it does not fit."""
+    """Parse the command line; raises ValueError or KeyError for invalid options."""
     end = arguments.index("--")
     options = Options(program=arguments[end + 1 :])
     lists = {"--read": options.read, "--write": options.write, "--device": options.device}
@@ -106,7 +106,7 @@ class Kernel:
         return result
 
     def prctl(self, option: int, first: int = 0, second: int = 0) -> None:
-        """Change something about this process."""
+        """Call prctl, which changes an attribute of this process."""
         self.call("prctl", option, *map(ctypes.c_ulong, (first, second, 0, 0)))
 
     def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
@@ -115,7 +115,7 @@ class Kernel:
         self.call("mount", *texts, ctypes.c_ulong(flags), os.fsencode(data) or None)
 
     def make_read_only(self, target: str, deep: bool) -> None:
-        """Make a mount of ours, and with `deep` those below it, read-only."""
+        """Make the mount at `target` read-only, and with `deep` those below it."""
         attributes = MOUNT_ATTR_RDONLY.to_bytes(8, sys.byteorder) + bytes(24)
         flags = AT_RECURSIVE if deep else 0
         where = os.fsencode(target)
@@ -123,7 +123,7 @@ class Kernel:
 
 
 def landlock_abi(kernel: Kernel) -> int:
-    """Return the version of Landlock's interface, 0 where the kernel has none."""
+    """Return the version of the Landlock interface, or 0 if the kernel has none."""
     if sys.platform != "linux":
         return 0
     try:
@@ -133,7 +133,7 @@ def landlock_abi(kernel: Kernel) -> int:
 
 
 def restrict_files(kernel: Kernel, rules: dict[str, int]) -> int:
-    """Let this process and its children use `rules` only; return Landlock's version, 0 for none."""
+    """Restrict this process and its children to `rules`; return the Landlock version, or 0 for none."""
     abi = landlock_abi(kernel)
     if abi == 0:
         return 0
@@ -153,7 +153,7 @@ def restrict_files(kernel: Kernel, rules: dict[str, int]) -> int:
 
 
 def allow(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
-    """Add one path; one that is not there needs no rule."""
+    """Add a rule for one path; a missing path needs no rule."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -166,7 +166,7 @@ def allow(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
 
 
 def enter_namespaces(kernel: Kernel) -> None:
-    """Leave the host's mounts and IPC objects; an ordinary user needs a user namespace for it."""
+    """Leave the host's mount and IPC namespaces; an unprivileged user needs a user namespace for it."""
     if os.geteuid() == 0:
         kernel.call("unshare", CLONE_NEWNS | CLONE_NEWIPC)
         return
@@ -181,11 +181,11 @@ def enter_namespaces(kernel: Kernel) -> None:
 
 
 def build_view(kernel: Kernel, options: Options) -> None:
-    """Make a root in which only the given paths exist, and make it ours."""
+    """Build a root directory in which only the given paths exist, and make it the process's root."""
     enter_namespaces(kernel)
     kernel.mount("", "/", "", MS_REC | MS_PRIVATE)
     wanted = sorted({*options.read, *options.write, *options.device})
-    # Opened first: the new root may cover some of them while it is built.
+    # Opened first, because the new root may cover some of them while it is built.
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in wanted}
     root = options.view
     kernel.mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755")
@@ -195,7 +195,7 @@ def build_view(kernel: Kernel, options: Options) -> None:
     complete_devices(kernel, root)
     kernel.make_read_only(root, deep=False)
     os.chdir(root)
-    # Stacks the old root below the new one, from where it is dropped.
+    # Stacks the old root below the new one, from where it is unmounted.
     kernel.call("pivot_root", b".", b".")
     kernel.call("umount2", b".", MNT_DETACH)
     os.chdir("/")
@@ -206,7 +206,7 @@ def show(kernel: Kernel, path: str, source: int, root: str, writable: bool) -> N
     target = Path(root + path)
     if os.path.lexists(target):
         if not writable:
-            return  # it came with a directory above it
+            return  # already visible through a directory above it
     elif os.path.islink(path):  # noqa: PTH114 /bin stays a link; its target is listed, too
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(os.readlink(path))  # noqa: PTH115
@@ -222,7 +222,7 @@ def show(kernel: Kernel, path: str, source: int, root: str, writable: bool) -> N
 
 
 def complete_devices(kernel: Kernel, root: str) -> None:
-    """Add what programs expect beside the devices themselves: /dev/fd, /dev/shm, /tmp."""
+    """Add what programs expect besides the devices: /dev/fd, /dev/shm, /tmp."""
     for name, target in (
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),
@@ -240,19 +240,20 @@ def complete_devices(kernel: Kernel, root: str) -> None:
 
 
 def drop_capabilities(kernel: Kernel) -> None:
-    """Give up every capability for good, also those that root would regain at exec."""
+    """Drop every capability permanently, including those that root would regain at exec."""
     for capability in range(LAST_CAPABILITY + 1):
         try:
             kernel.prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            break  # past the kernel's last one, or not ours to drop: then there is none to regain
+            # past the kernel's last capability, or not permitted, in which case there is none to regain
+            break
     kernel.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
     kernel.call("capset", header, bytes(24))
 
 
 def limit_resources(limits: dict[str, int]) -> None:
-    """Lower the resource limits; one that is already lower stays."""
+    """Lower the resource limits; keep those that are lower already."""
     for name, wanted in limits.items():
         number = getattr(resource, f"RLIMIT_{name.upper()}")
         _, hard = resource.getrlimit(number)
@@ -261,37 +262,37 @@ def limit_resources(limits: dict[str, int]) -> None:
 
 
 def die_with_parent(kernel: Kernel, parent: int) -> None:
-    """Be killed when control dies, however it dies; it may have died already."""
+    """Make the kernel kill this process when control ends; exit if it has ended already."""
     kernel.prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != parent:
         sys.exit("control is gone")
 
 
 def confine_linux(options: Options) -> None:
-    """Put up every wall this kernel has."""
+    """Apply all confinement that this kernel supports."""
     kernel = Kernel()
     die_with_parent(kernel, options.parent)
-    # What a tool leaves behind becomes the agent's child, not init's, and is found when it ends.
+    # Orphaned tools become children of the agent instead of init, so that control finds them.
     kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # When memory runs out, an agent goes before control or Postgres.
+    # When memory runs out, the kernel kills an agent before control or Postgres.
     Path("/proc/self/oom_score_adj").write_text("500")
     if options.view:
         build_view(kernel, options)
     drop_capabilities(kernel)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
-    # Again: entering a user namespace changed our credentials, which clears it.
+    # Again: entering a user namespace changed the credentials, which clears the signal.
     die_with_parent(kernel, options.parent)
     rules = dict.fromkeys(options.read, READ)
     rules |= dict.fromkeys(options.write, WRITE) | dict.fromkeys(options.device, DEVICE)
     if options.view:
-        # What is not listed is not there: only the names of directories on the way can be seen.
+        # Paths that are not listed do not exist: only the names of parent directories are visible.
         rules |= {"/": FS_READ_DIR, SHARED_MEMORY: WRITE}
     if restrict_files(kernel, rules) == 0:
         warn("this kernel has no Landlock: the agent is confined by its file permissions only")
 
 
 def warn(message: str) -> None:
-    """Write a log line as the agent itself would."""
+    """Write a log line in the agent's format."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = f'{{"timestamp":"{stamp}","level":"warning","source":"confine","message":"{message}"}}\n'
     sys.stderr.write(line)
@@ -299,7 +300,7 @@ def warn(message: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process and become the program."""
+    """Confine this process and execute the program."""
     options = parse(arguments)
     os.umask(0o077)
     if sys.platform == "linux":

@@ -1,6 +1,6 @@
-"""Start one agent's process inside its boundary, with its boot line on standard input.
+"""Start of one agent process inside its boundary, with the boot line on its standard input.
 
-Called by `runtime`; the child passes through `confine` before it becomes the agent.
+Used by `ProcessRuntime`. The child runs `confine` first, which confines it and then executes the agent.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from choir_control.runtimes.process.boundary import Boundary, Limits, draw_bound
 
 log = structlog.get_logger()
 
-# -I: nothing of the workspace, where it starts, can pose as a module.
+# -I: no file of the workspace, which is the working directory, can be imported as a module.
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
 CONFINE = (sys.executable, "-I", "-S", confine.__file__)
 TOLD = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
-PIPE_ROOM = 60_000  # bytes that a pipe takes (64 KiB) before a writer would block
+PIPE_ROOM = 60_000  # bytes; a pipe takes 64 KiB before a writer blocks
 
 
 class Launcher:
-    """Knows the state directory, the walls this kernel has, and what to start."""
+    """Launcher of agent processes, which knows the confinement that this kernel supports."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Launcher:
         command: Sequence[str],
         logs: AgentLogs,
     ) -> None:
-        """Describe what to start; `environment` is control's own, of which a few words are passed on."""
+        """Configure the launcher; only allow-listed variables of `environment` reach the agent."""
         self._home = home
         self._environment = dict(environment)
         self._limits = limits
@@ -51,9 +51,9 @@ class Launcher:
         self._probed = False
 
     async def prepare(self, spec: LaunchSpec) -> Boundary:
-        """Make the agent's places and draw its boundary; learn, once, which walls there are.
+        """Create the agent's directories and return its boundary; the first call tests the kernel.
 
-        Raises OSError when a place cannot be made or the workspace is missing.
+        Raises OSError when a directory cannot be created or the workspace is missing.
         """
         boundary = await asyncio.to_thread(self._make_places, spec)
         if not self._probed:
@@ -62,9 +62,10 @@ class Launcher:
         return boundary
 
     async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, Pump]:
-        """Start the agent, and what reads its log. Raises OSError.
+        """Start the agent, and the task that reads its output. Raises OSError.
 
-        Forks in the loop's own thread: the kernel ties a child's death signal to the thread.
+        This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
+        thread.
         """
         stdin = _filled_pipe(_boot_line(spec))
         try:
@@ -92,7 +93,7 @@ class Launcher:
 
     @property
     def has_view(self) -> bool:
-        """Tell whether agents get a file tree of their own; known after the first `prepare`."""
+        """Return whether agents get a private file tree; known after the first `prepare`."""
         return self._view is not None
 
     def _make_places(self, spec: LaunchSpec) -> Boundary:
@@ -106,11 +107,11 @@ class Launcher:
 
     @property
     def _view_base(self) -> Path:
-        """Return an empty directory over which views are put together, each in its own namespace."""
+        """Return an empty directory on which views are mounted, each in its own mount namespace."""
         return self._home / "run" / "view"
 
     async def _probe(self, boundary: Boundary) -> None:
-        """Find out which walls this kernel has, and say so when one is missing."""
+        """Test which confinement this kernel supports, and log a warning if a part is missing."""
         if sys.platform != "linux" or confine.landlock_abi(confine.Kernel()) == 0:
             log.warning(
                 "no Landlock in this kernel: agents are confined by file permissions only; use the "
@@ -129,7 +130,7 @@ class Launcher:
             )
 
     async def _try_view(self, boundary: Boundary) -> str | None:
-        """Return why a view cannot be made here, None if it can."""
+        """Return why a private view cannot be made here, or None if it can."""
         process = await asyncio.create_subprocess_exec(
             *CONFINE,
             *boundary.options(os.getpid(), self._view_base),
@@ -171,7 +172,7 @@ def _boot_line(spec: LaunchSpec) -> bytes:
 
 
 def _filled_pipe(line: bytes) -> int:
-    """Return the read end of a pipe that holds `line` and then ends."""
+    """Return the read end of a pipe that contains `line` and then ends."""
     if len(line) > PIPE_ROOM:
         raise OSError(f"the boot line has {len(line)} bytes, more than {PIPE_ROOM}")
     read_end, write_end = os.pipe()

@@ -1,6 +1,6 @@
-"""Read the kernel's table of processes: who is whose child, in which session, started when.
+"""Reads the kernel's process table: parent, session and start time of each process.
 
-Called by `records` and `remains`. Without /proc (not Linux) the table is empty.
+Without /proc (on systems other than Linux) the table is empty.
 """
 
 import os
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-# Places in /proc/<pid>/stat, counted after the command's closing parenthesis.
+# Field positions in /proc/<pid>/stat, counted after the command's closing parenthesis.
 STATE, PARENT, SESSION, STARTED = 0, 1, 3, 19
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One process; `started` (clock ticks since boot) tells it from a later one with its pid."""
+    """A process; `started` (clock ticks since boot) distinguishes it from a later one with the same pid."""
 
     pid: int
     parent: int
@@ -25,12 +25,12 @@ class Entry:
 
 
 def find(pid: int) -> Entry | None:
-    """Return the process with this pid, None if there is none."""
+    """Return the process with this pid, or None."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # The command may hold spaces and parentheses.
+    # The command may contain spaces and parentheses.
     words = text[text.rindex(")") + 2 :].split()
     return Entry(
         pid=pid,
@@ -52,7 +52,7 @@ def everybody() -> list[Entry]:
 
 
 def descendants(of: set[int], table: list[Entry]) -> Iterator[Entry]:
-    """Yield everything below the processes `of`, whatever their depth."""
+    """Yield all descendants of the processes `of`."""
     children: dict[int, list[Entry]] = {}
     for entry in table:
         children.setdefault(entry.parent, []).append(entry)
@@ -64,7 +64,7 @@ def descendants(of: set[int], table: list[Entry]) -> Iterator[Entry]:
 
 
 def boot_id() -> str:
-    """Return what names this boot of the machine: pids and ticks begin anew with the next."""
+    """Return the id of this boot of the machine; pids and ticks start again with the next."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -72,7 +72,7 @@ def boot_id() -> str:
 
 
 def gave_up_privileges(pid: int) -> bool:
-    """Tell whether a process can never gain privileges: all of an agent's are like that, for good."""
+    """Return whether a process can never gain privileges, which is true of all processes of agents."""
     try:
         return "NoNewPrivs:\t1" in (PROC / str(pid) / "status").read_text()
     except OSError:
@@ -80,12 +80,12 @@ def gave_up_privileges(pid: int) -> bool:
 
 
 def uses_directory(pid: int, directory: Path) -> bool:
-    """Tell whether a process was started with its TMPDIR below `directory`, or has a mount there."""
+    """Return whether a process has its TMPDIR below `directory`, or a mount there."""
     place = PROC / str(pid)
     below = os.fsencode(directory) + b"/"
     try:
         environment = (place / "environ").read_bytes().split(b"\0")
-        # The fifth field is where it is mounted; spaces and the like are written as octal numbers.
+        # The fifth field is the mount point; spaces and similar characters are octal escapes.
         mounts = [line.split(b" ")[4] for line in (place / "mountinfo").read_bytes().splitlines()]
     except (OSError, IndexError):
         return False

@@ -1,6 +1,6 @@
-"""Note which process is which agent, so that the next control knows what this one left behind.
+"""Records of running agent processes, so that the next control process can find those left behind.
 
-Called by `runtime`; the notes are `$CHOIR_HOME/run/agents/<agent_id>.json`, without secrets.
+Files `$CHOIR_HOME/run/agents/<agent_id>.json`, without secrets. Used by `ProcessRuntime`.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class Record(Wire):
-    """One agent's process; `started` and `boot` tell it from a later process with its pid."""
+    """The process of one agent; `started` and `boot` distinguish it from a later one with its pid."""
 
     agent_id: AgentName
     session_id: str
@@ -27,13 +27,13 @@ class Record(Wire):
 
 
 class Records:
-    """The notes of one control."""
+    """Store of the records of agent processes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, agent_id: str, session_id: str, epoch: int, pid: int) -> None:
-        """Note a process that was just started."""
+        """Record a process that was just started."""
         entry = process_table.find(pid)
         record = Record(
             agent_id=agent_id,
@@ -50,11 +50,11 @@ class Records:
         partial.replace(path)
 
     def remove(self, agent_id: str) -> None:
-        """Forget an agent's process."""
+        """Remove the record of an agent's process."""
         self._path(agent_id).unlink(missing_ok=True)
 
     def left(self) -> Iterator[tuple[Path, Record | None]]:
-        """Yield every note there is; None for one that cannot be read."""
+        """Yield the path of every record with its content, or with None if it cannot be read."""
         for path in sorted(self._directory.glob("*.json")):
             try:
                 yield path, Record.model_validate_json(path.read_bytes())

@@ -1,7 +1,8 @@
-"""Kill what an agent leaves behind: tools that outlive it, whichever session or parent they chose.
+"""Kills the processes that an agent leaves behind, in whatever session they run.
 
-Called by `runtime`, in a thread: every function blocks. An agent's process is a subreaper, so while it lives
-all its tools are below it; when it ends they become children of control, which is one, too.
+Called by `ProcessRuntime` in a thread: every function blocks. An agent's process is a subreaper, so that all
+its tools stay its descendants while it lives. When it ends they become children of control, which is a
+subreaper, too.
 """
 
 import contextlib
@@ -23,16 +24,16 @@ LOOK_AGAIN_S = 0.005
 
 
 def adopt_orphans() -> None:
-    """Let what our descendants leave behind become our own children."""
+    """Make orphaned descendants of this process its own children."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_adopted(agents: Collection[int]) -> int:
-    """Kill and reap the processes we inherited from agents that ended; return how many.
+    """Kill and reap the processes inherited from agents that ended; return how many.
 
-    `agents` are the living ones. An inherited process shows in that it gave up privileges, as all of
-    an agent's do, and left our session, which it can never enter again.
+    `agents` are the pids of running agents. An inherited process is recognized because it gave up privileges,
+    as all processes of agents do, and left control's session, which it can never enter again.
     """
     own, session = os.getpid(), os.getsid(0)
     killed: set[int] = set()
@@ -61,12 +62,12 @@ def kill_adopted(agents: Collection[int]) -> int:
 
 
 def kill_recorded(record: Record) -> bool:
-    """Kill the agent that an earlier control noted, and its session; False if all were gone."""
+    """Kill the agent that an earlier control process recorded, and its session; False if none was left."""
     if record.boot != process_table.boot_id():
         return False
     leader = process_table.find(record.pid)
     if leader is not None and leader.started != record.started:
-        return False  # another process has that pid by now, so the session is over, too
+        return False  # the pid was reused, so the agent's session is over, too
     table = process_table.everybody()
     members = [
         entry
@@ -81,10 +82,11 @@ def kill_recorded(record: Record) -> bool:
 
 
 def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
-    """Kill what agents of an earlier control left running, whoever is its parent by now; return how many.
+    """Kill processes of agents of an earlier control process, whatever their parent; return how many.
 
-    `agents` is the directory of the agents' private files: it is named in the environment of whatever they
-    start, and mounted in their view of the file tree, which they cannot leave. `living` are our own agents.
+    `agents` is the directory of the agents' private files. It is in the environment of every process they
+    start, and mounted in their file tree, which they cannot leave. `living` are the pids of the agents that
+    run now.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + GONE_WITHIN_S
@@ -109,7 +111,7 @@ def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
 
 
 def kill_exactly(entry: Entry) -> None:
-    """Kill this process and never one that got its pid since."""
+    """Kill this process, but never a later one with the same pid."""
     with contextlib.suppress(ProcessLookupError):
         if sys.platform != "linux":
             os.kill(entry.pid, signal.SIGKILL)
@@ -124,7 +126,7 @@ def kill_exactly(entry: Entry) -> None:
 
 
 def await_end(entries: Iterable[Entry]) -> None:
-    """Wait until they have ended; a zombie has."""
+    """Wait until the processes have ended; a zombie counts as ended."""
     deadline = time.monotonic() + GONE_WITHIN_S
     waiting = list(entries)
     while waiting and time.monotonic() < deadline:
@@ -133,6 +135,6 @@ def await_end(entries: Iterable[Entry]) -> None:
 
 
 def lives(entry: Entry) -> bool:
-    """Tell whether this very process still runs."""
+    """Return whether this very process still runs."""
     now = process_table.find(entry.pid)
     return now is not None and now.started == entry.started and not now.zombie

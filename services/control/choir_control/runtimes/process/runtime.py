@@ -1,6 +1,6 @@
-"""Start, watch and end agents as confined child processes: the adapter `ProcessRuntime`.
+"""Agent runtime `ProcessRuntime`: starts, watches and stops agents as confined child processes.
 
-Called by `sessions` through the port; each start goes through `launch`, each end through `remains`.
+Used through the port `AgentRuntime`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LAST_WORDS_S = 1.0
 
 @dataclass(slots=True)
 class Agent:
-    """One agent from its start to its exit; without a process while it is being started."""
+    """State of one agent from its start to its exit; `process` is None until it was forked."""
 
     spec: LaunchSpec
     process: Process | None = None
@@ -41,14 +41,14 @@ class Agent:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def describe(self) -> RunningAgent:
-        """Return what the port shows of it."""
+        """Return the port's description of the agent."""
         pid = self.process.pid if self.process else None
         spec = self.spec
         return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, str(pid), pid)
 
 
 class ProcessRuntime:
-    """Runs agents as children of control that die with it (`AgentRuntime`)."""
+    """`AgentRuntime` with agents as child processes that are killed when control ends."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ProcessRuntime:
         command: Sequence[str] = AGENT,
         logs: AgentLogs | None = None,
     ) -> None:
-        """Describe a runtime: `environment` is control's own, of which a few words are passed on."""
+        """Configure the runtime; only allow-listed variables of `environment` reach agents."""
         self._home = home.resolve()
         self._logs = logs or AgentLogs(self._home)
         self._launcher = Launcher(self._home, environment, limits or Limits(), command, self._logs)
@@ -66,19 +66,19 @@ class ProcessRuntime:
         self._agents: dict[str, Agent] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
-        # A child just forked must not be taken for one that an agent left behind.
+        # Held while forking and while killing leftovers, because a new child could be taken for a leftover.
         self._forking = asyncio.Lock()
         remains.adopt_orphans()
 
     @property
     def has_private_view(self) -> bool:
-        """Tell whether agents see only their own files here; known after the first start."""
+        """Return whether agents see only their own files; known after the first start."""
         return self._launcher.has_view
 
     async def start(self, spec: LaunchSpec) -> RunningAgent:
-        """Start the agent and hand it its boot line on standard input.
+        """Start the agent and write its boot line to its standard input.
 
-        Raises Conflict when that agent already runs, Unavailable when it cannot be started.
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
         if spec.agent_id in self._agents:
             raise Conflict(f"The agent {spec.agent_id} already runs.")
@@ -99,7 +99,7 @@ class ProcessRuntime:
         return agent.describe()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
-        """End the agent: ask (SIGTERM), wait up to `grace_s`, then kill it and all it started."""
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
         agent = self._agents.get(agent_id)
         if agent is None or agent.process is None:
             return
@@ -110,15 +110,15 @@ class ProcessRuntime:
         await self._kill(agent)
 
     async def running(self) -> list[RunningAgent]:
-        """List the live agents this control started."""
+        """List the running agents that this control process started."""
         return [agent.describe() for agent in self._agents.values() if agent.process]
 
     async def trouble(self) -> str:
-        """Say nothing: a child process needs nobody else."""
+        """Return an empty string: child processes depend on no other service."""
         return ""
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Put the agent's log away once its process has ended: the session is over (spec 22.2)."""
+        """Archive the agent's log because the session is over; after the exit if the process still runs."""
         agent = self._agents.get(agent_id)
         if agent is None:
             self._logs.put_away(agent_id)
@@ -126,16 +126,16 @@ class ProcessRuntime:
             agent.session_over = True
 
     async def remove_orphans(self) -> int:
-        """End agents that an earlier control left behind; return how many (spec 6.2)."""
+        """Kill agents that an earlier control process left running; return how many."""
         return await asyncio.to_thread(self._remove_recorded)
 
     async def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those `stop` caused; ends with `close`."""
+        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
         while (exit_ := await self._exits.get()) is not None:
             yield exit_
 
     async def close(self) -> None:
-        """Kill what still runs and release the adapter's resources."""
+        """Kill the agents that still run and release the adapter's resources."""
         await asyncio.gather(*(self._kill(agent) for agent in list(self._agents.values())))
         if self._watchers:
             await asyncio.wait(self._watchers, timeout=KILLED_WITHIN_S)
@@ -146,7 +146,7 @@ class ProcessRuntime:
         await asyncio.to_thread(self._logs.close)
 
     def _give_up(self, agent: Agent) -> None:
-        """Forget a start that failed; what was forked all the same is killed and waited for."""
+        """Drop a failed start; if a process was forked nevertheless, kill it and wait for its exit."""
         if agent.process is None:
             del self._agents[agent.spec.agent_id]
             return
@@ -160,7 +160,7 @@ class ProcessRuntime:
         watcher.add_done_callback(self._watchers.discard)
 
     async def _follow(self, agent: Agent, process: Process) -> None:
-        """Wait for the end, kill what is left of it, and tell."""
+        """Wait for the exit, kill leftover processes, archive the log if needed, and report the exit."""
         spec = agent.spec
         code = await process.wait()
         try:
@@ -171,7 +171,7 @@ class ProcessRuntime:
             await agent.output.settled(LAST_WORDS_S)
         if agent.session_over:
             self._logs.put_away(spec.agent_id)
-        # Free before it is told, so that whoever hears of it can start the agent again.
+        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
         del self._agents[spec.agent_id]
         agent.gone.set()
         detail = f"{_describe_exit(code)}; its log is {self._logs.path(spec.agent_id)}"
