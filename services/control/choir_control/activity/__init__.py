@@ -1,5 +1,4 @@
-"""Owns what users see of work that goes on: typing, and cards of core jobs and works, edited in place.
+"""Live activity in conversations: typing indicators and progress cards, edited in place.
 
-Nothing of it is kept but which message shows which card; what is lost comes again with the next news.
-Ladder: tell > read | store.
+Only the message id of each card is stored. Lost updates are replaced by the next ones.
 """

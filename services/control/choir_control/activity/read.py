@@ -1,4 +1,4 @@
-"""Read from a session's events what its user may see of the work: pure. Called by `tell`."""
+"""Derives typing state and job cards from a session's events. Pure. Used by `Activity`."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
@@ -24,7 +24,7 @@ MOST_WORDS = 600
 
 
 def is_busy_after(events: Iterable[Event], before: bool) -> bool:
-    """Tell whether the edge lane works on an answer after these events."""
+    """Return whether the edge lane is working on an answer after these events."""
     busy = before
     for event in events:
         if event.lane != EDGE:
@@ -37,7 +37,7 @@ def is_busy_after(events: Iterable[Event], before: bool) -> bool:
 
 
 def cards_of(events: Iterable[Event]) -> Iterator[Card]:
-    """Yield what these events say of core jobs; the start of one that is to be quiet is not shown."""
+    """Yield the card updates for core jobs; the start of a quiet job has none."""
     for event in events:
         if event.type not in OF_JOBS:
             continue
@@ -90,7 +90,7 @@ def _said(outcome: CoreOutcome) -> str:
 
 
 def _reported(body: JsonObject) -> str:
-    """Return the words of a report, whatever its shape."""
+    """Return the text values of a report's body, joined."""
     texts = [value for value in body.values() if isinstance(value, str)]
     return _short(" ".join(texts))
 

@@ -1,4 +1,4 @@
-"""Keep which message shows which card. Called by `tell`."""
+"""Store of the message id of each progress card. Used by `Activity`."""
 
 from datetime import timedelta
 
@@ -7,13 +7,13 @@ from choir_common.wire.activity import KeptCard
 
 
 class CardStore:
-    """The table `channel_messages`."""
+    """Store of the table `channel_messages`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def keep(self, card: KeptCard) -> None:
-        """Note which message shows a card."""
+        """Store which message shows a card."""
         await self._database.execute(
             """
             INSERT INTO choir_control.channel_messages (dm, card_id, message_id)
@@ -26,7 +26,7 @@ class CardStore:
         )
 
     async def find(self, dm: str, card_id: str) -> str | None:
-        """Return the message that shows a card."""
+        """Return the message that shows a card, or None."""
         found = await self._database.fetchval(
             "SELECT message_id FROM choir_control.channel_messages WHERE dm = $1 AND card_id = $2",
             dm,
@@ -35,7 +35,7 @@ class CardStore:
         return None if found is None else str(found)
 
     async def prune(self, older_than: timedelta) -> None:
-        """Forget cards that nobody has edited for so long."""
+        """Delete the entries that were not updated within `older_than`."""
         await self._database.execute(
             "DELETE FROM choir_control.channel_messages WHERE kept_at < now() - $1::interval",
             older_than,

@@ -1,8 +1,8 @@
-"""Publish what goes on in conversations, the newest of each thing. Run by `app`.
+"""Publishes the live activity of conversations, newest state only. Run by `app`.
 
-Fed by `eventlog.append` with every heartbeat, and by works of a conversation; the gateway comes next. A
-heartbeat says that the agent lives, so typing is told again only while heartbeats come: should they end, it
-runs out by itself at the gateway. Cards wait while the bus is away; what nobody at the gateway heard is lost.
+Fed by `eventlog.append` with every heartbeat, and by operations; received by the gateway. A heartbeat shows
+that the agent is alive, so typing is renewed only with heartbeats and otherwise expires at the gateway. Cards
+wait while the bus is unavailable; an update that no gateway receives is lost.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger("choir.activity")
 
 AGAIN_S = 10.0
 LASTS_S = 30.0
-# more news than this at once: the oldest are dropped, newer ones of the same things follow
+# above this number the oldest updates are dropped; newer ones of the same subjects follow
 MOST_WAITING = 1_000
 AWAY_S = 1.0
 KEEP = timedelta(days=7)
@@ -32,7 +32,7 @@ Publish = Callable[[DmActivity], Awaitable[None]]
 
 
 class Activity:
-    """The news of all conversations."""
+    """Publisher of the activity of all conversations."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Activity:
         self._gateway_of = gateway_of
         self._clock = clock
         self._busy: dict[str, float] = {}
-        """DMs in which an agent works, and when that was told last."""
+        """DMs in which an agent works, with the time of the last typing update."""
         self._news: dict[tuple[str, str], Typing | Idle | Card] = {}
         self._wake = asyncio.Event()
 
     def heard(self, lease: Lease, events: Sequence[Event]) -> None:
-        """Take in what an agent's heartbeat brought, if only that it lives."""
+        """Process the events of an agent's heartbeat, which may be none."""
         dm, now = lease.dm, self._clock.monotonic()
         was_busy = dm in self._busy
         if is_busy_after(events, was_busy):
@@ -65,15 +65,15 @@ class Activity:
             self.show(dm, card)
 
     def show(self, dm: str, card: Card) -> None:
-        """Show how something stands; only the newest of a card counts."""
+        """Queue an update of a card; it replaces an earlier one that was not published yet."""
         self._tell(dm, card.card_id, card)
 
     async def keep(self, card: KeptCard) -> None:
-        """Remember the message that shows a card."""
+        """Store the message that shows a card."""
         await self._store.keep(card)
 
     async def prune(self) -> None:
-        """Forget old cards."""
+        """Delete old cards from the store."""
         await self._store.prune(KEEP)
 
     async def run(self) -> None:
@@ -90,16 +90,16 @@ class Activity:
                     log.info("activity was not told", dm=dm, error=error.message)
                     away = True
                     if isinstance(what, Card):
-                        # unless there is newer of it by now
+                        # unless a newer update arrived meanwhile
                         self._news.setdefault((dm, card_id), what)
-                except Exception:  # the outermost loop: the next news may fare better
+                except Exception:  # the outermost loop: the next update may succeed
                     log.exception("activity was not told", dm=dm)
             if away:
                 await asyncio.sleep(AWAY_S)
                 self._wake.set()
 
     def _tell(self, dm: str, card_id: str, what: Typing | Idle | Card) -> None:
-        # put at the end again: what is newest goes last
+        # moved to the end: the newest update is published last
         self._news.pop((dm, card_id), None)
         self._news[dm, card_id] = what
         while len(self._news) > MOST_WAITING:

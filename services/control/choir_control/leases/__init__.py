@@ -1,5 +1,4 @@
-"""Owns who holds what: exclusive resources (spec 6.4), and the lease tokens of sessions (spec 12.4).
+"""Leases: exclusive resources of sessions, and the lease tokens that agents authenticate with.
 
-Never starts or ends a session; `sessions` calls it inside its own transactions.
-Ladder: guard > store > bindings | token.
+A lease is acquired and released inside the transactions of `choir_control.sessions`.
 """

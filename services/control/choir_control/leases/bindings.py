@@ -1,6 +1,6 @@
-"""Read what a session is bound to from its row. Used by `store` here and by the stores of `sessions`.
+"""Reads a session's resource bindings from its row. Used by the stores of leases and sessions.
 
-A session is bound at its start, whole; `model set` and `voice set` are laid over that until it ends.
+The bindings are fixed at the start of a session; `model set` and `voice set` override them until it ends.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def started_with(record: Record) -> ResourceBindings:
 
 
 def overrides_of(record: Record) -> Mapping[str, str]:
-    """Return what was changed since, by field."""
+    """Return the bindings that were overridden since the start, by field."""
     changed: dict[str, str] = orjson.loads(record["overrides"])
     return changed
 

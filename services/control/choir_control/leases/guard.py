@@ -1,7 +1,7 @@
-"""Tell who calls: a session id and a lease token become a `Lease`, or an error (spec 12.4).
+"""Authentication of agents: a session id and a lease token give a `Lease`, or an error.
 
-Called by the rpc and events doors before anything else. A session's lease is remembered until
-`forget`; whoever changes an epoch or ends a session calls that after the change is durable.
+Called by the RPC and event endpoints before anything else. A lease is cached until `forget`, which must be
+called after every change of an epoch, of a session's bindings or of its end has become durable.
 """
 
 from choir_common.errors import Fenced, Unauthorized
@@ -13,7 +13,7 @@ MAX_TOKEN = 200
 
 
 class LeaseGuard:
-    """Checks lease tokens, from memory where it can."""
+    """Checker of lease tokens with a cache."""
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -23,7 +23,8 @@ class LeaseGuard:
     async def admit(self, session_id: str, token: str) -> Lease:
         """Return the caller's lease.
 
-        Raises Unauthorized for a token that never was, Fenced for one whose time is over.
+        Raises Unauthorized for an unknown token, and Fenced for a token of an earlier epoch or an ended
+        session.
         """
         if not _plausible(session_id, MAX_ID) or not _plausible(token, MAX_TOKEN):
             raise Unauthorized("A session id and its lease token are needed.")
@@ -36,19 +37,19 @@ class LeaseGuard:
         raise Unauthorized("The lease token does not fit this session.")
 
     async def is_current(self, lease: Lease) -> bool:
-        """Tell whether a lease that was admitted still holds."""
+        """Return whether a lease that was admitted is still valid."""
         now = self._known.get(lease.session_id) or await self._look_up(lease.session_id)
         return now is not None and now.epoch == lease.epoch
 
     def forget(self, session_id: str) -> None:
-        """Look this session up again next time."""
+        """Drop the session's cached lease."""
         self._changes += 1
         self._known.pop(session_id, None)
 
     async def _look_up(self, session_id: str) -> Lease | None:
         before = self._changes
         lease = await self._store.find(session_id)
-        # what was read while something changed may be old: use it, but do not keep it
+        # a row read during a change may be outdated: use it, but do not cache it
         if lease is not None and before == self._changes:
             self._known[session_id] = lease
         return lease

@@ -1,6 +1,6 @@
-"""Keep the tables of leases: exclusive resources, and which token a session has now.
+"""Store of leases: exclusive resources, and the current token of each session.
 
-Called by `guard` and, inside their transactions, by the stores of `sessions`.
+Used by `LeaseGuard` and, inside their transactions, by the stores of `choir_control.sessions`.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from choir_control.leases.bindings import COLUMNS, bound_now
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A session's right to act, as its token proves it."""
+    """A session's right to act, proven by its token."""
 
     session_id: str
     agent_id: str
     epoch: int
     digest: bytes
     bindings: ResourceBindings
-    """In force now: what the session was started with, and what was changed for it since."""
+    """Bindings in force: those of the start, with later overrides."""
     settings_rev: int = 0
-    """How often something was changed; part of the version of its settings."""
+    """Number of overrides so far; part of the version of the session's settings."""
 
     @property
     def dm(self) -> str:
-        """Return the conversation the session holds."""
+        """Return the conversation (DM) that the session has leased."""
         return self.bindings.dm
 
 
@@ -36,10 +36,9 @@ async def acquire(
 ) -> None:
     """Lease all `resources` to a session, in the caller's transaction.
 
-    Raises Conflict naming each holder and what to do when one is taken; the transaction must then be
-    rolled back.
+    Raises Conflict if one is taken, naming each holder and a way out; the caller must then roll back.
     """
-    # sorted, so that two starts that want the same things never wait for each other in a circle
+    # sorted, so that two starts that want the same resources cannot deadlock
     rows = await held.fetch(
         """
         INSERT INTO choir_control.leases (resource, session_id, agent_id)
@@ -63,7 +62,7 @@ async def acquire(
 
 
 def _held(resource: str, agent_id: str, session_id: str | None) -> str:
-    """Say who holds a resource and what to do about it."""
+    """Describe who has a lease and what to do about it."""
     kind, name = resource.split(":", 1)
     if session_id is None:
         return f"{resource} is held by {agent_id}; wait until that is done"
@@ -75,20 +74,20 @@ def _held(resource: str, agent_id: str, session_id: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has an exclusive resource; without a session it is an operator's work."""
+    """Holder of an exclusive resource; without a session it is an operator's operation."""
 
     agent_id: str
     session_id: str | None
 
 
 class LeaseStore:
-    """Which token a session has now, and who holds what."""
+    """Store of leases and of the current token of each session."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def find(self, session_id: str) -> Lease | None:
-        """Return the lease of a session whose token is alive."""
+        """Return the lease of a session that has a valid token, or None."""
         row = await self._database.fetchrow(
             f"""
             SELECT session_id, agent_id, epoch, token_sha256, {COLUMNS}
@@ -108,7 +107,7 @@ class LeaseStore:
         )
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:
-        """Tell whether this was the session's token under an epoch that is over."""
+        """Return whether this was the session's token in an earlier epoch."""
         found = await self._database.fetchval(
             "SELECT true FROM choir_control.session_epochs "
             "WHERE session_id = $1 AND token_sha256 = $2",
@@ -118,7 +117,7 @@ class LeaseStore:
         return bool(found)
 
     async def holders(self, prefix: str) -> dict[str, Holder]:
-        """Return who holds the resources whose name begins with `prefix`."""
+        """Return the holders of the resources whose names start with `prefix`."""
         rows = await self._database.fetch(
             "SELECT resource, agent_id, session_id FROM choir_control.leases "
             "WHERE starts_with(resource, $1)",
@@ -127,7 +126,7 @@ class LeaseStore:
         return {row["resource"]: Holder(row["agent_id"], row["session_id"]) for row in rows}
 
     async def hold(self, resource: str, who: str) -> bool:
-        """Take a resource for work of an operator's; False when it is taken."""
+        """Lease a resource for an operator's operation; return False if it is taken."""
         found = await self._database.fetchval(
             """
             INSERT INTO choir_control.leases (resource, session_id, agent_id)
@@ -139,15 +138,16 @@ class LeaseStore:
         return bool(found)
 
     async def drop(self, resource: str) -> None:
-        """Give a resource back that `hold` took."""
+        """Release a resource that `hold` leased."""
         await self._database.execute(
             "DELETE FROM choir_control.leases WHERE resource = $1 AND session_id IS NULL", resource
         )
 
     async def drop_stale(self) -> int:
-        """Free what nobody can hold any more when control starts; return how many there were.
+        """Delete invalid leases when control starts; return how many there were.
 
-        A lease is good as long as its session's token is; operators' work ended with the last control.
+        A lease is valid as long as its session has a token. Operations have no session and ended with the
+        previous control process.
         """
         gone = await self._database.fetch(
             """

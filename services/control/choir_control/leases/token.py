@@ -1,4 +1,4 @@
-"""Make lease tokens and compare them; only their sha256 is ever stored."""
+"""Lease tokens: creation and comparison. Only the SHA-256 digest is stored."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class LeaseToken:
-    """A fresh token: the value goes to the agent alone, the digest into the database."""
+    """A new token: the value is sent only to the agent, and the digest is stored."""
 
     value: str = field(repr=False)
     digest: bytes = field(repr=False)
@@ -23,7 +23,7 @@ def mint() -> LeaseToken:
 
 
 def digest_of(value: str) -> bytes:
-    """Return the sha256 of a token."""
+    """Return the SHA-256 digest of a token."""
     return hashlib.sha256(value.encode("utf-8", "surrogateescape")).digest()
 
 

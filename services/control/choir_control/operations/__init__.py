@@ -1,6 +1,5 @@
-"""Owns work that takes longer than a request: builds, updates, resets, backups. Each is a row with an end.
+"""Operations: work that takes longer than a request, such as builds, updates, resets and backups.
 
-Never knows what a work is about. One cut off by an end of choird is marked `interrupted` at the next start;
-the works themselves see to it that they leave the old state or the new one.
-Ladder: run > progress | card | store.
+Each operation is a row with a status. One that is cut off by an exit of choird is marked `interrupted` at the
+next startup; the work itself must leave either the old or the new state.
 """

@@ -1,6 +1,6 @@
-"""Show how a work stands, as one message that is edited in place (spec 19.7). Made by `run`.
+"""Progress card of an operation: one chat message that is edited in place. Created by `Operations`.
 
-It is for the eyes only and may be lost; how the work ended is said in words as well, which are not.
+A card is for display only and may be lost. The outcome is also sent as a durable message.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from choir_common.wire.activity import MAX_CARD, Card
 GOES_ON, WELL, BADLY = "⏳", "✅", "⛔"
 LEFT_OUT = "\n…\n"
 Show = Callable[[str, Card], None]
-"""Show a card in a DM."""
+"""Shows a card in a conversation (DM)."""
 
 
 class WorkCard:
-    """The card of one work, in the conversation that began it."""
+    """Progress card of one operation in the conversation that started it."""
 
     def __init__(self, show: Show, dm: str, operation_id: str, kind: str) -> None:
         self._show = show
@@ -24,16 +24,16 @@ class WorkCard:
         self._text = ""
 
     def draw(self, text: str) -> None:
-        """Show how it stands."""
+        """Show the current progress text."""
         self._text = text
         self._put(GOES_ON, done=False)
 
     def end(self, *, well: bool) -> None:
-        """Show that it has ended, by what was shown last."""
+        """Mark the last text as succeeded or failed."""
         self._put(WELL if well else BADLY, done=True)
 
     def cut(self) -> None:
-        """Show that choird ended in the middle of it."""
+        """Show that choird ended before the operation did."""
         self._text = "cut off, begin it again"
         self._put(BADLY, done=True)
 
@@ -43,7 +43,7 @@ class WorkCard:
 
 
 def shortened(text: str) -> str:
-    """Return a text that fits on a card: its head, and what came last."""
+    """Shorten a text to the size of a card: keep the first line and the end."""
     if len(text) <= MAX_CARD:
         return text
     head, _, rest = text.partition("\n")

@@ -1,4 +1,4 @@
-"""What a work says while it goes on, for any number of listeners. Made by `run`, given to the work."""
+"""Progress of a running operation, for any number of listeners. Created by `Operations`."""
 
 import asyncio
 from collections import deque
@@ -11,10 +11,10 @@ LONGEST = 2_000
 
 
 class Progress:
-    """The newest words of one work; older ones are forgotten, never waited for."""
+    """Progress events of one operation; the oldest are dropped, so that work never waits for a listener."""
 
     def __init__(self, show: Callable[[str], None] = lambda _: None) -> None:
-        """`show` draws the work's card, if it has one."""
+        """`show` updates the operation's card, if it has one."""
         self._draw = show
         self._events: deque[OperationEvent] = deque(maxlen=MOST_KEPT)
         self._news = asyncio.Event()
@@ -23,36 +23,36 @@ class Progress:
         self.share: float | None = None
         self.over = False
         self.outcome = ""
-        """What a person is told of a good end."""
+        """Text for the user when the operation succeeds."""
 
     def step(self, text: str, share: float | None = None) -> None:
-        """Say what comes now, and what share (0 to 1) of the whole is done."""
+        """Report the next step, and the completed share (0 to 1) of the whole."""
         self.at = text
         if share is not None:
             self.share = min(1.0, max(0.0, share))
         self._say(OperationEvent(seq=self._next(), kind="step", text=text, share=self.share))
 
     def line(self, text: str) -> None:
-        """Pass on a line of output."""
+        """Report a line of output."""
         self._say(OperationEvent(seq=self._next(), kind="line", text=text[:LONGEST]))
 
     def show(self, text: str) -> None:
-        """Say how the whole of it stands, to whoever sees its card, in the place of what was said before."""
+        """Replace the text of the progress card."""
         self._draw(text)
 
     def end(self, text: str) -> None:
-        """Say that nothing more comes."""
+        """Report the end of the operation."""
         self._say(OperationEvent(seq=self._next(), kind="end", text=text, share=self.share))
         self.over = True
         self.wake()
 
     def wake(self) -> None:
-        """Have every listener look."""
+        """Wake every listener."""
         self._news.set()
         self._news = asyncio.Event()
 
     async def follow(self, after: int, quiet_s: float) -> AsyncGenerator[OperationEvent | None]:
-        """Yield what was and is said after `after` until the end; none after `quiet_s` of silence."""
+        """Yield the events after `after` until the end, and None after `quiet_s` seconds without one."""
         while True:
             news = self._news
             for event in [event for event in self._events if event.seq > after]:
@@ -67,7 +67,7 @@ class Progress:
                 yield None
 
     async def until_over(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the operation."""
         while not self.over:
             await self._news.wait()
 

@@ -1,4 +1,7 @@
-"""Begin works, own them to their end, and tell how far they are. Called by `rollout` and the doors."""
+"""Runs operations in the background and reports their progress and outcome.
+
+Called by `choir_control.rollout`, the operator API and chat commands.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -25,7 +28,7 @@ Work = Callable[[Progress], Awaitable[Wire | None]]
 
 
 class WorkFailed(ChoirError):
-    """A work came to its end with a result that is a failure."""
+    """The operation completed with a result that counts as a failure."""
 
     code = "work_failed"
 
@@ -45,10 +48,10 @@ class _Running:
 
 
 class Operations:
-    """All works of this choird, and the ends of earlier ones."""
+    """Service that runs operations, and reads those of earlier choird processes."""
 
     def __init__(self, store: OperationStore, said: Callable[[str], None], show: Show) -> None:
-        """`said` hears of a conversation with news; `show` shows cards."""
+        """`said` is called with each conversation that has a new message; `show` shows cards."""
         self._store = store
         self._said = said
         self._show = show
@@ -56,7 +59,7 @@ class Operations:
         self._known: OrderedDict[str, _Running] = OrderedDict()
 
     async def put_in_order(self) -> None:
-        """Mark what an earlier choird did not bring to its end, before anybody can ask for it."""
+        """Mark the operations of an earlier choird as interrupted, before any request arrives."""
         interrupted = await self._store.interrupt_all()
         if interrupted:
             log.warning("works were cut off by the end of choird", works=len(interrupted))
@@ -65,7 +68,7 @@ class Operations:
                 WorkCard(self._show, cut.dm, cut.operation_id, cut.kind).cut()
 
     async def run(self) -> None:
-        """Own the works until cancelled; they are cancelled with it."""
+        """Run the operations until cancelled; they are cancelled, too."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -85,10 +88,13 @@ class Operations:
         *,
         has_card: bool = False,
     ) -> str:
-        """Begin a work and return its id; it has the subjects in `exclusive` for itself.
+        """Start an operation and return its id; it runs exclusively for the subjects in `exclusive`.
 
-        `asker` is told of its end, also when choird ends before, and sees it go on if it has a card.
-        Raises Conflict while another work has one of them, RateLimited while too many go on.
+        The conversation `asker` is notified of the end, also if choird ends before, and sees a card if
+        `has_card`.
+
+        Raises Conflict while another operation has one of the subjects, RateLimited while too many run, and
+        Unavailable during startup.
         """
         if self._tasks is None:
             raise Unavailable("choird is still starting; try again in a moment.")
@@ -102,7 +108,7 @@ class Operations:
         if len(going_on) >= MOST_RUNNING:
             raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
         operation_id = new_id("op")
-        # noted before the row is written, so that nobody begins the same meanwhile
+        # registered before the row is written, so that no equal operation can start meanwhile
         card = WorkCard(self._show, asker.dm, operation_id, kind) if asker and has_card else None
         progress = Progress(card.draw) if card else Progress()
         running = _Running(operation_id, kind, subject, progress, exclusive, card)
@@ -119,7 +125,7 @@ class Operations:
     async def end_or_promise(
         self, operation_id: str, within_s: float, asker: Asker
     ) -> OperationView | None:
-        """Return how a work ended; none if it goes on after `within_s`: then its end is told to `asker`."""
+        """Return the outcome if it comes within `within_s` seconds; else None, and `asker` is notified later."""
         running = self._known.get(operation_id)
         if running is not None:
             try:
@@ -131,18 +137,18 @@ class Operations:
         return await self.get(operation_id)
 
     async def get(self, operation_id: str) -> OperationView:
-        """Return how a work stands; raises NotFound."""
+        """Return an operation's status; raises NotFound."""
         stored = await self._store.get(operation_id)
         if stored is None:
             raise NotFound(f"There is no operation {operation_id[:80]!r}.")
         return self._with_progress(stored)
 
     async def page(self, before: str | None, limit: int) -> list[OperationView]:
-        """Return the newest works."""
+        """Return a page of operations, newest first."""
         return [self._with_progress(view) for view in await self._store.page(before, limit)]
 
     async def follow(self, operation_id: str, after: int) -> AsyncGenerator[bytes]:
-        """Yield what a work says as server-sent events, its end last; raises NotFound."""
+        """Stream an operation's progress as server-sent events, ending with `end`; raises NotFound."""
         await self.get(operation_id)
         running = self._known.get(operation_id)
         if running is not None:
@@ -173,7 +179,7 @@ class Operations:
             error, result = (failed.code, failed.message), failed.result
         except ChoirError as failed:
             error = (failed.code, failed.message)
-        except Exception:  # the outermost loop of this work: those beside it go on
+        except Exception:  # the outermost handler of this operation: the others continue
             log.exception("work failed", kind=running.kind, subject=running.subject)
             error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
         said = error[1] if error else running.progress.outcome or running.progress.at
@@ -198,7 +204,7 @@ class Operations:
             if dm is not None:
                 self._said(dm)
         except Unavailable as away:
-            # the next start marks it as interrupted, which asks for it again: harmless
+            # harmless: the next startup marks it as interrupted and asks for a new attempt
             log.warning("the end of a work was not stored", id=operation_id, error=away.message)
 
     def _forget_old(self) -> None:

@@ -1,4 +1,4 @@
-"""Keep the table `operations`. Called by `run`."""
+"""Store of the table `operations`. Used by `Operations`."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ _COLUMNS = """operation_id, kind, subject, status, step, error, error_code, resu
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The conversation that began a work."""
+    """The conversation that started an operation."""
 
     dm: str
     gateway: str
 
 
 def view_of(record: Record) -> OperationView:
-    """Return a row as operators see it."""
+    """Convert a row to the operator API's view."""
     result = record["result"]
     return OperationView(
         operation_id=record["operation_id"],
@@ -40,17 +40,17 @@ def view_of(record: Record) -> OperationView:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A work that an earlier choird did not bring to its end."""
+    """An operation that was interrupted by the exit of an earlier choird."""
 
     operation_id: str
     kind: str
     dm: str | None
-    """The conversation that was told."""
+    """The conversation that was notified, if any."""
     has_card: bool
 
 
 class OperationStore:
-    """The table `operations`."""
+    """Store of the table `operations`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class OperationStore:
     async def begin(
         self, operation_id: str, kind: str, subject: str, asker: Asker | None, *, has_card: bool
     ) -> OperationView:
-        """Note that a work has begun, in which conversation, if in one, and whether that sees a card."""
+        """Insert a running operation with the conversation that started it, if any."""
         row = await self._database.fetchrow(
             f"""
             INSERT INTO choir_control.operations
@@ -76,7 +76,7 @@ class OperationStore:
         return view_of(row)
 
     async def promise(self, operation_id: str, asker: Asker) -> bool:
-        """Have a conversation told of the end; False when that has come."""
+        """Make a conversation receive the outcome; return False if the operation has ended already."""
         found = await self._database.fetchval(
             """
             UPDATE choir_control.operations SET dm = $2, gateway = $3
@@ -97,7 +97,7 @@ class OperationStore:
         result: JsonObject | None,
         words: str,
     ) -> str | None:
-        """Note how a work ended, once, and tell the conversation that began it; return which that is.
+        """Store the outcome once and queue `words` for the conversation; return that conversation's DM.
 
         `error` is its code and its message.
         """
@@ -122,7 +122,7 @@ class OperationStore:
         return None if dm is None else str(dm)
 
     async def interrupt_all(self) -> list[Cut]:
-        """Mark what an earlier choird did not bring to its end, and tell who began it; return all of it."""
+        """Mark all running operations as interrupted and notify their conversations; return them."""
         rows = await self._database.fetch(
             """
             WITH cut AS (
@@ -139,7 +139,7 @@ class OperationStore:
         return [Cut(row["operation_id"], row["kind"], row["dm"], row["has_card"]) for row in rows]
 
     async def get(self, operation_id: str) -> OperationView | None:
-        """Return one, none for an unknown id."""
+        """Return one operation, or None for an unknown id."""
         row = await self._database.fetchrow(
             f"SELECT {_COLUMNS} FROM choir_control.operations WHERE operation_id = $1",  # noqa: S608
             operation_id,
@@ -147,7 +147,7 @@ class OperationStore:
         return view_of(row) if row else None
 
     async def page(self, before: str | None, limit: int) -> list[OperationView]:
-        """Return the newest, older than the operation `before`."""
+        """Return a page of operations, newest first, starting after the operation `before`."""
         rows = await self._database.fetch(
             f"""
             SELECT {_COLUMNS} FROM choir_control.operations

@@ -1,6 +1,5 @@
-"""Owns what is done to a workspace's directory from outside: measure it, empty it, lay files into it (15.4).
+"""File operations on workspaces: measure, empty, stage incoming files and copy outgoing ones.
 
-Never decides when that may be done; `sessions.reset` does, and holds the lease meanwhile. All of it blocks,
-so callers use threads.
-Ladder: empty | measure > root; outgoing > spool > staging; outgoing | outgoing_store > spooled; naming.
+When a workspace may be emptied is decided by `choir_control.sessions.reset`, which leases it meanwhile. All
+functions block, so callers run them in threads.
 """

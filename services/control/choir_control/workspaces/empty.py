@@ -1,8 +1,9 @@
-"""Delete all that a directory holds, and nothing else. Called by `sessions.reset`, in a thread.
+"""Deletion of everything in a directory. Called by `sessions.reset`, in a thread.
 
-An agent made what is in there: links to anywhere, trees deeper than any path may be long, directories without
-permissions. So everything is done relative to open directories, no link is ever followed, and a tree is taken
-apart from the top: a directory's children are moved up before it is removed, two open directories at most.
+The content was made by an agent and is not trusted: it may have symbolic links, paths longer than the limit,
+and directories without permissions. So every step is relative to an open directory, links are never followed,
+and trees are flattened from the top: subdirectories are moved up before their parent is removed. At most two
+directories are open at a time.
 """
 
 import errno
@@ -18,22 +19,22 @@ SHOWN = 10
 TELL_EVERY = 1_000
 
 Tell = Callable[[int], None]
-"""Told how many entries are deleted so far."""
+"""Called with the number of entries deleted so far."""
 
 
 @dataclass(slots=True)
 class Emptied:
-    """How many entries were deleted, and what could not be, with why."""
+    """Number of deleted entries, and the entries that could not be deleted, with the reason."""
 
     removed: int = 0
     left: list[str] = field(default_factory=list)
 
 
 def empty(root: Path, tell: Tell) -> Emptied:
-    """Delete the contents of `root`, which stays; an entry that cannot be deleted is left and named.
+    """Delete the contents of `root` but not `root` itself; report entries that cannot be deleted.
 
-    `tell` is called after every thousandth, in this thread. Raises OSError when `root` is no directory that
-    can be opened.
+    `tell` is called after every thousandth entry, in this thread. Raises OSError when `root` cannot be opened
+    as a directory.
     """
     top = os.open(root, DIRECTORY)
     try:
@@ -43,13 +44,13 @@ def empty(root: Path, tell: Tell) -> Emptied:
 
 
 class _Sweep:
-    """One emptying of one open directory."""
+    """One run over an open directory."""
 
     def __init__(self, top: int, tell: Tell) -> None:
         self._top = top
         self._tell = tell
         self._device = os.fstat(top).st_dev
-        # what is moved up gets a name that nobody could have prepared
+        # moved directories get a name that an agent cannot have prepared
         self._prefix = f".choir-{secrets.token_hex(8)}-"
         self._moved = 0
         self._stuck: set[str] = set()
@@ -102,10 +103,10 @@ class _Sweep:
             self._tell(self._done.removed)
 
     def _open(self, name: str) -> int:
-        """Open a directory, whatever its permissions."""
+        """Open a directory regardless of its permissions."""
         handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
         try:
-            # by the handle: nothing can be put in the name's place meanwhile
+            # through the descriptor, so that nothing can replace the directory meanwhile
             Path(f"/proc/self/fd/{handle}").chmod(stat.S_IRWXU)
         finally:
             os.close(handle)

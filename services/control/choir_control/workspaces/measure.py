@@ -1,4 +1,4 @@
-"""Tell how much a workspace holds, within a bound of time. Called by the operator door, in a thread."""
+"""Measures the size of a workspace within a time limit. Called in a thread."""
 
 import os
 import time
@@ -10,7 +10,7 @@ LOOK_EVERY = 500
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Files, bytes, and entries of any kind; more than that when `complete` is false."""
+    """Counts of files, bytes and entries of any kind; lower bounds when `complete` is False."""
 
     exists: bool
     files: int = 0
@@ -20,7 +20,7 @@ class Measure:
 
 
 def measure(root: Path, within_s: float) -> Measure:
-    """Count the files below `root` and their bytes, without following a link, for `within_s` at most."""
+    """Count the files below `root` and their bytes, for `within_s` seconds at most, following no links."""
     root = root.expanduser()
     if not root.is_dir():
         return Measure(exists=False)
@@ -39,5 +39,5 @@ def measure(root: Path, within_s: float) -> Measure:
                         files += 1
                         size += entry.stat(follow_symlinks=False).st_size
         except OSError:
-            whole = False  # no permission, too deep, or just gone
+            whole = False  # no permission, path too long, or deleted meanwhile
     return Measure(True, files, size, whole, seen)

@@ -1,7 +1,4 @@
-"""Give a stranger's file a name that is safe in a workspace.
-
-Pure; called by `inbox.fetch` and `hosttools.takeaway`.
-"""
+"""Sanitizes the names of received files for use in a workspace. Pure."""
 
 import re
 import unicodedata
@@ -13,7 +10,7 @@ _DOTS = re.compile(r"\.{2,}")
 
 
 def safe_name(name: str) -> str:
-    """Return a name of letters, digits, `.`, `_`, `+` and `-`: no path, nothing hidden, not long."""
+    """Return a name of letters, digits, `.`, `_`, `+` and `-`: no path, not hidden, at most 100 bytes."""
     plain = unicodedata.normalize("NFC", name.replace("\\", "/").rsplit("/", 1)[-1])
     plain = _DOTS.sub(".", _UNSAFE.sub("_", plain)).strip("._-")
     stem, dot, ending = plain.rpartition(".")

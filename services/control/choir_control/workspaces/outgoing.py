@@ -1,7 +1,7 @@
-"""Copy what agents send as their words become durable, and clear away what was sent (spec 19.5).
+"""Files that agents send: copied when the event becomes durable, removed after delivery.
 
-Called by `eventlog.append` (keep), `outbox.deliver` (sent) and `app` (tidy); the door for the
-gateway reads here.
+Called by `eventlog.append` (keep), `outbox.deliver` (sent) and `app` (tidy). The file endpoint for the
+gateway reads from here.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ HOUR_S = 3_600.0
 
 
 class Outgoing:
-    """Files on their way to users."""
+    """Service for the files of outbound messages."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Outgoing:
         self._limits = limits
 
     async def keep(self, event_hash: str, workspace: str, files: Sequence[SentFile]) -> Kept:
-        """Copy the files of a reply; what cannot be copied is told in words."""
+        """Copy the files of a reply; a file that cannot be copied is described in `Kept.problems`."""
         root = self._workspace_of(workspace)
         if root is None:
             lost = tuple(f"{file.name} could not be sent: its workspace is gone." for file in files)
@@ -49,7 +49,7 @@ class Outgoing:
         return await asyncio.to_thread(self._spool.keep, event_hash, root, files, most)
 
     async def find(self, outbox_id: int, number: int) -> Path:
-        """Return where a file of a message lies. Raises NotFound."""
+        """Return the path of a message's file. Raises NotFound."""
         sent = await self._store.of(outbox_id)
         files = sent.files if sent else ()
         path = self._spool.path_of(files[number]) if number < len(files) else None
@@ -58,7 +58,7 @@ class Outgoing:
         return path
 
     async def sent(self, outbox_id: int, *, keep_copy: bool) -> None:
-        """Clear away what was delivered: the agent's file, and the copy unless users fetch it yet."""
+        """Delete the agent's file after delivery, and the copy unless `keep_copy`."""
         sent = await self._store.of(outbox_id)
         if sent is None or not sent.files:
             return
@@ -70,7 +70,7 @@ class Outgoing:
                 await asyncio.to_thread(self._spool.drop, file.event_hash)
 
     async def tidy(self) -> int:
-        """Remove copies that are old and belong to nothing that waits; return of how many events."""
+        """Delete old copies that belong to no pending message; return the number of events cleared."""
         age_s = self._limits().received_keep_hours * HOUR_S
         old = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
         gone = set(old) - await self._store.open_hashes() if old else set()

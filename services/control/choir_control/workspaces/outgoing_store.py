@@ -1,4 +1,4 @@
-"""Read which files go with which message of the outbox. Called by `outgoing`."""
+"""Reads the files of outbox messages. Used by `Outgoing`."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from choir_control.workspaces.spooled import SpooledFile, read_files
 
 @dataclass(frozen=True, slots=True)
 class SentWith:
-    """The files of a message, and the workspace they came from."""
+    """Files of a message, and the workspace they came from."""
 
     workspace: str
     files: tuple[SpooledFile, ...]
 
 
 class OutgoingStore:
-    """The column `files` of the table `outbox`."""
+    """Store of the column `files` of the table `outbox`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, outbox_id: int) -> SentWith | None:
-        """Return what goes with a message."""
+        """Return a message's files, or None if it has none."""
         row = await self._database.fetchrow(
             "SELECT o.files, s.workspace FROM choir_control.outbox AS o "
             "JOIN choir_control.sessions AS s USING (session_id) "
@@ -31,7 +31,7 @@ class OutgoingStore:
         return SentWith(row["workspace"], read_files(row["files"])) if row else None
 
     async def open_hashes(self) -> set[str]:
-        """Return the events whose files are not delivered yet."""
+        """Return the hashes of the events whose files are not delivered yet."""
         rows = await self._database.fetch(
             "SELECT files FROM choir_control.outbox "
             "WHERE files IS NOT NULL AND status IN ('waiting', 'sending')"

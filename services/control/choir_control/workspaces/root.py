@@ -1,11 +1,11 @@
-"""Find out whether a directory is one that may be emptied. Called by `empty` and by `sessions.reset`."""
+"""Checks whether a directory may be emptied. Called by `sessions.reset`."""
 
 import re
 from pathlib import Path
 
 from choir_common.errors import Conflict
 
-# Choir's own parts of its home; a workspace under `workspaces/` is what they are not
+# Choir's own directories in its home; `workspaces/` is not one of them.
 OWN_PARTS = ("data", "repos", "socks", "logs", "agents", "run", "images", "backups")
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -14,8 +14,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 def check_root(path: Path, home: Path) -> Path:
     """Return the absolute path of a workspace that may be emptied.
 
-    Raises Conflict for a path that is no plain directory of its own: a link, /, a directory right below it, a
-    home or above one, Choir's own state, or one with something mounted inside.
+    Raises Conflict for a symbolic link, the root directory or a directory directly below it, a home directory
+    or a parent of one, Choir's own state, or a directory with a mount inside.
     """
     root = Path(path).expanduser()
     if not root.is_absolute():
@@ -41,7 +41,7 @@ def check_root(path: Path, home: Path) -> Path:
 def _mounts() -> list[Path]:
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         return []
     fields = [line.split(" ") for line in lines]
     return [Path(_OCTAL.sub(lambda m: chr(int(m[1], 8)), f[4])) for f in fields if len(f) > 4]

@@ -1,8 +1,7 @@
-"""Keep what an agent sends from the moment it says so until it is delivered (spec 19.5).
+"""Spool of outgoing files, from the event that sends them until delivery. Used by `Outgoing`.
 
-Called by `outgoing`.
-A copy is made, so that nothing the agent does later changes what is sent. Copies lie below the hash of
-the event that names them: an append that is repeated finds its own, one that failed leaves another's alone.
+Files are copied, so that later changes by the agent do not affect what is sent. Copies are stored under the
+hash of their event: a repeated append finds its own copies, and a failed one leaves others unchanged.
 """
 
 import contextlib
@@ -22,14 +21,14 @@ PIECE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The copies that were made, and what is to be said of the files that could not be."""
+    """The copies that were made, and a message for each file that could not be copied."""
 
     files: tuple[SpooledFile, ...]
     problems: tuple[str, ...]
 
 
 class Spool:
-    """The directory of files on their way out."""
+    """The directory of outgoing files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -37,7 +36,7 @@ class Spool:
     def keep(
         self, event_hash: str, workspace: Path, files: Sequence[SentFile], most_bytes: int
     ) -> Kept:
-        """Copy files out of a workspace; blocks. One that cannot be sent is told of, the others go."""
+        """Copy files out of a workspace; blocks. A file that cannot be copied becomes a problem message."""
         kept: list[SpooledFile] = []
         problems: list[str] = []
         for number, file in enumerate(files):
@@ -51,7 +50,7 @@ class Spool:
         return Kept(tuple(kept), tuple(problems))
 
     def path_of(self, file: SpooledFile) -> Path:
-        """Return where a copy lies."""
+        """Return the path of a copy."""
         return self._root / file.place
 
     def drop(self, event_hash: str) -> None:
@@ -59,7 +58,7 @@ class Spool:
         shutil.rmtree(self._root / event_hash, ignore_errors=True)
 
     def hashes(self, older_than_s: float, now: float) -> list[str]:
-        """Return the events that have copies which are that old; blocks."""
+        """Return the event hashes of copies older than `older_than_s` seconds; blocks."""
         found: list[str] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
@@ -80,7 +79,7 @@ class Spool:
             draft = target.with_suffix(".part")
             written = 0
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWN), "wb") as writing:  # noqa: PTH123
-                # it may grow while it is read: what was measured is what is sent
+                # the file may grow while it is read: only the measured size is sent
                 while written < size and (piece := reading.read(min(PIECE, size - written))):
                     writing.write(piece)
                     written += len(piece)

@@ -1,8 +1,8 @@
-"""Lay files into an agent's staging area and take them out of it (spec 9.2, 19.5).
+"""Writes files to an agent's staging area and reads files from it.
 
-Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`.
-The agent owns what is in there: links to anywhere, files in the way. So each step is taken relative to an
-open directory, no link is ever followed, only plain files are read, and one has its name once it is whole.
+Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`. The agent controls the area
+and may have placed symbolic links or other files there. So every step is relative to an open directory, links
+are never followed, only regular files are read, and a new file gets its name only when it is complete.
 """
 
 import contextlib
@@ -20,29 +20,29 @@ STAGING = ".choirtmp"
 FOLDERS: tuple[Folder, ...] = ("recv", "send")
 
 NAMES_TRIED = 1_000
-# agents cannot know the rest of such a name, so none has laid a link there
+# Agents cannot guess the random rest of such a name, so they cannot have placed a link there.
 DRAFT = ".choir-"
-# no file takes longer to be written: what is older was left by a choird that died
+# No file takes longer to write; an older draft was left by a choird that crashed.
 DRAFT_KEPT_S = 3_600.0
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# nonblocking: a fifo must not hang us before we see what it is
+# Nonblocking: opening a FIFO must not block before its type is known.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# a container's agent is another user than we are
+# In a container the agent runs as another user than control.
 _FILE_MODE = 0o644
-# no descriptor: the system refuses it
+# An invalid descriptor, which the system refuses.
 _NONE = -1
 _DIRECTORY_MODE = 0o755
 
 
 class Draft:
-    """A file that is being written; leaving without `finish` leaves nothing behind."""
+    """A file that is being written; without `finish`, `close` removes it."""
 
     def __init__(self, root: Path, folder: Folder) -> None:
-        """Open it; blocks. Raises Conflict when the staging area cannot be used."""
+        """Create the draft; blocks. Raises Conflict when the staging area cannot be used."""
         self.size = 0
-        # who waits for a thread may be cancelled, and closes while it still writes
+        # a cancelled task may close the draft while its thread still writes
         self._turn = threading.Lock()
         self._folder = folder
         self._draft = f"{DRAFT}{secrets.token_hex(8)}"
@@ -57,7 +57,7 @@ class Draft:
             raise Conflict(f"{STAGING}/{folder} cannot be used: {error.strerror}.") from error
 
     def write(self, piece: bytes) -> None:
-        """Add to it; blocks. Raises OSError, as when the disk is full."""
+        """Append to the file; blocks. Raises OSError, for example when the disk is full."""
         view = memoryview(piece)
         with self._turn:
             while view:
@@ -65,10 +65,10 @@ class Draft:
             self.size += len(piece)
 
     def finish(self, name: str, *, again: bool = False) -> str:
-        """Give it a name, and return its path below the workspace; blocks.
+        """Give the file its name and return its path relative to the workspace; blocks.
 
-        The name gets a number if something has it. If this is done `again`, the name is nobody else's, and
-        the file takes the place of what an earlier time left. Raises OSError, Conflict without a free name.
+        If the name is taken, a number is added. With `again`, the name belongs to this file alone and an
+        earlier attempt's file is replaced. Raises OSError, and Conflict if no free name is found.
         """
         with self._turn:
             os.fchmod(self._file, _FILE_MODE)
@@ -76,7 +76,7 @@ class Draft:
         return f"{STAGING}/{self._folder}/{given}"
 
     def close(self) -> None:
-        """Let go of it, finished or not; blocks."""
+        """Close the file and remove the draft; blocks."""
         with self._turn:
             os.close(self._file)
             with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ class Draft:
         for number in range(1, NAMES_TRIED):
             free = name if number == 1 else f"{stem}-{number}{ending}"
             with contextlib.suppress(FileExistsError):
-                # a link, unlike a renaming, never replaces what is there
+                # a link, unlike a rename, never replaces an existing file
                 os.link(
                     self._draft,
                     free,
@@ -107,9 +107,9 @@ class Draft:
 
 
 def open_sent(root: Path, path: str) -> tuple[int, int]:
-    """Open a plain file below `send/`; return its descriptor and its size.
+    """Open a regular file in `send/`; return its descriptor and its size.
 
-    Raises OSError for anything else, or what leads out of there.
+    Raises OSError for any other file, and for paths that lead outside.
     """
     if not path.startswith(f"{STAGING}/send/"):
         raise PermissionError(f"{path} is not below {STAGING}/send")
@@ -127,7 +127,7 @@ def open_sent(root: Path, path: str) -> tuple[int, int]:
 
 
 def remove(root: Path, path: str) -> None:
-    """Remove a file of the staging area, if it is still there and no directory."""
+    """Remove a file of the staging area, if it exists and is not a directory."""
     parent, name = os.path.split(path)
     try:
         directory = _open_directory(root, parent)
@@ -141,7 +141,7 @@ def remove(root: Path, path: str) -> None:
 
 
 def remove_drafts(root: Path, now: float) -> int:
-    """Remove what a choird that died was writing; return how many files that were."""
+    """Remove the drafts of a choird that crashed; return their number."""
     gone = 0
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\x00" in part for part in parts):
         raise PermissionError(f"{path!r} is no path below the workspace")
-    # the workspace itself may be a link: an operator named it
+    # the workspace itself may be a link, because an operator configured it
     here = os.open(root.expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
