@@ -1,4 +1,4 @@
-"""Run choirctl; called by the shell. Whatever a command raises ends as one paragraph and an exit code."""
+"""Entry point of choirctl. Every exception of a command becomes one paragraph and an exit code."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ AS_JSON = "--json"
 
 def main() -> None:
     """Run the command line and exit."""
-    # closed by who called (`>&-`): what is printed goes nowhere
+    # the caller may have closed a stream (`>&-`): discard its output then
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     protect_streams()
@@ -20,7 +20,7 @@ def main() -> None:
         app = make_app(mentioned_words())
         if AS_JSON not in sys.argv:
             app()
-        # usage errors come back, too, to be explained as data
+        # not standalone: usage errors are raised as well, and are reported as JSON
         sys.exit(app(standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,7 +1,7 @@
-"""The table of commands, and the app made of it. Called by `__main__`; next comes a command's module.
+"""The table of commands, and the typer app built from it. Called by `__main__`.
 
-`--help` has to be quick, and what a command needs (models, HTTP, the embedded stack) takes long to load.
-So a command's module is loaded only when its name stands on the command line; the others are a line of help.
+`--help` has to be fast, and the imports of a command (models, HTTP, the embedded stack) are slow. So a
+command's module is loaded only if its name is on the command line; the others appear in the help only.
 """
 
 import os
@@ -19,7 +19,7 @@ from choirctl.late import load
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command or group: its module has `register(app)`."""
+    """A top-level command or group; its module has a function `register(app)`."""
 
     name: str
     help: str
@@ -55,13 +55,13 @@ COMMANDS = (
 
 
 def mentioned_words() -> set[str]:
-    """Return the words on the command line, be it run or about to be completed by the shell."""
+    """Return the words of the command line, whether it is executed or completed by the shell."""
     pending = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
     return {*sys.argv[1:], *pending.split()}
 
 
 def make_app(words: Collection[str]) -> typer.Typer:
-    """Return the app with the commands named in `words` loaded."""
+    """Return the app, with the modules of the commands in `words` loaded."""
     app = typer.Typer(
         name="choirctl",
         help="Run Choir and talk to it.",
@@ -83,7 +83,7 @@ def make_app(words: Collection[str]) -> typer.Typer:
 
 
 def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., None]]) -> None:
-    """Add a group of the table with its commands."""
+    """Add a command group with its subcommands; its help text comes from the table."""
     group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for word, command in commands:
         group.command(word)(command)

@@ -1,6 +1,6 @@
-"""Arguments that many commands take, each completed by the shell with what there is. Used by the commands.
+"""Arguments shared by several commands, with shell completion of existing names. Used by the commands.
 
-A completion asks the running Choir, briefly, and offers nothing when that cannot be told.
+A completion queries the running Choir with a short timeout, and offers nothing if that fails.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from choirctl.control_api import ControlApi, connect, parse
 from choirctl.place import Place, find_place
 from choirctl.views import CORE
 
-ASK_S = 2.0  # longer, and a person has typed it
+ASK_S = 2.0  # a slower completion is useless: the user types the name faster
 RECENT = 50
 
 Names = Callable[[ControlApi], Awaitable[Iterable[str]]]
@@ -49,7 +49,7 @@ async def _jobs(api: ControlApi) -> list[str]:
 
 
 def _configured(section: str) -> Names:
-    """Return what asks for the names of a section of the configuration in force."""
+    """Return a function that lists the names in a section of the active configuration."""
 
     async def names(api: ControlApi) -> Iterable[str]:
         view = parse(await api.send("GET", "/v1/config"), ConfigView)
@@ -68,7 +68,7 @@ async def _voices(api: ControlApi) -> list[str]:
 
 
 def completed_by(names: Names) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes a word with the names that the running Choir knows."""
+    """Return a typer completion function that offers the names returned by `names`."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
@@ -86,7 +86,7 @@ async def _ask(place: Place, names: Names) -> Iterable[str]:
 
 
 def _place(ctx: typer.Context) -> Place:
-    """Return the place meant; while completing, the options before the command were not acted on."""
+    """Return the selected Choir; during completion the callback for global options has not run."""
     given = ctx.find_root().params | {k: v for k, v in ctx.params.items() if v is not None}
     home, url = given.get("home"), given.get("url")
     return find_place(ctx, Path(home) if home else None, url)
@@ -147,7 +147,7 @@ JobName = Annotated[
 
 
 def chosen(option: str, help_: str, section: str) -> OptionInfo:
-    """Return an option that names something of a section of config.json."""
+    """Return an option that takes a name from a section of config.json, with completion."""
     found: OptionInfo = typer.Option(
         option, help=help_, autocompletion=completed_by(_configured(section))
     )

@@ -1,4 +1,4 @@
-"""Wait for a stack that somebody else started to be ready. Called by `up --detach`, which may come second."""
+"""Wait for a stack that another process started. Called by `up --detach` if one is running already."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,12 +14,12 @@ POLL_S = 0.05
 
 
 def is_running(home: Home) -> bool:
-    """Tell whether a stack runs in `home`, be it ready or not."""
+    """Return whether a stack runs in `home`, ready or not."""
     return home.lock_file.exists() and is_held(home)
 
 
 async def await_running(home: Home, on_change: Callable[[StackState], None]) -> StackState:
-    """Return the state of the stack that runs in `home` once it is ready.
+    """Wait until the stack that runs in `home` is ready, and return its state.
 
     Raises StartupError if it ends, Unavailable if it is not ready within three minutes.
     """

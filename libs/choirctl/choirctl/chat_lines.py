@@ -1,6 +1,6 @@
-"""Understand a line typed in a chat: words for the agent, or something the terminal itself does.
+"""Parser for lines typed in a chat: a message for the agent, or a command of the terminal itself.
 
-Pure; used by `talk`. Whatever else begins with a slash is a command of the conversation.
+Pure; used by `talk`. Any other line that begins with a slash is a command that control handles.
 """
 
 import io
@@ -25,14 +25,14 @@ LOCAL = {
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Words, or a command, for the conversation."""
+    """A message or a command to send to the conversation."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class SendFile:
-    """A file for the agent, with words beside it."""
+    """A file to send to the agent, with a text."""
 
     path: Path
     text: str
@@ -40,28 +40,28 @@ class SendFile:
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """Other words for what was said last; without any, its own are wanted in the line."""
+    """A correction of the latest message; if empty, prefill the input line with that message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowPast:
-    """So much of what was said."""
+    """A request to show up to `most` messages of the history."""
 
     most: int
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The end of the chat, not of the agent."""
+    """A request to leave the chat; the agent keeps running."""
 
 
 Line = Say | SendFile | Correct | ShowPast | Leave
 
 
 def understand(text: str) -> Line:
-    """Return what a line asks for. Raises BadInput when it is half of something."""
+    """Parse a line. Raises BadInput for an incomplete or invalid command of the terminal."""
     word, _, rest = text.strip().partition(" ")
     match word:
         case "/edit":
@@ -77,24 +77,24 @@ def understand(text: str) -> Line:
 
 
 def unquoted(typed: str) -> str | None:
-    """Return the file name that `typed` begins; None when other words follow the name already."""
+    """Return the unquoted beginning of a file name; None if the name is complete and text follows it."""
     if len(typed) - len(typed.rstrip("\\")) & 1:
-        typed = typed[:-1]  # the blank or quote that it is for is still to be typed
+        typed = typed[:-1]  # the character that this backslash escapes is not typed yet
     for closing in ("", "'", '"'):
         try:
             names = shlex.split(typed + closing, comments=False)
         except ValueError:
             continue
-        # a blank at the end, outside of quotes, ends the name
+        # a trailing space outside of quotes ends the name
         ended = not closing and typed != typed.rstrip() and not typed.endswith("\\ ")
         return None if len(names) > 1 or ended else "".join(names)
     return None
 
 
 def quoted(name: str) -> str:
-    """Return a file name as `/send` reads it: blanks, quotes and backslashes behind a backslash.
+    """Return a file name quoted for `/send`: whitespace, quotes and backslashes escaped by a backslash.
 
-    Quotes around the whole would hide a `~` at the beginning, and end a name that goes on.
+    Quotes around the whole name would disable a leading `~`, and would end a name that is not complete.
     """
     return re.sub(r"""([\s'"\\])""", r"\\\1", name)
 
@@ -109,7 +109,7 @@ def _send(rest: str) -> SendFile:
         raise BadInput(f"A quote is not closed: {LOCAL['/send'][0]}.") from error
     if not name:
         raise BadInput(f"Which file? {LOCAL['/send'][0]}; quote a name with blanks in it.")
-    # what follows the name is as it was typed
+    # the text after the name is sent unchanged
     return SendFile(Path(name).expanduser(), typed.read().strip())
 
 

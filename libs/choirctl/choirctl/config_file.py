@@ -1,7 +1,7 @@
-"""Read config.json before anything is started, and say exactly what is wrong.
+"""Validation of config.json before anything is started, with the line and field of each error.
 
-Called by `up` and `doctor`. Control reads the file itself; this is the check that costs nothing and leaves
-nothing half-started.
+Called by `up`, `doctor`, `agent init` and `agent delete`. Control validates the file again when it starts;
+this check fails earlier, before any process runs.
 """
 
 import json
@@ -33,13 +33,16 @@ def read_config(path: Path) -> Config:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """Return the line on which the value at `path` begins, or the deepest part of it there is."""
+    """Return the line number (from 1) of the value at `path`, or of its deepest existing parent.
+
+    None if the text is not JSON.
+    """
     at = place_of(text, path)
     return None if at is None else text.count("\n", 0, at) + 1
 
 
 def place_of(text: str, path: Sequence[str | int]) -> int | None:
-    """Return where the value at `path` begins, or the deepest part of it there is."""
+    """Return the offset of the value at `path`, or of its deepest existing parent; None if it is not JSON."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     try:
@@ -84,7 +87,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _child(decoder: json.JSONDecoder, text: str, at: int, step: str | int) -> int | None:
-    """Return where the value under `step` begins in the object or array that begins at `at`."""
+    """Return the offset of the value under `step` in the object or array at offset `at`, if it is there."""
     closing = {"{": "}", "[": "]"}.get(text[at])
     place, index = _skip(text, at + 1), 0
     while closing is not None and text[place] != closing:

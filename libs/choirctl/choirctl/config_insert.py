@@ -1,4 +1,4 @@
-"""Add entries to sections of config.json, or remove some, and leave every other byte of the file as it was.
+"""Add or remove entries in sections of config.json without touching any other byte of the file.
 
 Used by `agent init`, `agent delete`, `model_key` and `config_set`.
 """
@@ -14,15 +14,15 @@ from choirctl.config_file import place_of
 
 
 def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) -> None:
-    """Write the file with `section.name` added to it, whole or not at all.
+    """Add `section.name` to the file atomically.
 
-    Raises NotFound without a file, BadInput for one that is not JSON, Conflict when the name is taken.
+    Raises NotFound if there is no file, BadInput if it is not JSON, Conflict if the name is taken.
     """
     insert_entries(path, [(section, name, entry)])
 
 
 def insert_entries(path: Path, entries: Sequence[tuple[str, str, dict[str, object]]]) -> None:
-    """Write the file with all entries added, each a section, a name and its content. Raises as above."""
+    """Add several entries (section, name, value), all or none. Raises the errors of `insert_entry`."""
     text = _read(path)
     for section, name, entry in entries:
         text = with_entry(text, str(path), section, name, entry)
@@ -30,9 +30,9 @@ def insert_entries(path: Path, entries: Sequence[tuple[str, str, dict[str, objec
 
 
 def remove_entries(path: Path, entries: Sequence[tuple[str, str]]) -> None:
-    """Write the file without these entries, each a section and a name, all or none.
+    """Remove several entries (section, name), all or none.
 
-    Raises NotFound without a file or for an entry that is not there.
+    Raises NotFound if the file or an entry does not exist.
     """
     text = _read(path)
     for section, name in entries:
@@ -41,7 +41,7 @@ def remove_entries(path: Path, entries: Sequence[tuple[str, str]]) -> None:
 
 
 def without_entry(text: str, spoken: str, section: str, name: str) -> str:
-    """Return the text without an entry of a section. Pure."""
+    """Return the text without an entry of a section; `spoken` names the file in errors. Pure."""
     before = json.loads(text)
     if name not in before.get(section, {}):
         raise NotFound(f"{spoken} has no {section}.{name}; nothing was changed.")
@@ -54,17 +54,17 @@ def without_entry(text: str, spoken: str, section: str, name: str) -> str:
     if text[start] == ",":
         made = text[:start] + text[end:]
     else:
-        # the first entry: the comma behind it goes as well
+        # the first entry: remove the comma after it as well
         rest = text[end:].lstrip()
         made = text[: start + 1] + (rest.removeprefix(",") if rest.startswith(",") else text[end:])
     left = {key: value for key, value in before[section].items() if key != name}
-    # the check that says: this and nothing else
+    # parse the result again: nothing else may have changed
     assert json.loads(made) == {**before, section: left}, "an edit went wrong"
     return made
 
 
 def _end_before(text: str, begin: int, value: int) -> int:
-    """Return where the comma before an entry stands, or the bracket before the first one."""
+    """Return the offset of the comma before the entry whose value is at `value`; of `{` for the first one."""
     decoder, last, at = json.JSONDecoder(), begin, begin + 1
     while True:
         at += len(text[at:]) - len(text[at:].lstrip())
@@ -86,7 +86,7 @@ def _read(path: Path) -> str:
 
 
 def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str, object]) -> str:
-    """Return the text with the entry added at the end of its section. Pure."""
+    """Return the text with the entry added at the end of its section; adds a missing section. Pure."""
     try:
         before = json.loads(text)
         text = text if section in before else _with_section(text, section)
@@ -107,13 +107,13 @@ def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str,
     inner = text[begin + 1 : end - 1].rstrip()
     comma = "," if there else ""
     made = f"{text[: begin + 1]}{inner}{comma}\n{body}\n{indent}{text[end - 1 :]}"
-    # the check that says: this and nothing else
+    # parse the result again: nothing else may have changed
     assert json.loads(made) == {**before, section: {**there, name: entry}}, "an edit went wrong"
     return made
 
 
 def _with_section(text: str, section: str) -> str:
-    """Return the text of a JSON object with an empty section added at its end."""
+    """Return the text of a JSON object with an empty section appended."""
     if not isinstance(json.loads(text), dict):
         raise TypeError("sections stand in an object")
     body = text.rstrip()[:-1].rstrip()
@@ -122,13 +122,13 @@ def _with_section(text: str, section: str) -> str:
 
 
 def indent_of(text: str) -> str:
-    """Return what a JSON text is indented with, two blanks if it is not."""
+    """Return the indentation of a JSON text; two spaces if it has none."""
     found = re.search(r"\n([ \t]+)\"", text)
     return found.group(1) if found else "  "
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file, whole or not at all; its mode stays."""
+    """Replace a file's content atomically and keep its mode."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

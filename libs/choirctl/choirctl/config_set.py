@@ -1,4 +1,4 @@
-"""Change one setting of config.json and leave every other byte of it as it was. Used by `config set`."""
+"""Change one setting of config.json without touching any other byte of the file. Used by `config set`."""
 
 import json
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ from choirctl.config_insert import indent_of, replace_file
 
 
 def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
-    """Write the file with the setting `key` changed; return what it was, None if it was not there.
+    """Set `key` in the file and return its previous value, or None if it was not set.
 
-    Raises NotFound without a file, BadInput where the file would not fit any more: it is left alone then.
+    Raises NotFound if there is no file, BadInput if the result would be no valid configuration; the file is
+    not changed then.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,7 +41,7 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
 def with_value(
     text: str, spoken: str, steps: Sequence[str], value: JsonValue
 ) -> tuple[str, JsonValue]:
-    """Return the text with the value at `steps`, and what was there. Pure."""
+    """Return the text with `value` at the path `steps`, and the previous value. Pure."""
     try:
         document: JsonValue = json.loads(text)
     except ValueError as error:
@@ -60,7 +61,7 @@ def with_value(
 
 
 def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more: bool) -> str:
-    """Return the text with a new name at the end of a section."""
+    """Return the text with a new name at the end of a section; `more` if the section is not empty."""
     begin, end = _span(text, section)
     indent = indent_of(text)
     written = f"{json.dumps(name)}: {_written(text, value, len(section) + 1)}"

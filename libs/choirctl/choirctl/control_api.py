@@ -1,6 +1,6 @@
-"""Call `/v1` with types: one method per operation. Used by the commands; `conversation` speaks in DMs.
+"""Typed client for control's `/v1` API, one method per operation. Used by the commands and the chat.
 
-Every failure leaves as an error of `choir_common.errors`, worded for the person at the terminal.
+Every failure is raised as an error of `choir_common.errors`, with a message for the person at the terminal.
 """
 
 import asyncio
@@ -53,22 +53,22 @@ from choirctl.place import Place
 M = TypeVar("M", bound=BaseModel)
 Verdict = Literal["approve", "reject"]
 PAGE = 200
-BARE_UNAVAILABLE = (502, 503, 504)  # what a proxy in between says, without a problem document
-SILENCE_S = 40.0  # the keepalive of a stream comes every 15 s
-CUT_S = 60.0  # a restart of control takes less
+BARE_UNAVAILABLE = (502, 503, 504)  # a reverse proxy returns these without a problem document
+SILENCE_S = 40.0  # a stream sends a keepalive every 15 s
+CUT_S = 60.0  # longer than a restart of control takes
 ANSWER_S = 15.0
 VERIFY_S = 300.0  # a log of a million events takes a while to hash
 
 
 class ControlApi:
-    """Control's operator API at one place; made by `connect`."""
+    """Client of one Choir's operator API; created by `connect`."""
 
     def __init__(self, client: httpx2.AsyncClient, place: Place) -> None:
         self.client = client
         self._place = place
 
     async def status(self) -> SystemStatus:
-        """Return the whole system at a glance."""
+        """Return the status of the whole system."""
         return await self._get("/v1/status", SystemStatus)
 
     async def agents(self) -> list[AgentView]:
@@ -76,31 +76,31 @@ class ControlApi:
         return [view async for view in self._pages("/v1/agents", Page[AgentView], {})]
 
     async def agent(self, agent_id: str) -> AgentView:
-        """Return one agent. Raises NotFound when there is none of that name."""
+        """Return one agent. Raises NotFound if there is no such agent."""
         return await self._get(f"/v1/agents/{agent_id}", AgentView)
 
     async def start_agent(self, agent_id: str, request: StartAgent, timeout_s: float) -> AgentView:
-        """Start an agent. Raises Conflict when it runs, or a resource is held by another."""
+        """Start an agent. Raises Conflict if it runs, or if another agent has one of its resources."""
         return await self._post(f"/v1/agents/{agent_id}/start", request, AgentView, timeout_s)
 
     async def stop_agent(self, agent_id: str, timeout_s: float) -> AgentView:
-        """Stop an agent in good order. Raises Conflict when it does not run."""
+        """Stop an agent gracefully. Raises Conflict if it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/stop", None, AgentView, timeout_s)
 
     async def restart_agent(self, agent_id: str, timeout_s: float) -> AgentView:
-        """Stop an agent and start it with the same resources. Raises Conflict when it does not run."""
+        """Stop an agent and start it with the same resources. Raises Conflict if it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/restart", None, AgentView, timeout_s)
 
     async def inject(self, agent_id: str, text: str) -> Told:
-        """Give an agent further words at its next safe point. Raises Conflict when it does not run."""
+        """Send an agent further instructions for its next safe point. Raises Conflict if it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/inject", InjectText(text=text), Told)
 
     async def cancel(self, agent_id: str, job: str | None) -> Told:
-        """Cancel a job, or the turn without one. Raises Conflict when the agent does not run."""
+        """Cancel a core job, or the turn if `job` is None. Raises Conflict if the agent does not run."""
         return await self._post(f"/v1/agents/{agent_id}/cancel", CancelWork(job=job), Told)
 
     async def compact(self, agent_id: str, request: CompactMemory) -> Told:
-        """Have a lane sum up its past. Raises Conflict when that session does not run."""
+        """Compact the working memory of a lane. Raises Conflict if the session does not run."""
         return await self._post(f"/v1/agents/{agent_id}/compact", request, Told)
 
     async def models(self) -> list[ModelView]:
@@ -116,56 +116,56 @@ class ControlApi:
         return await self._get(f"/v1/agents/{agent_id}/model", AgentChoices)
 
     async def set_model(self, agent_id: str, llm: str) -> AgentChoices:
-        """Have a running agent think with another model. Raises Conflict when it does not run."""
+        """Switch a running agent to another model. Raises Conflict if it does not run."""
         return await self._put(f"/v1/agents/{agent_id}/model", SetModel(llm=llm), AgentChoices)
 
     async def set_voice(self, agent_id: str, voice: str) -> AgentChoices:
-        """Have a running agent speak with another voice. Raises Conflict when it does not run."""
+        """Switch a running agent to another voice. Raises Conflict if it does not run."""
         body = SetVoice(voice_profile=voice)
         return await self._put(f"/v1/agents/{agent_id}/voice", body, AgentChoices)
 
     async def workspaces(self) -> list[WorkspaceView]:
-        """Return the workspaces, who holds them and how much they hold."""
+        """Return the workspaces, with the agent that has each and how full it is."""
         return [view async for view in self._pages("/v1/workspaces", Page[WorkspaceView], {})]
 
     async def operations(self, limit: int) -> list[OperationView]:
-        """Return the newest long works."""
+        """Return the newest operations."""
         params = {"limit": str(limit)}
         return (await self._get("/v1/operations", Page[OperationView], params)).items
 
     async def operation(self, operation_id: str) -> OperationView:
-        """Return one long work. Raises NotFound."""
+        """Return one operation. Raises NotFound."""
         path = f"/v1/operations/{quote(operation_id, safe='')}"
         return await self._get(path, OperationView)
 
     async def commands(self, dm: str) -> list[CommandView]:
-        """Return what may be typed in a conversation. Raises NotFound for one that does not exist."""
+        """Return the commands of a conversation. Raises NotFound if there is no such conversation."""
         params = {"dm": dm}
         return [view async for view in self._pages("/v1/commands", Page[CommandView], params)]
 
     async def dms(self) -> list[DmView]:
-        """Return the configured conversations, and who holds each."""
+        """Return the configured conversations, with the agent bound to each."""
         return [view async for view in self._pages("/v1/dms", Page[DmView], {})]
 
     async def session(self, session_id: str) -> SessionView:
-        """Return one session. Raises NotFound when there is none of that id."""
+        """Return one session. Raises NotFound if there is no such session."""
         return await self._get(f"/v1/sessions/{session_id}", SessionView)
 
     async def approvals(self) -> list[ApprovalView]:
-        """Return the newest requests for a decision, the pending ones first."""
+        """Return the newest approval requests, pending ones first."""
         return (await self._get("/v1/approvals", Page[ApprovalView], {"limit": "500"})).items
 
     async def approval(self, approval_id: str) -> ApprovalView:
-        """Return one request. Raises NotFound."""
+        """Return one approval request. Raises NotFound."""
         return await self._get(f"/v1/approvals/{quote(approval_id, safe='')}", ApprovalView)
 
     async def decide(self, approval_id: str, verdict: Verdict, digest: str) -> ApprovalView:
-        """Decide on what has this digest. Raises Conflict when it is decided, or says something else."""
+        """Decide a request. Raises Conflict if it was decided before, or if its digest is another one."""
         path = f"/v1/approvals/{quote(approval_id, safe='')}/{verdict}"
         return await self._post(path, Decision(digest=digest), ApprovalView)
 
     async def roll_back(self, approval_id: str) -> ApprovalView:
-        """Take back what was applied. Raises Conflict when it is not, or later changes stand on it."""
+        """Roll back an applied request. Raises Conflict if it is not applied, or if later changes need it."""
         path = f"/v1/approvals/{quote(approval_id, safe='')}/rollback"
         return await self._post(path, None, ApprovalView, timeout_s=120)
 
@@ -185,9 +185,10 @@ class ControlApi:
         return await self._get(f"/v1/sessions/{session_id}/events", EventPage, params)
 
     async def follow_events(self, session_id: str, after: int) -> AsyncGenerator[Event]:
-        """Yield the events that follow revision `after`, as they come, until the session is over.
+        """Yield the events after revision `after` as they are appended, until the session ends.
 
-        A stream that is cut is taken up after the last event that came, for a minute.
+        A broken stream is resumed after the last event received. Raises Unavailable if that fails for a
+        minute.
         """
         cut_at: float | None = None
         first = after
@@ -201,7 +202,7 @@ class ControlApi:
                         yield event
             except (Unavailable, OutcomeUnknown, DeadlineExceeded):
                 if cut_at is None and after == first:
-                    raise  # it never came about
+                    raise  # no stream was ever open, so there is nothing to resume
             cut_at = cut_at or time.monotonic()
             await asyncio.sleep(1)
         raise Unavailable(
@@ -210,7 +211,7 @@ class ControlApi:
         )
 
     async def _stream_events(self, session_id: str, after: int) -> AsyncGenerator[Event | None]:
-        """Yield the events of one stream; None says that the session is over."""
+        """Yield the events of one stream; None marks the end of the session."""
         path = f"/v1/sessions/{session_id}/events/stream"
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx2.Timeout(SILENCE_S, connect=5.0)
@@ -266,10 +267,10 @@ class ControlApi:
         params: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
     ) -> httpx2.Response:
-        """Send a request and return its good answer.
+        """Send a request and return the response.
 
-        Raises the error the answer holds; Unavailable when nothing answers, OutcomeUnknown when the
-        connection broke in between.
+        Raises the error that an error response contains, Unavailable if nothing answers, DeadlineExceeded
+        after `timeout_s`, OutcomeUnknown if the connection breaks during the request.
         """
         content = None if body is None else body.model_dump_json(exclude_none=True)
         headers = {} if body is None else {"Content-Type": "application/json"}
@@ -291,7 +292,7 @@ class ControlApi:
     async def open_stream(
         self, path: str, headers: Mapping[str, str], timeout: httpx2.Timeout
     ) -> httpx2.Response:
-        """Open an event stream, which the caller closes; raises as `send`."""
+        """Open an event stream, which the caller must close. Raises the errors of `send`."""
         request = self.client.build_request("GET", path, headers=dict(headers), timeout=timeout)
         with transport_errors(self._place):
             answer = await unless_hung(self.client, self.client.send(request, stream=True))
@@ -311,7 +312,7 @@ class ControlApi:
         headers: Mapping[str, str],
         timeout: httpx2.Timeout,
     ) -> httpx2.Response:
-        """Put a large body piece by piece; raises as `send`."""
+        """Send a PUT request with a streamed body. Raises the errors of `send`."""
         with transport_errors(self._place):
             response = await self.client.put(
                 path, content=body, params=dict(params), headers=dict(headers), timeout=timeout
@@ -320,7 +321,7 @@ class ControlApi:
         return response
 
     async def read_body(self, path: str, timeout: httpx2.Timeout) -> AsyncGenerator[bytes]:
-        """Yield a large answer piece by piece; raises as `send`."""
+        """Yield the chunks of a large response body. Raises the errors of `send`."""
         with transport_errors(self._place):
             async with self.client.stream("GET", path, timeout=timeout) as answer:
                 if answer.is_error:
@@ -329,7 +330,7 @@ class ControlApi:
                     yield piece
 
     def raise_for(self, status: int, body: bytes) -> None:
-        """Raise the error behind a bad status."""
+        """Raise the error that an error response contains; do nothing for any other status."""
         if status < 400:
             return
         error = read_problem(status, body)
@@ -345,9 +346,9 @@ class ControlApi:
 
 @contextlib.asynccontextmanager
 async def connect(place: Place) -> AsyncIterator[ControlApi]:
-    """Open the API at `place`; nothing is sent yet.
+    """Open a client for the API at `place`; sends nothing yet.
 
-    Raises BadInput for an address that is none, Unavailable when there is no Choir to talk to.
+    Raises BadInput for an invalid address, Unavailable if the local socket does not exist.
     """
     if place.url is None and not place.socket.exists():
         raise Unavailable(
@@ -364,9 +365,9 @@ async def connect(place: Place) -> AsyncIterator[ControlApi]:
 
 
 async def agents_if_running(place: Place) -> list[AgentView] | None:
-    """Return all agents; None where no Choir answers, be it that a socket was left behind.
+    """Return all agents, or None if no Choir runs (a stale socket counts as none).
 
-    Raises Unavailable when one runs in this home and does not answer.
+    Raises Unavailable if one runs in this state directory and does not answer.
     """
     try:
         async with connect(place) as api:
@@ -379,7 +380,7 @@ async def agents_if_running(place: Place) -> list[AgentView] | None:
 
 @contextlib.contextmanager
 def transport_errors(place: Place) -> Iterator[None]:
-    """Word what went wrong on the way to control."""
+    """Convert transport errors of httpx into errors with a message for the user."""
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -402,7 +403,7 @@ def transport_errors(place: Place) -> Iterator[None]:
 
 
 def parse(response: httpx2.Response, shape: type[M]) -> M:
-    """Read an answer. Raises ChoirError when it is not what this version of choirctl knows."""
+    """Parse a response as `shape`. Raises ChoirError if this version of choirctl does not know its form."""
     try:
         return shape.model_validate_json(response.content)
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Say things in a DM and hear everything that is said to it, each thing once. Used by `chat` and `talk`.
+"""Client for one DM: sends messages, and receives each message of the DM once. Used by `chat` and `talk`.
 
-The event stream is open before the first word goes out, so no answer can slip between. It begins, and after
-a cut goes on, after the last message heard (Last-Event-ID); one heard before is not given out again.
+The event stream is open before the first message is sent, so no answer can be missed. It resumes after the
+last message received (Last-Event-ID); duplicates are dropped.
 """
 
 import asyncio
@@ -22,36 +22,36 @@ from choir_common.wire.messages import Accepted, History, OutboundMessage, Press
 from choirctl.control_api import ControlApi, parse
 
 M = TypeVar("M", bound=BaseModel)
-UNREAD_MOST = 1000  # more wait in the stream itself, and in the outbox behind it
-RECENT = 500  # outbox ids, of the whole system
-SILENCE_S = 40.0  # the stream's keepalive comes every 15 s
+UNREAD_MOST = 1000  # further messages wait in the stream, and in the outbox
+RECENT = 500  # outbox ids; they are shared by all DMs, so this yields at most 500 messages
+SILENCE_S = 40.0  # the stream sends a keepalive every 15 s
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 2.0
 SAY_WITHIN_S = 30.0
 
 
 Heard = OutboundMessage | Card | Typing | Idle
-"""Something said, or what goes on right now; the latter is gone once it has passed."""
+"""A message, or a transient activity event: a progress card, or that an agent is typing or idle."""
 _ACTIVITY: TypeAdapter[Typing | Idle] = TypeAdapter(
     Annotated[Typing | Idle, Field(discriminator="kind")]
 )
 
 
 class Say(BaseModel):
-    """A message and the key under which a repetition is recognised."""
+    """Request body of a message; the idempotency key identifies retries."""
 
     model_config = ConfigDict(frozen=True)
 
     text: str
     idempotency_key: str
     files: tuple[str, ...] | None = None
-    """The refs of files that were put before; none is left out, for a gateway that knows no files."""
+    """The refs of files uploaded before; None is omitted, for gateways that do not know the field."""
     edits: str | None = None
-    """The key of the earlier message whose words these replace."""
+    """The idempotency key of the earlier message that this one corrects."""
 
 
 class PressButton(BaseModel):
-    """A button of a message, and the key under which a repetition is recognised."""
+    """Request body of a button press; the idempotency key identifies retries."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,14 +62,14 @@ class PressButton(BaseModel):
 
 @dataclass(slots=True)
 class Position:
-    """How far the stream was heard, and whether it is open now."""
+    """State of the event stream: the last outbox id received, and whether it is open."""
 
     last_id: int | None = None
     is_open: bool = False
 
 
 class Conversation:
-    """One DM, seen from the user's side; made by `converse`."""
+    """One DM from the user's side; created by `converse`."""
 
     def __init__(self, api: ControlApi, dm: str) -> None:
         self._api = api
@@ -79,16 +79,16 @@ class Conversation:
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether what is said now would be heard at once."""
+        """Return whether the event stream is open."""
         return self._heard.is_open
 
     async def say(
         self, text: str, files: Sequence[str] = (), *, key: str = "", edits: str | None = None
     ) -> Accepted:
-        """Send a message, again under the same key while the outcome is unknown.
+        """Send a message; retry with the same key while Choir is unavailable or limits the rate.
 
-        One that `edits` an earlier one's key corrects that. Raises NotFound for an unknown DM or file,
-        Unavailable when it was not accepted within 30 s, DeadlineExceeded when a part of Choir hangs.
+        `edits` is the key of an earlier message that this one corrects. Raises NotFound for an unknown DM or
+        file, Unavailable if it was not accepted within 30 s, DeadlineExceeded if a part of Choir hangs.
         """
         body = Say(
             text=text,
@@ -99,7 +99,7 @@ class Conversation:
         return await self._post("messages", body, Accepted)
 
     async def press(self, message: OutboundMessage, data: str) -> Pressed:
-        """Press a button of a message; what it decides is durable when this returns. Raises as `say`."""
+        """Press a button of a message; its decision is durable on return. Raises the errors of `say`."""
         body = PressButton(
             data=data, message_id=str(message.outbox_id), idempotency_key=new_id("cli")
         )
@@ -116,7 +116,7 @@ class Conversation:
                 if time.monotonic() + pause > deadline:
                     raise
             except DeadlineExceeded as error:
-                # what hangs is named at once, not after one more wait of the same length
+                # report a hanging service at once: a retry would take the whole timeout again
                 raise DeadlineExceeded(
                     f"{error.message} Whether this was accepted is not known."
                 ) from error
@@ -124,11 +124,14 @@ class Conversation:
             pause = min(pause * 2, MOST_PAUSE_S)
 
     async def hear(self) -> Heard:
-        """Return what is said or goes on next; waits for it."""
+        """Wait for the next message or activity event and return it."""
         return await self._unread.get()
 
     async def recent(self) -> tuple[OutboundMessage, ...]:
-        """Return what was said last in the DM, oldest first: what may still want a decision."""
+        """Return the newest messages of the DM before the stream began, oldest first.
+
+        They may contain approval requests that are still pending.
+        """
         after = max(0, (self._heard.last_id or 0) - RECENT)
         path = f"/v1/dms/{self._dm}/messages"
         params = {"after": str(after), "limit": str(RECENT)}
@@ -136,9 +139,9 @@ class Conversation:
         return tuple(it for it in said if it.outbox_id <= (self._heard.last_id or 0))
 
     async def listen(self, opened: asyncio.Event) -> None:
-        """Follow the stream for ever; sets `opened` once it is open the first time.
+        """Follow the stream and reconnect until cancelled; sets `opened` when it is open the first time.
 
-        Raises NotFound for an unknown DM, and what else no repetition would mend.
+        Raises NotFound for an unknown DM, and other errors that a retry cannot fix.
         """
         pause = FIRST_PAUSE_S
         while True:
@@ -177,16 +180,16 @@ class Conversation:
                     case "activity":
                         yield _ACTIVITY.validate_json(event.data)
                     case _:
-                        pass  # of a Choir newer than this choirctl
+                        pass  # an event type that this version of choirctl does not know
 
     async def _newest_id(self) -> int:
-        """Ask where the DM stands: all streams begin after that, so no cut can lose anything."""
+        """Return the DM's newest outbox id: every stream starts after it, so none can skip a message."""
         path = f"/v1/dms/{self._dm}/messages"
         answer = await self._api.send("GET", path, params={"after": "0", "limit": "1"})
         return parse(answer, History).last
 
     async def _take(self, message: Heard) -> None:
-        """Give out a message unless it was heard before, and what goes on unless nobody keeps up."""
+        """Queue an event for `hear`; drop duplicate messages, and activity if the queue is full."""
         if not isinstance(message, OutboundMessage):
             with contextlib.suppress(asyncio.QueueFull):
                 self._unread.put_nowait(message)
@@ -199,9 +202,9 @@ class Conversation:
 
 @contextlib.asynccontextmanager
 async def converse(api: ControlApi, dm: str) -> AsyncIterator[Conversation]:
-    """Open a conversation; the block begins when the stream is open.
+    """Open a conversation; the block starts when the stream is open.
 
-    Raises (in a group) what `Conversation.listen` raises.
+    Raises (in a group) the errors of `Conversation.listen`.
     """
     conversation = Conversation(api, dm)
     opened = asyncio.Event()

@@ -1,6 +1,6 @@
-"""The conversation (DM) that a chat on this terminal takes place in. Used by `chat` and `up`.
+"""Selection of the conversation (DM) for a chat on this terminal. Used by `chat` and `up`.
 
-Only the DMs of a console gateway can be had from here; those of a Telegram bot are on somebody's phone.
+Only DMs of a console gateway can be used from a terminal; those of a Telegram bot are on a user's phone.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ DEFAULT_DM = "console"
 
 
 async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = None) -> str:
-    """Return the DM to talk in: the one named, the agent's, or one in which an agent answers.
+    """Return the DM for a chat: the named one, the agent's, or one in which an agent answers.
 
-    Raises NotFound for an unknown name, Conflict when nobody can be talked to from here.
+    Raises NotFound for an unknown name, Conflict if no suitable DM is on the console.
     """
     dms = await api.dms()
     if dm is not None:
@@ -36,10 +36,10 @@ async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = 
 
 
 def pick_dm(dms: Sequence[DmView]) -> str:
-    """Return the DM in which a chat without further words takes place.
+    """Return the DM for a chat without options.
 
-    One in which an agent answers now comes first, then one whose agent is stopped; `console` before others.
-    Raises Conflict, saying who talks where, when there is none.
+    Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
+    Raises Conflict if there is none; the message lists where agents can be reached.
     """
     here = [it for it in dms if it.type == "console" and it.agent_id is not None]
     here.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
@@ -75,7 +75,7 @@ def _find(dms: Sequence[DmView], name: str) -> DmView | None:
 
 
 def _way_here(dms: Sequence[DmView], agent: str) -> str:
-    """Say how an agent that talks elsewhere can be talked to on this terminal."""
+    """Return advice on how to reach an agent of another channel on this terminal."""
     free = [it.name for it in dms if it.type == "console" and not it.bound]
     free.sort(key=lambda name: (name != DEFAULT_DM, name))
     if not free:

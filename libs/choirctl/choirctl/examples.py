@@ -1,4 +1,4 @@
-"""One example for each command, shown at the end of its help. Used by `app`; a test parses every one."""
+"""One example per command, shown at the end of its help. Used by `app`; a test parses each example."""
 
 import typer
 
@@ -78,7 +78,7 @@ EXAMPLES = {
 
 
 def show_examples(app: typer.Typer, above: str = "") -> None:
-    """Put its example at the end of the help of every command of `app`."""
+    """Set the help epilog of every command of `app`, and of its groups, to the command's example."""
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
         if (example := EXAMPLES.get(f"{above}{name}")) is not None:

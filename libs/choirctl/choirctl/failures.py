@@ -1,6 +1,6 @@
-"""Turn what a command raised into one paragraph on standard error, or JSON, and an exit code.
+"""Conversion of an exception into a paragraph (or JSON) on standard error and an exit code.
 
-Called by `__main__`.
+Called by `__main__`, and by `up` for a chat that fails.
 """
 
 import json
@@ -23,7 +23,7 @@ ITEM = "- "
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is told: its stable code, its words, and the exit code it means."""
+    """An error as it is reported: its stable code, its message and its exit code."""
 
     code: str
     message: str
@@ -31,7 +31,7 @@ class Failure:
 
 
 def explain(error: BaseException, *, as_json: bool = False) -> int:
-    """Print `error` as a paragraph, or with `as_json` as JSON; return the exit code it means."""
+    """Print `error` as a paragraph, or with `as_json` as JSON; return its exit code."""
     failure = failure_of(error)
     if as_json:
         told = {
@@ -49,12 +49,12 @@ def explain(error: BaseException, *, as_json: bool = False) -> int:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what is to be said of an error."""
+    """Return the report of an exception."""
     match error:
         case ChoirError():
             return Failure(error.code, error.message, error.exit_code)
         case BaseExceptionGroup():
-            # the first is the cause; the others fell with it
+            # the first is the cause; the others are its consequences
             return failure_of(error.exceptions[0])
         case PermissionError():
             words = (
@@ -67,7 +67,7 @@ def failure_of(error: BaseException) -> Failure:
         case typer.Abort():
             return Failure("aborted", "Aborted.", UNEXPECTED)
         case _ if hasattr(error, "format_message"):
-            # typer's own, about the command line
+            # a usage error of typer
             return Failure("usage", error.format_message(), BadInput.exit_code)
         case _:
             words = (
@@ -81,14 +81,14 @@ def _say(message: str) -> None:
         width = min(WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH)
     except (OSError, ValueError):  # no terminal
         width = WIDTH
-    # only a list of faults has lines; other words are one paragraph
+    # only a list of faults has line breaks; any other message is one paragraph
     lines = message.split("\n") if f"\n{ITEM}" in message else [message]
     for number, line in enumerate(lines):
         _write_filled(line if number else f"Error: {line}", width)
 
 
 def _write_filled(line: str, width: int) -> None:
-    """Write a line in as many as it needs; what goes on with an item of a list stands below its words."""
+    """Write a wrapped line; the continuation lines of a list item are indented."""
     text = " ".join(line.split())
     indent = "  " if text.startswith(ITEM) else ""
     filled = textwrap.fill(

@@ -1,6 +1,6 @@
-"""Make the state directory (spec 6.3) with a first configuration. Called by `init` and `up`.
+"""Creation of the state directory with a first configuration. Called by `init` and `up`.
 
-What is there is never touched: files appear whole under their name or not at all.
+Existing files are never changed, and new ones are created atomically.
 """
 
 import os
@@ -33,22 +33,22 @@ DIRECTORIES = (  # parents first: each is made with mode 0700
     "workspaces/main",
 )
 TOKEN_BYTES = 32
-# The longest there can be: an agent id has 41 characters at most.
+# The longest possible one: an agent id has at most 41 characters.
 LONGEST_SOCKET = f"socks/agents/{'a' * 41}/choir.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What `make_home` made; empty when all was there."""
+    """The files and directories that `make_home` created; none if all existed."""
 
     home: Path
     paths: tuple[Path, ...]
 
 
 def make_home(home: Path) -> Made:
-    """Make what is missing of the state directory; what is there stays as it is.
+    """Create the missing parts of the state directory and leave existing ones unchanged.
 
-    Raises StartupError when the path is too long for sockets, or cannot be made.
+    Raises StartupError if the path is too long for Unix sockets, or cannot be created.
     """
     check_length(home)
     made: list[Path] = []
@@ -69,15 +69,15 @@ def make_home(home: Path) -> Made:
 
 
 def check_length(home: Path) -> None:
-    """Refuse a state directory whose sockets the kernel could not take.
+    """Raise StartupError if the state directory's path is too long for the Unix sockets in it.
 
-    Raises StartupError naming the longest path and both lengths.
+    The message contains the longest socket path, its length and the limit.
     """
     check_socket_path(home / LONGEST_SOCKET)
 
 
 def first_config(home: Path) -> str:
-    """Return a config.json with one agent, reached through the console; the model is found at start."""
+    """Return a config.json with one agent on the console; its model is selected at each start."""
     config = Config(
         agents={
             "main": AgentConfig(
@@ -93,12 +93,12 @@ def first_config(home: Path) -> str:
 
 
 def first_secrets() -> str:
-    """Return a secrets.json with a fresh operator token."""
+    """Return a secrets.json with a new random operator token."""
     return f'{{\n  "{TOKEN_SECRET}": "{secrets.token_urlsafe(TOKEN_BYTES)}"\n}}\n'
 
 
 def _create(path: Path, text: str) -> bool:
-    """Write `path` with mode 0600, whole or not at all; False when it was there already."""
+    """Create `path` atomically with mode 0600; return False if it existed already."""
     if path.exists():
         return False
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -108,7 +108,7 @@ def _create(path: Path, text: str) -> bool:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.link(partial, path)  # unlike a rename, never replaces a file made meanwhile
+        os.link(partial, path)  # unlike a rename, never replaces a file created in the meantime
     except FileExistsError:
         return False
     finally:

@@ -1,4 +1,4 @@
-"""Run the stack in this process until a signal, or until the chat on top of it is left. Called by `up`."""
+"""Run the stack in this process until a signal arrives or the user leaves the chat. Called by `up`."""
 
 import asyncio
 import signal
@@ -11,15 +11,16 @@ from choir_local.stack_state import StackState
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WhenReady = Callable[[StackState], Awaitable[bool]]
-"""Called once; True when everything shall stop afterwards."""
+"""Called once, when the stack is ready; returns True if the stack is to stop afterwards."""
 
 
 async def run_here(
     settings: LocalSettings, on_change: Callable[[StackState], None], when_ready: WhenReady
 ) -> bool:
-    """Start the stack and keep it until told to stop; False if that came before it was ready.
+    """Run the stack until it is stopped; return False if that happened before it was ready.
 
-    A second signal kills what still runs. Raises StartupError (in a group) if it does not start.
+    A second signal kills the processes that still run. Raises StartupError (in a group) if the stack does
+    not start.
     """
     stack = Stack(settings, on_change)
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""What a chat shows below its prompt while nothing is said: who is waited for, who types, open cards.
+"""Status below the chat prompt: unanswered messages, the typing indicator and open progress cards.
 
-Pure but for the clock. Used by `talk`; what lanes and jobs do is folded in `lanes`.
+Pure apart from the clock. Used by `talk`; the activity of lanes and jobs is in `lanes`.
 """
 
 import time
@@ -19,25 +19,25 @@ LONGEST_CARD = 300
 
 @dataclass(slots=True)
 class Waiting:
-    """The messages that have no answer yet: since when, by inbox id."""
+    """The messages without an answer: the time each was sent (monotonic seconds), by inbox id."""
 
     since: dict[str, float] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
-    """Answers that came before the message's own acknowledgement."""
+    """Messages that were answered, perhaps before they were acknowledged."""
 
     def begin(self, inbox_id: str) -> None:
-        """A message went out."""
+        """Record that a message was sent, unless its answer has arrived already."""
         if inbox_id not in self.closed:
             self.since[inbox_id] = time.monotonic()
 
     def end(self, message: OutboundMessage) -> None:
-        """Something was heard; an answer closes what it answers."""
+        """Record a received message; an answer closes the message that it answers."""
         if message.answers is not None and message.kind != "notice":
             self.closed.add(message.answers)
             self.since.pop(message.answers, None)
 
     def spinner(self) -> str:
-        """Return for how long an answer has been waited for."""
+        """Return a spinner frame with the age of the oldest unanswered message; empty if there is none."""
         if not self.since:
             return ""
         now = time.monotonic()
@@ -47,13 +47,16 @@ class Waiting:
 
 @dataclass(slots=True)
 class GoingOn:
-    """What the channel shows of what goes on: open cards, and until when somebody types."""
+    """Activity sent by the channel: open progress cards, and until when the agent is typing."""
 
     cards: dict[str, Card] = field(default_factory=dict)
     typing_until: float = 0.0
 
     def take(self, what: Card | Typing | Idle, now: float, told: Collection[str]) -> str | None:
-        """Take up what goes on; return the words of a card that is done, to be kept on the screen."""
+        """Apply an activity event; return the text of a finished card, to be printed permanently.
+
+        `told` contains the ids of cards that are shown elsewhere; their text is not returned.
+        """
         match what:
             case Typing(lasts_s=lasts):
                 self.typing_until = now + lasts
@@ -67,7 +70,7 @@ class GoingOn:
         return None
 
     def lines(self, now: float, told: Collection[str]) -> list[str]:
-        """Return a line for each card that is not `told` elsewhere, or that somebody types."""
+        """Return a line for each open card that is not in `told`; without any, the typing indicator."""
         open_ones = [card for card in self.cards.values() if card.card_id not in told]
         cards = [one_line(card.text, LONGEST_CARD) for card in open_ones]
         return cards or (["typing"] if now < self.typing_until else [])

@@ -1,7 +1,7 @@
-"""Look for what would keep Choir from working on this machine. Called by `doctor`.
+"""Checks for problems that keep Choir from working on this machine. Called by `doctor`.
 
-Each check has a stable id that scripts may rely on, and says what to do. `fail` means Choir will not start;
-`warn` that something of it will be missing.
+Each check has a stable id that scripts may rely on, and its detail describes the fix. `fail` means that
+Choir will not start; `warn` means that a feature will be missing.
 """
 
 import ctypes
@@ -46,14 +46,14 @@ Outcome = Literal["ok", "warn", "fail"]
 OLDEST_PYTHON = (3, 11)
 LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
 LANDLOCK_VERSION_FLAG = 1
-ROOM_NEEDED = 300_000_000  # bytes: a fresh Postgres with its write-ahead log, and some logs
+ROOM_NEEDED = 300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
 ROOM_WISHED = 2_000_000_000
 DOCKER_S = 5.0
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
 class Finding(BaseModel):
-    """What one check found."""
+    """Result of one check."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,13 +64,13 @@ class Finding(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A Choir that answers: how its parts are, and the models it has in force."""
+    """A Choir that responds: its status and its active configuration."""
 
     status: SystemStatus
     config: ConfigView
 
     def models(self) -> dict[str, ModelConfig]:
-        """Return the models that agents may think with."""
+        """Return the configured language models, by name."""
         found = self.config.config.get("models")
         named = found if isinstance(found, dict) else {}
         return {name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in named.items()}
@@ -78,16 +78,16 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What is looked at."""
+    """The installation to check."""
 
     home: Home
     settings: LocalSettings
     running: Running | None = None
-    """What the Choir of this home says of itself, if one answers."""
+    """Status and configuration of the Choir of this state directory, if it responds."""
 
     @property
     def in_containers(self) -> bool:
-        """Tell whether the Choir that answers runs in containers, not as processes of this machine."""
+        """Return whether the Choir that responds runs in containers, not as processes of this machine."""
         return self.running is not None and not is_running(self.home)
 
     @property
@@ -100,7 +100,7 @@ Check = Callable[[Patient], Awaitable[Answer]]
 
 
 async def examine(patient: Patient) -> list[Finding]:
-    """Run every check; one that raises has failed with what it said."""
+    """Run every check; an error raised by a check becomes a failed finding."""
     findings = []
     outcome: Outcome
     for name, check in CHECKS.items():
@@ -205,7 +205,7 @@ async def _chromium(_: Patient) -> Answer:
 
 
 def _of_playwright() -> str | None:
-    """Return a Chromium that `playwright install` put into the user's cache."""
+    """Return the newest Chromium that `playwright install` downloaded to the user's cache, if any."""
     cache = Path(environment("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
     found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
     return str(found[-1]) if found else None
@@ -254,7 +254,7 @@ async def _docker(_: Patient) -> Answer:
 
 
 class _Supplied(BaseModel):
-    """The keys that the deployment handed to control, where this runs in its container."""
+    """The API keys that the deployment passes to control; present if this runs in control's container."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -262,7 +262,7 @@ class _Supplied(BaseModel):
 
 
 async def look_at(place: Place) -> Running | None:
-    """Return what the Choir at a place says of itself; None if none answers."""
+    """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
         async with connect(place) as api:
             found = parse(await api.send("GET", "/v1/config"), ConfigView)
@@ -285,7 +285,7 @@ async def _running(patient: Patient) -> Answer:
 
 
 async def _model_in_force(patient: Patient, running: Running) -> Answer:
-    """Ask the provider of the model that the running Choir uses."""
+    """Check the provider of the model that the running Choir uses."""
     name, model = next(
         (item for item in running.models().items() if item[0] == "default"),
         next(iter(running.models().items()), ("default", None)),
@@ -344,7 +344,7 @@ async def _loopback(_: Patient) -> Answer:
 _GET_A_MODEL = (
     "set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model that can call tools."
 )
-# what containers bring themselves
+# checks that do not apply to a Choir in containers: the images contain these things
 OF_THIS_MACHINE = (
     "port",
     "postgres",

@@ -1,6 +1,6 @@
-"""Fold a session's events into what its lanes and jobs do right now, and the lines that tell of jobs.
+"""Current activity of a session's lanes and core jobs, folded from its events; a line for each job event.
 
-Pure. Used by `watching`, which feeds it, and `talk`, which shows it.
+Pure. `watching` feeds it, `talk` shows it.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ from choirctl.spoken import one_line
 from choirctl.views import CORE
 
 EDGE = "edge"
-MOST_LINES = 6  # of the screen; a crowd of jobs is for `choirctl status`
+MOST_LINES = 6  # on the screen; `choirctl status` lists more jobs
 LONGEST_NEWS = 300
 IDLE = "EDGE_IDLE"
-# what a job says of itself, by the names a model gives it
+# fields of a job's report that contain its text; the model chooses which one it sends
 SAYS = ("summary", "missing", "text")
 
 
 @dataclass(slots=True)
 class Lane:
-    """One lane at work: the tools it waits for, by call."""
+    """A busy lane: since when (monotonic seconds), its state, and the tools it waits for by call id."""
 
     since: float
     at: str = "thinking"
@@ -47,37 +47,37 @@ class Lane:
 
     @property
     def doing(self) -> str:
-        """Return its newest open tool, else what it is at."""
+        """Return the newest tool that is running, else the state."""
         return next(reversed(self.calls.values()), self.at)
 
 
 @dataclass(slots=True)
 class Lanes:
-    """All lanes of a session that do something."""
+    """The busy lanes of a session."""
 
     agent_id: str = ""
     busy: dict[str, Lane] = field(default_factory=dict)
     jobs: set[str] = field(default_factory=set)
-    """The ids of all jobs the log told of; a channel's card of one of them would tell it twice."""
+    """The ids of all jobs in the log; the channel's progress card of such a job is a duplicate."""
 
     def begin(self, agent_id: str, reports: Sequence[StatusReport], now: float) -> None:
-        """Begin with what the agent's newest heartbeat told."""
+        """Start with the lanes in the agent's newest heartbeat."""
         self.agent_id = agent_id
         self.busy = {
             report.lane: Lane(now, report.state_word) for report in reports if report.state != IDLE
         }
 
     def end(self) -> None:
-        """Nobody is there any more."""
+        """Clear all lanes: the agent no longer runs, or its session ended."""
         self.agent_id = ""
         self.busy = {}
 
     def take(self, event: Event, now: float) -> str | None:
-        """Fold an event; return what a person should be told of it, if anything."""
+        """Fold an event; return a line to show to the user, if there is one."""
         try:
             payload = payload_of(event)
         except ValidationError:
-            return None  # of a Choir newer than this choirctl
+            return None  # an event type that this version of choirctl does not know
         match payload:
             case UserMsg():
                 self.busy[EDGE] = Lane(now)
@@ -99,7 +99,7 @@ class Lanes:
         return None
 
     def lines(self, now: float, width: int) -> list[str]:
-        """Return a line for each lane at work, none wider than the terminal."""
+        """Return a line for each busy lane, truncated to `width` columns."""
         told = [_line(name, lane, now) for name, lane in self.busy.items()]
         if len(told) > MOST_LINES:
             told = [*told[: MOST_LINES - 1], f"and {len(told) - MOST_LINES + 1} more"]
@@ -123,7 +123,7 @@ class Lanes:
 
 
 def fitted(line: str, width: int) -> str:
-    """Return a line that ends where the terminal does, and shows that it was cut."""
+    """Return a line truncated to `width` columns, with an ellipsis if it was cut."""
     return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"
 
 

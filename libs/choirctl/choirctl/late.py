@@ -1,6 +1,6 @@
-"""Import a module when it is needed: the one place that does so, for the sake of a quick start.
+"""Lazy import of modules, for a fast start of choirctl; the only place that does it.
 
-`--help` needs none of the commands, and asking once needs no line editor.
+`--help` needs no command module, and `chat -m` needs no line editor.
 """
 
 import importlib
@@ -8,5 +8,5 @@ from types import ModuleType
 
 
 def load(module: str) -> ModuleType:
-    """Return the module of that name."""
+    """Import a module by name and return it."""
     return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Call `/v1/agents/{agent}/memory` with types. Used by the commands of `memory`; next is `control_api`."""
+"""Typed client for `/v1/agents/{agent}/memory`, on top of `control_api`. Used by the `memory` commands."""
 
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote
@@ -27,13 +27,13 @@ SILENCE_S = 60.0
 
 
 class _Free(BaseModel):
-    """A body whose fields the server checks."""
+    """A request body with arbitrary fields, which the server validates."""
 
     model_config = {"extra": "allow"}
 
 
 class MemoryApi:
-    """An agent's memory behind control's operator API."""
+    """Client for one agent's memory, through control's operator API."""
 
     def __init__(self, api: ControlApi, place: Place, agent_id: str) -> None:
         self._api = api
@@ -41,7 +41,7 @@ class MemoryApi:
         self._path = f"/v1/agents/{quote(agent_id, safe='')}/memory"
 
     async def state(self) -> AgentMemory:
-        """Return how the memory stands. Raises NotFound when there is none."""
+        """Return the document counts and queue of the memory. Raises NotFound if there is no such memory."""
         return parse(await self._api.send("GET", self._path), AgentMemory)
 
     async def page(self, params: Mapping[str, str]) -> DocumentPage:
@@ -54,17 +54,17 @@ class MemoryApi:
         return parse(await self._api.send("GET", self._document(name)), DocumentDetail)
 
     async def search(self, query: JsonObject) -> MemoryHits:
-        """Search. Raises BadInput."""
+        """Return the hits of a search. Raises BadInput for an invalid query."""
         body = _Free.model_validate(query)
         return parse(await self._api.send("POST", f"{self._path}/search", body=body), MemoryHits)
 
     async def receipt(self, receipt_id: str) -> Receipt:
-        """Return what a search did. Raises NotFound."""
+        """Return the receipt of a search. Raises NotFound."""
         path = f"{self._path}/receipts/{quote(receipt_id, safe='')}"
         return parse(await self._api.send("GET", path), Receipt)
 
     async def put(self, document: PutDocument) -> MemoryWritten:
-        """Write knowledge. Raises Conflict when it is at another version."""
+        """Write a document of knowledge. Raises Conflict if its version is not the expected one."""
         answer = await self._api.send("POST", f"{self._path}/documents", body=document)
         return parse(answer, MemoryWritten)
 
@@ -77,18 +77,18 @@ class MemoryApi:
         return parse(answer, MemoryErased)
 
     async def erase_session(self, session_id: str) -> SessionErased:
-        """Erase what is remembered of a session. Raises NotFound."""
+        """Erase the documents of a session. Raises NotFound."""
         path = f"{self._path}/sessions/{quote(session_id, safe='')}"
         return parse(await self._api.send("DELETE", path, timeout_s=LONG_S), SessionErased)
 
     async def audit(self, before: int | None, limit: int) -> AuditEntries:
-        """Return who did what, newest first."""
+        """Return up to `limit` audit log entries, newest first, those before the number `before`."""
         params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
         answer = await self._api.send("GET", f"{self._path}/audit", params=params)
         return parse(answer, AuditEntries)
 
     async def export(self) -> AsyncIterator[bytes]:
-        """Yield the lines of an export as they come; the caller looks whether the last one is there."""
+        """Yield the lines of an export as they arrive; the caller must check that the last one is there."""
         timeout = httpx2.Timeout(SILENCE_S, connect=5.0)
         with transport_errors(self._place):
             async with self._api.client.stream(
@@ -103,7 +103,7 @@ class MemoryApi:
                         yield line
 
     async def bring_in(self, piece: ImportRecords) -> MemoryImported:
-        """Store a piece of an export; repeating it changes nothing."""
+        """Import a batch of records; repeating the call changes nothing."""
         answer = await self._api.send("POST", f"{self._path}/import", body=piece, timeout_s=LONG_S)
         return parse(answer, MemoryImported)
 

@@ -1,4 +1,4 @@
-"""Lay out what is remembered as tables for people. Used by the commands of `memory`."""
+"""Tables and text for an agent's memory. Used by the `memory` commands."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ from choirctl.printing import ago, counted, table
 
 LONGEST = 100
 SHOWN_IDS = 3
-# of a record: what `facts` shows elsewhere, or people do not read
+# fields of a record that `document_facts` shows elsewhere or not at all
 APART = ("type", "id", "text", "metadata")
 
 
 def document_rows(documents: Sequence[DocumentView]) -> Table:
-    """Return one line per document."""
+    """Return a table with one row per document."""
     rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
     for each in documents:
         status = "" if each.status == "active" else f" ({each.status})"
@@ -39,7 +39,7 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
 
 
 def hit_rows(hits: Sequence[MemoryHit]) -> Table:
-    """Return one line per hit, best first, with what each arm thought of it."""
+    """Return a table with one row per hit, best first, with the score from each arm."""
     rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
     for hit in hits:
         arms = ", ".join(f"{one.arm} {one.score:.2f}" for one in hit.arms)
@@ -56,7 +56,7 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
 
 
 def document_facts(document: DocumentDetail) -> Table:
-    """Return all that is known of a document but its text, a line each."""
+    """Return a table with all fields of a document except its text."""
     facts = table("", "")
     facts.show_header = False
     record = document.record
@@ -74,7 +74,7 @@ def document_facts(document: DocumentDetail) -> Table:
 
 
 def audit_rows(entries: Sequence[AuditEntry]) -> Table:
-    """Return one line per operation."""
+    """Return a table with one row per audit log entry."""
     rows = table("NO", "WHEN", "WHO", "WHAT", "DOCUMENTS")
     for each in entries:
         ids = each.document_ids[:SHOWN_IDS]
@@ -92,7 +92,7 @@ def audit_rows(entries: Sequence[AuditEntry]) -> Table:
 
 
 def memory_facts(state: AgentMemory) -> Table:
-    """Return how much an agent remembers, a line for each kind."""
+    """Return a table with the number of documents, one row per store and kind."""
     rows = table("STORE", "KIND", "DOCUMENTS", "WITHOUT VECTOR")
     for each in state.counts:
         kind = f"{each.tier} {each.kind}" if each.tier else each.kind
@@ -101,7 +101,7 @@ def memory_facts(state: AgentMemory) -> Table:
 
 
 def memory_words(state: AgentMemory) -> str:
-    """Say what waits, and what is unfinished."""
+    """Return text about the size, the queue and unfinished imports."""
     words = f"{decimal(state.bytes)} on disk, {counted(state.queued, 'document')} in the queue."
     for each in state.unfinished_imports:
         words += (
@@ -112,7 +112,7 @@ def memory_words(state: AgentMemory) -> str:
 
 
 def short(text: str, length: int | None = None) -> str:
-    """Return the beginning of a text on one line."""
+    """Return the beginning of a text on one line; `length` is that of the whole text, if it is longer."""
     line = " ".join(text.split())
     cut = len(line) > LONGEST or (length or 0) > len(text)
     return f"{line[:LONGEST]}…" if cut else line

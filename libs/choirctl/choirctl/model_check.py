@@ -1,7 +1,7 @@
-"""Ask a model's provider one question: are the key, the name, tools and the context good? Called by `health`.
+"""Check of a model's provider: key, model name, tool support and context length. Called by `health`.
 
-One request with a tool, whose answer may cost a fraction of a cent. An Ollama is also asked how long its
-context is.
+Sends one completion request with a tool, which may cost a fraction of a cent. For Ollama it also reads the
+context length of the loaded model.
 """
 
 import json
@@ -17,7 +17,7 @@ from choir_common.wire.config import ModelConfig
 
 ANSWER_S = 60.0
 LEAST_CONTEXT = 16_000
-"""Tokens: the first prompt takes 4,000, and a talk has to fit behind it."""
+"""Tokens: the first prompt takes 4,000, and the conversation has to fit after it."""
 ADVISED_CONTEXT = 64_000
 LONGEST = 300
 TOOL = {
@@ -39,7 +39,7 @@ MENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the provider said."""
+    """Result of the check."""
 
     outcome: Literal["ok", "warn", "fail"]
     detail: str
@@ -57,7 +57,7 @@ class _Running(BaseModel):
 
 
 async def check_model(model: ModelConfig, key: str | None) -> Verdict:
-    """Ask the provider once; never raises for what it answers."""
+    """Send one request to the provider; any response or transport error becomes a Verdict."""
     named = f"{model.model} at {model.endpoint}"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     request = {
@@ -82,7 +82,7 @@ async def check_model(model: ModelConfig, key: str | None) -> Verdict:
 
 
 async def _check_ollama(model: ModelConfig, named: str) -> Verdict:
-    """Say how long the context of the model is that Ollama has just loaded."""
+    """Check the context length of the model that Ollama has just loaded."""
     place = urlsplit(model.endpoint)
     try:
         async with make_client(f"{place.scheme}://{place.netloc}", timeout_s=ANSWER_S) as client:

@@ -1,7 +1,7 @@
-"""Keep the real model of a home at its start: ask for a key that is gone, offer to store one that is new.
+"""Check of the model's API key at a start: ask for a key that is missing, offer to store one that is new.
 
-A key in the environment lasts as long as its shell. Called by `up` before anything is started; asks on a
-terminal only.
+A key in the environment is lost when its shell ends; storing it keeps the real model for the next start.
+Called by `up` before anything is started. Asks only on a terminal.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1/v1"
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """The key of the model `default`, at one start of a home."""
+    """The key of the model `default` at one start of a state directory."""
 
     home: Home
     settings: LocalSettings
@@ -40,9 +40,9 @@ class ModelKey:
     console: Console
 
     def keep(self, *, ask: bool) -> None:
-        """Have the real model of the last start found again; with `ask`, a person is asked.
+        """Make sure that the real model of the previous start is used again; with `ask`, ask the user.
 
-        Raises StartupError where only the rehearsal model is there in its place.
+        Raises StartupError if only the rehearsal model would replace it.
         """
         own = configured_model(self.config, self.settings)
         if own is not None:
@@ -58,7 +58,7 @@ class ModelKey:
             raise refuse_stand_in(missing)
 
     def _tell_change(self, choice: ModelChoice) -> None:
-        """Say that another model answers than at the last start: a variable may have been forgotten."""
+        """Print a note if the model differs from the previous start: a variable may be missing."""
         record = read_record(self.home.model_file)
         if record is not None and record.config != choice.config:
             self.console.print(
@@ -68,7 +68,7 @@ class ModelKey:
             )
 
     def _ask_again(self, record: ModelRecord) -> bool:
-        """Ask for the key of the last start's model; False when none is given."""
+        """Ask for the key of the previous start's model and store it; return False if none is entered."""
         name = str(record.config.secret)
         self.console.print(
             f"The last start here was with {record.words}; its key is not set now.",
@@ -88,7 +88,7 @@ class ModelKey:
         return bool(key.strip())
 
     def _offer(self, choice: ModelChoice, ask: bool) -> None:
-        """Offer to store a key that only the environment has, unless that was declined before."""
+        """Offer to store a key that is only in the environment, unless the user declined that before."""
         name = choice.config.secret
         key = environment_keys(self.settings).get(name or "")
         if name is None or key is None or name in read_secrets(self.home.secrets_file):
@@ -120,7 +120,7 @@ class ModelKey:
         self.console.print(f"The key of {words} is kept as {name}.", markup=False, highlight=False)
 
     def _fix(self, choice: ModelChoice) -> None:
-        """Write the model to config.json where its stored key alone would not lead to it again."""
+        """Write the model to config.json if the stored key alone would select another one next time."""
         if DEFAULT_MODEL in self.config.models:
             return
         known = read_secrets(self.home.secrets_file)

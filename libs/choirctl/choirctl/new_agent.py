@@ -1,4 +1,4 @@
-"""What a new agent needs in config.json beside its own entry, and what goes with an agent that is deleted.
+"""Planning of the config.json entries that are added with a new agent, or removed with a deleted one.
 
 Pure; used by `agent init` and `agent delete`.
 """
@@ -12,13 +12,13 @@ from choir_common.ids import RESERVED_AGENTS
 from choir_common.wire.config import Config
 
 Entry = tuple[str, str, dict[str, object]]
-"""A section of config.json, a name in it, and what stands there."""
+"""A section of config.json, a name in it, and its value."""
 DEFAULT_MODEL = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the caller named; empty: Choir chooses, or the agent goes without."""
+    """The options of `agent init`; an empty one means a default, or none."""
 
     repo: str = ""
     ref: str = "main"
@@ -26,14 +26,14 @@ class Wishes:
     llm: str = ""
     dm: str = ""
     others: Mapping[str, str] | None = None
-    """Voice, git identity, Notion and mail account, by the names of their settings."""
+    """Voice, git identity, Notion integration and mail account, by their keys in the agent's defaults."""
 
 
 def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[Entry]:
-    """Return the entries to add, the agent's own last: with them it can be started.
+    """Return the entries to add for an agent that can be started, its own entry last.
 
-    Without names it gets a workspace and a conversation on the console of its own, and the model that
-    others think with. Raises BadInput for a name that is not in config.json, Conflict for a taken id.
+    By default it gets a new workspace, a new DM on the console, and the model that other agents use. Raises
+    BadInput for a name that is not in config.json, Conflict if the agent id is taken.
     """
     if agent in RESERVED_AGENTS:
         raise Conflict(f"The name {agent} is taken by Choir itself; choose another.")
@@ -60,7 +60,7 @@ def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[E
 
 
 def _console_dm(config: Config, agent: str, dm: str) -> list[Entry]:
-    """Return a DM on the console, with a gateway for it where there is none."""
+    """Return a DM on the console, preceded by a console gateway if there is none."""
     gateways = [name for name, it in config.gateways.items() if it.type == "console"]
     gateway = gateways[0] if gateways else _free_name("console", config.gateways)
     user = _free_name(f"operator-{agent}", {it.user_id for it in config.dms.values()})
@@ -69,9 +69,10 @@ def _console_dm(config: Config, agent: str, dm: str) -> list[Entry]:
 
 
 def entries_of(config: Config, agent: str) -> list[tuple[str, str]]:
-    """Return the section and the name of each entry that only this agent uses, its own last.
+    """Return the section and name of each entry to remove with this agent, its own entry last.
 
-    A workspace or DM of another name than the agent's was not made with it, and stays.
+    Includes a workspace or DM only if it has the agent's name (`agent init` made it) and no other agent uses
+    it.
     """
     own = config.agents[agent].defaults
     others = [it.defaults for name, it in config.agents.items() if name != agent]
@@ -84,7 +85,7 @@ def entries_of(config: Config, agent: str) -> list[tuple[str, str]]:
 
 
 def _usual_model(config: Config) -> str:
-    """Return the model that the other agents think with, `default` where that can be had."""
+    """Return the model for a new agent: `default` if possible, else the one that another agent uses."""
     used = [it.defaults.llm for it in config.agents.values()]
     if DEFAULT_MODEL in config.models or DEFAULT_MODEL in used or not config.models:
         return DEFAULT_MODEL
@@ -99,6 +100,6 @@ def _known(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def _free_name(wanted: str, taken: Collection[str]) -> str:
-    """Return the wanted name, with a number behind it where it is taken."""
+    """Return the wanted name, with a number appended if it is taken."""
     names = [wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in names if name not in taken)

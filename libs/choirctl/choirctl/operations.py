@@ -1,6 +1,6 @@
-"""Begin a long work, follow it to its end, and show how far it is. Used by what builds and updates.
+"""Start an operation, follow its progress, and show it. Used by the commands that build, update and reset.
 
-What it says comes over SSE; after a cut it is followed on from the last word heard.
+Progress arrives over SSE; after a lost connection it is resumed from the last event received.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ Hear = Callable[[OperationEvent], None]
 async def carry_out(
     api: ControlApi, place: Place, path: str, quiet: bool, body: BaseModel | None = None
 ) -> OperationView:
-    """Begin what `path` begins, show it on standard error unless `quiet`, and return its end."""
+    """Start an operation with a POST to `path`, show its progress, and return its final state.
+
+    With `quiet`, nothing is shown. Raises the errors of `follow` and `ControlApi.send`.
+    """
     begun = parse(await api.send("POST", path, body=body), Begun)
     try:
         return await watch(api, place, begun.operation_id, quiet)
@@ -43,7 +46,7 @@ async def carry_out(
 async def watch(
     api: ControlApi, place: Place, operation_id: str, quiet: bool = False
 ) -> OperationView:
-    """Show a long work on standard error unless `quiet`, and return its end."""
+    """Show an operation's progress on standard error unless `quiet`; return its final state."""
     if quiet:
         return await follow(api, place, operation_id, lambda _: None)
     console = err()
@@ -56,14 +59,14 @@ async def watch(
 
 
 class Shown:
-    """A bar for how far it is, and the log above it."""
+    """Progress bar for an operation, with its log lines above."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar = bar
         self._task = task
 
     def hear(self, event: OperationEvent) -> None:
-        """Show one word of the work."""
+        """Show a progress event or log line."""
         if event.kind == "step":
             self._bar.update(self._task, description=event.text, completed=event.share)
             if self._bar.disable:
@@ -73,9 +76,10 @@ class Shown:
 
 
 async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -> OperationView:
-    """Tell `hear` all that a work says; return how it ended.
+    """Pass each event of an operation to `hear`; return its final state.
 
-    Raises Unavailable when control is gone for good.
+    Raises Unavailable if control cannot be reached after a lost stream, or if the stream breaks `MOST_CUTS`
+    times.
     """
     heard = 0
     for _ in range(MOST_CUTS):
@@ -107,7 +111,7 @@ async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -
 
 
 def raise_failure(view: OperationView) -> None:
-    """Raise what a work ended with, if it did not succeed."""
+    """Raise the error of an operation that failed or was interrupted."""
     if view.status == "failed":
         raise from_envelope(
             ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")

@@ -1,7 +1,7 @@
-"""Carry files between this machine and a DM: put one for a message, save those that came with one.
+"""File transfer between this machine and a DM: upload a file for a message, save the files of a message.
 
-Used by `chat` and `talk`. A name that came with a file is a stranger's: it names a file in the folder of
-received files and nothing else, and never takes another's place.
+Used by `chat` and `talk`. The name of a received file is untrusted: it can only name a new file directly in
+the folder of received files, and never overwrites an existing one.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ MOST_NAMESAKES = 1000
 
 
 async def put_file(api: ControlApi, dm: str, path: Path) -> Attachment:
-    """Bring a file to a DM's channel; a message that names its `ref` brings it to the agent.
+    """Upload a file to a DM's channel; a message that contains its `ref` delivers it to the agent.
 
-    Raises BadInput for what is no readable file, TooLarge and Unavailable as the channel says.
+    Raises BadInput if it is no readable regular file, TooLarge or Unavailable if the channel refuses it.
     """
     size = await asyncio.to_thread(_size_of, path)
     answer = await api.send_body(
@@ -42,7 +42,7 @@ async def put_file(api: ControlApi, dm: str, path: Path) -> Attachment:
 
 
 async def save_files(api: ControlApi, dm: str, message: OutboundMessage, folder: Path) -> list[str]:
-    """Save a message's files; return a line for each: where it is, or why not."""
+    """Save a message's files; return a line for each: its path, or why it was not saved."""
     return [await _save(api, dm, message, each, folder) for each in message.attachments]
 
 
@@ -58,7 +58,7 @@ async def _save(
 
 
 async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
-    """Write a file under a name nobody has in the folder; nothing is left of one that breaks off."""
+    """Write a file under a free name in the folder and return its path; remove it if the transfer fails."""
     await asyncio.to_thread(folder.mkdir, 0o700, parents=True, exist_ok=True)
     for free in _names(name):
         try:
@@ -77,7 +77,7 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Yield the name as a file may be called, then with numbers."""
+    """Yield the sanitized file name, then the same name with numbers."""
     plain = "".join(
         "_" if c in '/\\:*?"<>|' or unicodedata.category(c)[0] == "C" else c for c in name
     ).strip(" .")

@@ -1,4 +1,4 @@
-"""Read what was said in a conversation before, both sides, from the logs of its agent's newest sessions.
+"""History of a conversation, both sides, read from the logs of its agent's newest sessions.
 
 Called by `talk` when it opens, and for `/history`.
 """
@@ -13,25 +13,25 @@ from choir_common.wire.events import Event
 from choir_common.wire.operator import SessionView
 from choirctl.control_api import PAGE, ControlApi
 
-SESSIONS = 3  # an agent that was restarted just now goes on in a new one
-REACH = 2_000  # events looked through, newest first: a conversation of days
+SESSIONS = 3  # an agent that was restarted recently continues in a new session
+REACH = 2_000  # events read per session, newest first: enough for a conversation of days
 SHOWN_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The newest things said, oldest first, and how far each session's log was read."""
+    """The newest messages of a conversation, oldest first, and the head of each session that was read."""
 
     said: tuple[Event, ...] = ()
     read_to: tuple[tuple[str, int], ...] = ()
 
     def holds(self, session_id: str | None, rev: int | None) -> bool:
-        """Tell whether something stands in what was read."""
+        """Return whether this revision of a session's log was already read."""
         return any(session_id == name and (rev or 0) <= head for name, head in self.read_to)
 
 
 async def read_past(api: ControlApi, agent_id: str, dm: str, most: int) -> Past:
-    """Return up to `most` of what was said last in a DM. Raises NotFound for an unknown agent."""
+    """Return up to `most` of the newest messages in a DM. Raises NotFound for an unknown agent."""
     sessions = await api.sessions(agent_id, SESSIONS)
     said: list[Event] = []
     for session in sessions:
@@ -42,7 +42,7 @@ async def read_past(api: ControlApi, agent_id: str, dm: str, most: int) -> Past:
 
 
 async def _said(api: ControlApi, session: SessionView, dm: str, most: int) -> list[Event]:
-    """Return a session's newest words, read backwards page by page."""
+    """Return up to `most` of a session's newest messages, reading the log backwards page by page."""
     found: list[Event] = []
     upper, lowest = session.head_rev, max(0, session.head_rev - REACH)
     while upper > lowest and len(found) < most:
@@ -59,7 +59,7 @@ def _is_said(event: Event, dm: str) -> bool:
 
 
 def past_line(event: Event, agent_id: str, *, whole: bool) -> str:
-    """Return one thing said, and when by the clock of this machine, cut to some lines unless `whole`."""
+    """Return a message with its local time as markup, truncated to a few lines unless `whole`."""
     who = "you" if event.type == "user_msg" else agent_id
     lines = make_visible(str(event.payload.get("text", ""))).strip().split("\n")
     if not whole and len(lines) > SHOWN_LINES:

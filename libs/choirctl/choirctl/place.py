@@ -1,6 +1,6 @@
-"""Say which Choir a command means, from options, the environment and the state directory.
+"""Selection of the Choir that a command talks to, from options, the environment and the state directory.
 
-Used by every command; the only reader of the environment in choirctl. Next comes `control_api`.
+Used by every command; the only module of choirctl that reads environment variables.
 """
 
 import os
@@ -14,7 +14,7 @@ import typer
 from choir_common.errors import NotFound
 from choirctl.secrets_file import salvage_secrets
 
-HOME_NAME = ".choir.d"  # spec 6.3
+HOME_NAME = ".choir.d"
 DEFAULT_PORT = 9400
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TOKEN_SECRET = "operator-token"  # noqa: S105 - the name of a secret, not its value
@@ -32,11 +32,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a Choir keeps its state, and where it answers."""
+    """A Choir installation: its state directory and its address."""
 
     home: Path
     url: str | None
-    """Set when the Choir meant is reached over HTTP, wherever it runs."""
+    """The HTTP address; None if it is reached through its Unix socket."""
 
     @property
     def socket(self) -> Path:
@@ -49,23 +49,24 @@ class Place:
 
     @property
     def spoken(self) -> str:
-        """The address as a person knows it."""
+        """The address as it is shown to the user."""
         return self.url or str(self.socket)
 
     @property
     def received(self) -> Path:
-        """Where files that agents send are saved, unless somewhere else is said."""
+        """The default directory for files that agents send."""
         return self.home / "received"
 
     @property
     def authority(self) -> Path:
-        """The certificate of the authority that choird makes for this home, if it serves HTTPS."""
+        """The CA certificate that choird creates for this state directory if it serves HTTPS."""
         return self.home / "tls" / "ca.pem"
 
     def trusted(self) -> str | None:
-        """Return the certificates that HTTPS is verified by; None: those of the system.
+        """Return the CA certificates (PEM) to verify HTTPS with; None for those of the system.
 
-        CHOIR_CA_FILE names them; on this machine they are those of the home. Raises NotFound.
+        They come from the file CHOIR_CA_FILE, or, for an address of this machine, from the state directory.
+        Raises NotFound if CHOIR_CA_FILE cannot be read.
         """
         place = urlsplit(self.url or "")
         if place.scheme != "https":
@@ -82,9 +83,9 @@ class Place:
             raise NotFound(f"CHOIR_CA_FILE names {file}, which cannot be read: {error}.") from error
 
     def token(self) -> str | None:
-        """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else secrets.json.
+        """Return the operator token, which only HTTP needs: CHOIR_TOKEN, else from secrets.json.
 
-        A slip elsewhere in that file does not lock the operator out.
+        A syntax error elsewhere in that file does not lock the operator out.
         """
         if self.url is None:
             return None
@@ -93,15 +94,15 @@ class Place:
 
 
 def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Place:
-    """Return the place that the command's own options, the options before it or the environment say.
+    """Return the Choir that the command's options, the global options or the environment select.
 
-    Raises NotFound when there is no home directory to fall back to.
+    They count in this order. Raises NotFound if the user has no home directory to fall back to.
     """
     outer_home, outer_url = ctx.find_root().obj or (None, None)
     url = url or outer_url or environment("CHOIR_URL")
     place = Place(find_home(home or outer_home), url.rstrip("/") if url else None)
     if place.url is None and environment("CHOIR_TOKEN") and not place.socket.exists():
-        # a token is for HTTP only: the Choir meant runs in containers on this machine
+        # only HTTP needs a token, so a token without a socket means a Choir in containers on this machine
         scheme = "https" if place.authority.exists() else "http"
         port = environment("CHOIR_HTTP_PORT") or DEFAULT_PORT
         return Place(place.home, f"{scheme}://127.0.0.1:{port}")
@@ -111,7 +112,7 @@ def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = N
 def find_home(chosen: Path | None) -> Path:
     """Return the absolute state directory: `chosen`, CHOIR_HOME or ~/.choir.d.
 
-    Raises NotFound when the user has no home directory.
+    Raises NotFound if the user has no home directory.
     """
     named = chosen or environment("CHOIR_HOME")
     try:
@@ -125,5 +126,5 @@ def find_home(chosen: Path | None) -> Path:
 
 
 def environment(name: str) -> str | None:
-    """Return an environment variable, None if it is unset or empty."""
+    """Return an environment variable, or None if it is unset or empty."""
     return os.environ.get(name) or None

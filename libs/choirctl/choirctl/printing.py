@@ -1,6 +1,6 @@
-"""Print: data on standard output, everything else on standard error. Used by every command.
+"""Output of all commands: data on standard output, everything else on standard error.
 
-Colour is left out where nobody sees it, and where NO_COLOR is set (rich does both).
+There is no colour on a pipe, and none where NO_COLOR is set (rich does both).
 """
 
 import json
@@ -19,8 +19,8 @@ from choir_common.visible_text import escape_json
 from choirctl.safe_console import SafeConsole
 
 GAP = 2
-LAST_MAY_FOLD = 20  # columns: texts stand last, and read well in this
-PIPE_WIDTH = 10_000  # a pipe has no width: nothing may be cut there
+LAST_MAY_FOLD = 20  # columns: the last one contains texts, which can be read folded to this width
+PIPE_WIDTH = 10_000  # a pipe has no width, and nothing may be truncated there
 
 
 def out() -> Console:
@@ -29,7 +29,7 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Return the console for words."""
+    """Return the console for messages to the user."""
     return _console(PIPE_WIDTH if not sys.stderr.isatty() else None, stderr=True)
 
 
@@ -38,9 +38,9 @@ def _console(width: int | None, *, stderr: bool = False) -> Console:
 
 
 def print_rows(rows: Table, nothing: str = "") -> None:
-    """Print a table; where a terminal is too narrow for it, a paragraph for each row.
+    """Print a table, or one paragraph per row if the terminal is too narrow for it.
 
-    Without a row, `nothing` is said instead.
+    Prints `nothing` on standard error if the table has no rows.
     """
     if nothing and not rows.row_count:
         err().print(nothing, markup=False)
@@ -65,9 +65,9 @@ def print_rows(rows: Table, nothing: str = "") -> None:
 
 
 def _fitting(rows: Table, width: int) -> list[int] | None:
-    """Return how wide each column is for all to fit; None if that would cut a word.
+    """Return the column widths with which the table fits; None if a word would be split.
 
-    Only the last column's words may be folded: texts and paths stand there.
+    Only words of the last column may be split: it contains texts and paths.
     """
     cells = [
         [Text.from_markup(str(c), emoji=False).plain for c in (it.header, *it.cells)]
@@ -89,31 +89,31 @@ def print_json(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) ->
 
 
 def print_json_line(value: BaseModel) -> None:
-    """Print `value` on one line, at once: for streams."""
+    """Print `value` as JSON on one line and flush: for streams."""
     print_json_text(value.model_dump_json() + "\n")
 
 
 def print_json_text(text: str) -> None:
-    """Print JSON that was made elsewhere, at once, with its hidden characters escaped."""
+    """Print JSON text with its hidden characters escaped, and flush."""
     sys.stdout.write(escape_json(text))
     sys.stdout.flush()
 
 
 class JsonOutput:
-    """Standard output for JSON that arrives as bytes, a whole line at a time."""
+    """Binary writer to standard output for JSON lines; each write is one whole line."""
 
     def write(self, line: bytes) -> int:
-        """Print a line with its hidden characters escaped."""
+        """Print a line with its hidden characters escaped; return the number of bytes taken."""
         sys.stdout.write(escape_json(line.decode(errors="replace")))
         return len(line)
 
     def flush(self) -> None:
-        """Hand on what was printed."""
+        """Flush standard output."""
         sys.stdout.flush()
 
 
 def show_json(value: Mapping[str, object]) -> None:
-    """Print `value` as indented JSON for a person: with colours on a terminal."""
+    """Print `value` as indented JSON, with colours on a terminal."""
     out().print(JSONHighlighter()(Text(_indented(value))))
 
 
@@ -129,7 +129,7 @@ def _indented(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> 
 
 
 def table(*columns: str) -> Table:
-    """Return an empty table with plain heads and no lines."""
+    """Return an empty table with these column headers and no borders."""
     made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -137,12 +137,12 @@ def table(*columns: str) -> Table:
 
 
 def counted(number: int, noun: str) -> str:
-    """Say how many there are: `1 agent`, `2 agents`."""
+    """Return a count with its noun: `1 agent`, `2 agents`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """Say how long ago `moment` was: `-`, `12s`, `3m`, `5h`, `2d`."""
+    """Return how long ago `moment` was, such as `12s`, `3m`, `5h` or `2d`; `-` for None."""
     if moment is None:
         return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))

@@ -1,4 +1,4 @@
-"""The line a person types in, with what Tab completes and what stands below it. Made by `talk`."""
+"""The input line of the chat: history, Tab completion and the status lines below it. Created by `talk`."""
 
 import asyncio
 import sys
@@ -31,19 +31,19 @@ from choirctl.terminal import below
 FRAME_S = 0.1
 SEND = "/send "
 CANCEL = "/cancel "
-# grey words, no bar: what stands there is no part of the conversation
+# grey text instead of a reversed bar: the status is not part of the conversation
 PLAIN_BAR = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
 
 
 def terminal_session() -> AbstractContextManager[AppSession]:
-    """Return a session whose prompt writes to the terminal itself, with its own escape sequences."""
+    """Return a prompt_toolkit session that writes to the terminal directly, bypassing `SafeStream`."""
     return create_app_session(output=create_output(stdout=below(sys.stdout)))
 
 
 class RawInput(Vt100Input):
-    """A terminal that stays raw between two prompts and while something is printed.
+    """Terminal input that stays in raw mode between two prompts and during output.
 
-    In between, the line discipline would eat a Ctrl-D and turn a Ctrl-C into a signal.
+    In cooked mode the terminal driver would consume a Ctrl-D and turn a Ctrl-C into a signal.
     """
 
     def cooked_mode(self) -> AbstractContextManager[None]:
@@ -60,7 +60,7 @@ class Suggestions(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what may follow what stands before the cursor."""
+        """Yield the completions for the text before the cursor."""
         text = document.text_before_cursor
         if text.startswith(SEND):
             yield from self._files(text.removeprefix(SEND), event)
@@ -70,7 +70,10 @@ class Suggestions(Completer):
             yield from _begun_with(text, self._commands)
 
     def _files(self, typed: str, event: CompleteEvent) -> Iterator[Completion]:
-        """Yield the whole name anew, quoted as `/send` reads it, for a name that may be half quoted."""
+        """Yield completions for a file name.
+
+        Each replaces the whole name, quoted for `/send`, because the typed part may be half quoted.
+        """
         path = unquoted(typed)
         if path is None:
             return
@@ -81,7 +84,7 @@ class Suggestions(Completer):
             )
 
     def hint(self, text: str) -> str:
-        """Return how the command that is being typed is used; empty while it is not clear which."""
+        """Return the usage of the command that is being typed; empty if it matches none."""
         begun = text.split(" ")
         for words in (2, 1):
             known = self._commands.get(" ".join(begun[:words]))
@@ -92,16 +95,16 @@ class Suggestions(Completer):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A line, and when its first character was typed."""
+    """A typed line, and when its first character was typed (monotonic seconds)."""
 
     text: str
     begun_at: float
     interrupted: bool = False
-    """Ctrl-C was pressed in an empty line instead."""
+    """True if Ctrl-C was pressed in an empty line; `text` is empty then."""
 
 
 class Prompt:
-    """The line at the bottom of the terminal."""
+    """The input line at the bottom of the terminal."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class Prompt:
         before: Callable[[], str],
         below: Callable[[int], Sequence[str]],
     ) -> None:
-        """`before` and `below` say what stands around the line, the latter in a terminal so wide."""
+        """Create the line; `before` returns its prompt, `below` the status lines for a terminal width."""
         self._suggestions = suggestions
         self._below = below
         self._before = before
@@ -129,13 +132,13 @@ class Prompt:
         self._session.default_buffer.on_text_changed += self._note
 
     def kept_raw(self) -> AbstractContextManager[None]:
-        """Keep the terminal raw until the block ends."""
+        """Return a context manager that keeps the terminal in raw mode."""
         return self._session.app.input.raw_mode()
 
     async def keep_fresh(self) -> None:
-        """Draw the line anew whenever what stands around it has changed, until cancelled.
+        """Redraw the line whenever the text around it has changed, until cancelled.
 
-        At fixed times it would be drawn while nothing happens: a cursor that flickers, and bytes over a line.
+        Redrawing at fixed intervals would make the cursor flicker and send bytes while nothing changes.
         """
         shown: tuple[str, str] | None = None
         while True:
@@ -148,7 +151,7 @@ class Prompt:
                     app.invalidate()
 
     async def line(self, begun: str = "") -> Typed | None:
-        """Return the next line, in which `begun` stands already; None at Ctrl-D in an empty one."""
+        """Return the next line, prefilled with `begun`; None after Ctrl-D in an empty line."""
         self._begun_at = None
         try:
             text = await self._session.prompt_async(
@@ -177,7 +180,7 @@ class Prompt:
 
 
 def _keys() -> KeyBindings:
-    """Let Ctrl-C take back a line that is begun; in an empty one it leaves."""
+    """Return key bindings: Ctrl-C clears a line with text, and interrupts in an empty one."""
     keys = KeyBindings()
 
     @keys.add("c-c", eager=True, filter=Condition(lambda: bool(get_app().current_buffer.text)))
@@ -188,7 +191,7 @@ def _keys() -> KeyBindings:
 
 
 def typed_before(place: Place) -> History:
-    """Return what was typed before; it is kept beside the state, for its owner only."""
+    """Return the input history; stored in the state directory, readable only by its owner."""
     path: Path = place.home / "chat_history"
     if not place.home.is_dir():
         return InMemoryHistory()

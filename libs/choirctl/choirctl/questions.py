@@ -1,6 +1,6 @@
-"""The requests for a decision that stand open in a chat, and which of them a typed `y` or `n` is meant for.
+"""Pending approval requests of a chat, and the mapping of a typed `y` or `n` to one of them.
 
-Pure. Used by `talk`. A decision is taken for what was on the screen before its line was begun alone.
+Pure. Used by `talk`. A line only decides a request that was on the screen before the user began to type it.
 """
 
 import re
@@ -15,7 +15,7 @@ ANSWER = re.compile(r"(y|yes|n|no)(?:\s+(\d{1,6}))?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message with a button for yes and one for no, and when it was shown."""
+    """A message with an approve and a reject button, and when it was shown (monotonic seconds)."""
 
     number: int
     message: OutboundMessage
@@ -26,7 +26,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a typed line decides."""
+    """The decision that a typed line makes: a request, and the data of the button to press."""
 
     question: Question
     data: str
@@ -34,13 +34,16 @@ class Decided:
 
 @dataclass(slots=True)
 class Questions:
-    """The open ones, by the outbox id of their message; numbers are not used again."""
+    """The pending requests by the outbox id of their message; a number is never reused."""
 
     standing: dict[int, Question] = field(default_factory=dict)
     asked: int = 0
 
     def hear(self, message: OutboundMessage, now: float) -> Question | None:
-        """Take up a message: one that asks is returned, one that edits closes what it edits."""
+        """Register a received message.
+
+        Returns a new Question if the message asks for a decision. An edit closes the request it edits.
+        """
         if message.edits is not None:
             self.standing.pop(message.edits.outbox_id, None)
         data = [button.data for button in message.buttons]
@@ -54,13 +57,13 @@ class Questions:
         return question
 
     def close(self, question: Question) -> None:
-        """It is decided."""
+        """Remove a request that was decided."""
         self.standing.pop(question.message.outbox_id, None)
 
     def understand(self, text: str, begun_at: float) -> Decided | None:
-        """Return what a line decides; None when it decides nothing, and is for the agent.
+        """Return the decision in a line; None if it has none and is a message to the agent.
 
-        Raises BadInput when it is not clear what it would decide.
+        Raises BadInput if it is not clear which request is meant, or if one arrived during typing.
         """
         found = ANSWER.fullmatch(text.strip())
         if found is None or not self.standing:
@@ -71,7 +74,7 @@ class Questions:
         return Decided(question, question.yes if found[1].lower().startswith("y") else question.no)
 
     def prompt(self) -> str:
-        """Return what stands before the line that is typed."""
+        """Return the prefix of the prompt: how to answer the pending requests."""
         return f"{'y/n' if len(self.standing) == 1 else 'y/n NUMBER'} " if self.standing else ""
 
     def _meant(self, number: str | None) -> Question:
@@ -86,7 +89,7 @@ class Questions:
 
 
 def still_open(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:
-    """Return the messages with buttons that no later one has edited, oldest first."""
+    """Return the messages with buttons that no later message has edited, oldest first."""
     found: dict[int, OutboundMessage] = {}
     for message in messages:
         if message.edits is not None:

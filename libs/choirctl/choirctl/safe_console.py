@@ -1,6 +1,6 @@
-"""The console that all of choirctl's layout is printed on: rich's own sequences pass, those of a text do not.
+"""The rich console of choirctl: passes rich's own escape sequences, and makes those in a text visible.
 
-Made by `printing` for commands and by `talk` for a chat.
+Created by `printing` for commands and by `talk` for a chat.
 """
 
 import sys
@@ -16,14 +16,14 @@ from choirctl.terminal import below
 
 
 class SafeConsole(Console):
-    """A console whose text has every hidden character spelled out, and no links."""
+    """A rich console that replaces hidden characters by visible escapes and prints no hyperlinks."""
 
     def __init__(self, *, stderr: bool = False, **how: Any) -> None:
-        # emoji=False: `:cd:` stands in one of five fingerprints, and in what people write
+        # emoji=False: `:cd:` is an emoji to rich, and occurs in fingerprints and in people's messages
         super().__init__(file=below(sys.stderr if stderr else sys.stdout), emoji=False, **how)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        # before the layout, so that columns are as wide as what is printed
+        # before the layout, so that column widths fit the text that is printed
         return super().render_str(make_visible(text), **how)
 
     def render(

@@ -1,4 +1,4 @@
-"""Read secrets.json without changing it. Used by `place` (the operator token) and `health`."""
+"""Read-only access to secrets.json. Used by `place` (operator token), `model_key` and `health`."""
 
 import contextlib
 import json
@@ -12,9 +12,9 @@ _PAIR = re.compile(rf"({_TEXT})\s*:\s*({_TEXT})")
 
 
 def read_secrets(path: Path) -> dict[str, str]:
-    """Return the secrets by name; none when there is no file.
+    """Return the secrets by name; empty if there is no file.
 
-    Raises StartupError when it is no JSON object of texts; no value is ever quoted.
+    Raises StartupError if it is not a JSON object of strings; the message never contains a value.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -32,10 +32,10 @@ def read_secrets(path: Path) -> dict[str, str]:
 
 
 def salvage_secrets(path: Path) -> dict[str, str]:
-    """Return what can be recognised in a file that may be half edited; none if it cannot be read.
+    """Return the secrets that can be recognised in a file with syntax errors; empty if it is unreadable.
 
-    For what only looks: a Choir that runs goes on with what it read, and its operator must still reach it.
-    Nothing that is recognised here is ever written back.
+    For reading only: a running Choir keeps the values it has read, and its operator must still be able to
+    reach it while the file is being edited. The result must never be written back.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

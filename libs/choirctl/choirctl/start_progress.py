@@ -1,7 +1,7 @@
-"""Show how the stack starts: a line for each part that is ready, and what is being waited for.
+"""Progress display of a starting stack: a line for each part that is ready, and what is still starting.
 
-Fed with every change of the stack's state, by `foreground` from the stack itself and by `background`
-from its state file.
+Receives every change of the stack's state, from `foreground` (the stack itself) or `background` (its state
+file).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ WORDS = {
 
 
 class StartProgress:
-    """Prints each change once; on a terminal a line at the bottom says what is being waited for."""
+    """Prints each change once; on a terminal a spinner at the bottom names the parts that are starting."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,8 +35,8 @@ class StartProgress:
             self._spinner.start()
 
     def show(self, state: StackState) -> None:
-        """Print what changed since the last time; never fails, for the stack itself calls it."""
-        # the terminal may be gone, and the stack must stop in good order all the same
+        """Print what changed since the previous call; never raises, because the stack itself calls it."""
+        # the terminal may be closed; the stack must still stop cleanly
         with contextlib.suppress(OSError):
             self._show(state)
 
@@ -52,7 +52,7 @@ class StartProgress:
             )
 
     def close(self) -> None:
-        """Take the bottom line away; what is shown after this goes on line by line."""
+        """Remove the spinner; later changes are printed as plain lines."""
         self._spinner.stop()
 
     def _show_child(self, name: str, child: ChildState) -> None:

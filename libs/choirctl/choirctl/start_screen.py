@@ -1,4 +1,4 @@
-"""The one screen that `up` ends with: what runs, where its state is, which model, what to try next."""
+"""The summary screen that `up` prints: what runs, where its state is, which model, and commands to try."""
 
 import shlex
 import shutil
@@ -25,16 +25,16 @@ TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",)
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What the screen says."""
+    """Content of the summary screen."""
 
     state: StackState
     config: Config
     token_file: Path
     dms: tuple[DmView, ...] = ()
-    """The conversations, and who holds each."""
+    """The conversations, with the agent bound to each."""
 
     def show(self, console: Console, headline: str) -> None:
-        """Print it."""
+        """Print the screen below `headline`."""
         console.print(f"\n[bold]{headline}[/]\n")
         rows = table("", "")
         rows.show_header = False
@@ -61,18 +61,18 @@ class Screen:
         ]
 
     def _talks(self) -> list[tuple[str, str]]:
-        """Say where agents talk that cannot be talked to on this terminal."""
+        """Return a row for each agent whose conversation is on a channel other than the console."""
         elsewhere = [it for it in self.dms if it.type != "console" and it.agent_id is not None]
         return [("talks" if not i else "", talks_where(it)) for i, it in enumerate(elsewhere)]
 
     def _next_lines(self) -> list[str]:
-        """Return commands that work as they stand."""
+        """Return commands to try that work if copied unchanged."""
         here = any(it.type == "console" and self._answers(it) for it in self.dms)
         words = [it for it in TRY_NEXT if here or it[0] != "chat"]
         return [f"{self._command()} {shlex.join(it)}" for it in words]
 
     def _answers(self, dm: DmView) -> bool:
-        """Tell whether an agent answers in a DM, or will in a moment."""
+        """Return whether an agent answers in a DM, or will as soon as it has started."""
         agent = self.config.agents.get(dm.agent_id or "")
         return dm.bound or (agent is not None and agent.autostart)
 
@@ -90,7 +90,7 @@ class Screen:
         return "default" not in self.config.models and "rehearsal" in self.state.endpoints
 
     def _command(self) -> str:
-        """Return how this very program is called from here."""
+        """Return the command that calls this program from the current directory, with --home if needed."""
         called = Path(sys.argv[0])
         name = "choirctl" if shutil.which("choirctl") else str(called)
         if called.is_absolute() and called.is_relative_to(Path.cwd()) and name != "choirctl":

@@ -1,4 +1,4 @@
-"""Say in plain words how Choir and its agents are. Pure; used by `status`."""
+"""Sentences about the state of Choir and its agents. Pure; used by `status`."""
 
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
@@ -9,7 +9,7 @@ JOB = "core:"
 
 
 def system_words(found: SystemStatus) -> list[str]:
-    """Return whether Choir works, with what, and what is down and why."""
+    """Return lines about the system: whether it is ready, its model, and which parts are down and why."""
     down = [part for part in found.parts if not part.ok]
     if found.ready:
         first = f"Choir is ready. It thinks with {found.model}."
@@ -19,7 +19,7 @@ def system_words(found: SystemStatus) -> list[str]:
 
 
 def agent_words(agent: AgentView) -> list[str]:
-    """Return how an agent is, and a line for each of its jobs."""
+    """Return lines about an agent: its state, its jobs, failing models and queued messages."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
     lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
     lines += model_words(agent)
@@ -30,7 +30,7 @@ def agent_words(agent: AgentView) -> list[str]:
 
 
 def model_words(agent: AgentView) -> list[str]:
-    """Return a line for each model of the agent that does not answer: since when, and what mends it."""
+    """Return a line for each of the agent's models that fails: since when, and how to fix it."""
     failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
     return [
         f"  Its model has not answered for {ago(it.since)}: {it.words}" for it in failures.values()

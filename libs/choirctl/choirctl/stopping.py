@@ -1,6 +1,7 @@
-"""Notice that nobody is left to answer a message: Choir or the agent was stopped. Used by `chat`.
+"""Detection of a stopped Choir or agent while `chat` waits for an answer.
 
-A stop leaves open work for the next start, so nothing says in the conversation that no answer comes now.
+A stopped agent continues its open work at the next start, so no message in the conversation announces that
+the answer is delayed.
 """
 
 import asyncio
@@ -17,26 +18,27 @@ from choirctl.place import Place
 
 LOOK_S = 0.5
 STOPPED_S = 20.0
-"""An agent that is restarted or updated is stopped in between."""
+"""Longer than a restart or update keeps an agent stopped."""
 SILENT_S = 60.0
-"""A part of Choir that crashed or hangs is replaced sooner."""
+"""Longer than it takes to replace a part of Choir that crashed or hangs."""
 KEPT = "The message is kept: {agent} goes on with it {when}, and `choirctl chat` shows the answer then."
 
 
 @dataclass(slots=True)
 class Prospect:
-    """Whether a message can still be answered before the next start."""
+    """Tracks whether a message can still be answered before the next start."""
 
     agent_id: str
     spoken: str
-    """The address of Choir as a person knows it."""
+    """The address of Choir as it is shown to the user."""
     stopped_since: float | None = None
     silent_since: float | None = None
 
     def lost(self, now: float, *, is_up: bool, is_heard: bool, is_stopped: bool) -> str | None:
-        """Take what is seen at `now`; return why no answer comes, in words for the user, None if it may.
+        """Record an observation; return a message why no answer will come, or None if one still may.
 
-        `is_up` tells of Choir on this machine, `is_heard` of its stream, `is_stopped` of the agent.
+        `now` is monotonic seconds. `is_up`: Choir runs on this machine (True if it is remote). `is_heard`:
+        its event stream is open. `is_stopped`: the agent is stopped.
         """
         self.silent_since = None if is_heard else self.silent_since or now
         self.stopped_since = (self.stopped_since or now) if is_stopped else None
@@ -58,9 +60,9 @@ class Prospect:
 async def await_stop(
     api: ControlApi, place: Place, conversation: Conversation, agent_id: str
 ) -> str:
-    """Return once no answer can be expected until the next start: why, in words for the user."""
+    """Wait until no answer can be expected before the next start; return the reason as a message."""
     home, prospect = Home(place.home), Prospect(agent_id, place.spoken)
-    # elsewhere, and in containers, only its silence tells that it is gone
+    # for a remote Choir or one in containers, silence is the only sign that it has stopped
     is_here = place.url is None and is_running(home)
     is_stopped = False
     while True:

@@ -1,7 +1,7 @@
-"""A conversation on a terminal: the prompt stays usable while the agent works. Called by `chat` and `up`.
+"""Interactive chat on a terminal: the prompt stays usable while the agent works. Called by `chat` and `up`.
 
-What is typed goes out at once, what is heard appears above the prompt, and below it what the agent's
-lanes and jobs do; Ctrl-C or Ctrl-D leaves.
+Typed lines are sent at once; received messages appear above the prompt, and the activity of the agent's
+lanes and jobs below it. Ctrl-C or Ctrl-D leaves.
 """
 
 import asyncio
@@ -36,30 +36,30 @@ from choirctl.spoken import heard
 from choirctl.views import CORE
 from choirctl.watching import Watch
 
-LAST_WORDS_S = 0.2  # how long the patched output may take to print
-UNSENT_MOST = 100  # lines typed ahead of a Choir that does not take them
-AT_FIRST = 6  # of what was said before
-PAST_WITHIN_S = 5.0  # what was said before is not worth a longer wait
+LAST_WORDS_S = 0.2  # how long the patched standard output may take to print
+UNSENT_MOST = 100  # lines queued while Choir accepts none
+AT_FIRST = 6  # messages of the history that are shown when the chat opens
+PAST_WITHIN_S = 5.0  # the history is not worth a longer wait
 HELP = "/help"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said last, as a correction needs it."""
+    """The user's latest message, for a correction of it."""
 
     key: str
     text: str
 
 
 async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: bool = False) -> None:
-    """Talk in `dm` until the user leaves; received files are saved in `files`.
+    """Chat in `dm` until the user leaves; received files are saved in `files`.
 
-    With `stops_all`, the caller stops Choir afterwards: leaving takes a second Ctrl-C.
+    With `stops_all` the caller stops Choir afterwards, so leaving takes a second Ctrl-C.
     Raises (in a group) NotFound for an unknown DM, Unavailable when nothing answers.
     """
-    # raw: what rich has coloured passes as it is
+    # raw: prompt_toolkit must not escape the colours that rich has added
     with terminal_session(), patch_stdout(raw=True):
-        # what is said is not coloured by guesses at numbers and paths
+        # rich's highlighter would colour numbers and paths inside messages
         console = SafeConsole(highlight=False)
         async with connect(place) as api, converse(api, dm) as conversation:
             leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
@@ -71,12 +71,12 @@ async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: boo
             await talk.show_open()
             suggestions = Suggestions(await _commands(api, dm), talk.jobs)
             await talk.go_on(Prompt(typed_before(place), suggestions, talk.before, talk.below))
-        # the words still in the patched output
+        # patch_stdout prints from a thread: give it time for the last lines
         await asyncio.sleep(LAST_WORDS_S)
 
 
 class _Talk:
-    """One conversation at one terminal: tasks that read, send, print and watch."""
+    """One chat session on one terminal: tasks that read lines, send, print messages and follow the log."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class _Talk:
         self._unsent = 0
         self._said: Said | None = None
         self._begun = ""
-        """What stands in the next line already."""
+        """The text with which the next line is prefilled."""
 
     async def go_on(self, prompt: Prompt) -> None:
-        """Return when the user has left and all that was typed is sent."""
+        """Run the chat; return when the user has left and every typed line was sent."""
         async with asyncio.TaskGroup() as tasks:
             ending = [
                 tasks.create_task(work)
@@ -120,7 +120,7 @@ class _Talk:
                 task.cancel()
 
     async def show_past(self, most: int, *, whole: bool = False) -> None:
-        """Print what was said last, if it can be told."""
+        """Print up to `most` messages of the history, or nothing if it cannot be read in time."""
         with contextlib.suppress(ChoirError, TimeoutError):
             async with asyncio.timeout(PAST_WITHIN_S):
                 agent = await self._watch.holder()
@@ -133,22 +133,22 @@ class _Talk:
                     self._console.print(past_line(event, agent.agent_id, whole=whole))
 
     async def show_open(self) -> None:
-        """Print the requests that wait for a decision since before, if they can be told."""
+        """Print the approval requests that are still pending, or nothing if they cannot be read."""
         with contextlib.suppress(ChoirError):
             for message in still_open(await self._conversation.recent()):
                 self._show(message)
 
     def jobs(self) -> list[str]:
-        """Return the names of the jobs at work."""
+        """Return the names of the running core jobs, for completion."""
         lanes = self._watch.lanes.busy
         return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
 
     def before(self) -> str:
-        """Return what stands before the line that is typed."""
+        """Return the prompt."""
         return f"{self._questions.prompt()}› "
 
     def below(self, width: int) -> Sequence[str]:
-        """Return what stands below the prompt: the lanes at work, or that nobody hears."""
+        """Return the lines below the prompt: the busy lanes, or that the connection is lost."""
         if not self._conversation.is_connected:
             waiting = f"; {counted(self._unsent, 'line')} to send" if self._unsent else ""
             return [fitted(f"connection lost, trying again{waiting}", width)]
@@ -177,7 +177,7 @@ class _Talk:
                     self._complain(error)
 
     def _leaves_now(self) -> bool:
-        """Tell whether Ctrl-C in an empty line leaves; where it would stop Choir, the first one warns."""
+        """Return whether Ctrl-C in an empty line leaves; if that stops Choir, the first one only warns."""
         if not self._stops_all or self._warned:
             return True
         self._warned = True
@@ -185,7 +185,7 @@ class _Talk:
         return False
 
     async def _do(self, line: Line | Decided) -> bool:
-        """Do what a line asks for; False when it asks for the end."""
+        """Execute a line; return False if it ends the chat."""
         match line:
             case Leave():
                 return False
@@ -223,7 +223,7 @@ class _Talk:
                     case Decided(question, data):
                         await self._decide(question, data)
             except ChoirError as error:
-                # a refusal is shown, and the conversation goes on
+                # show the error; the chat continues
                 self._complain(error, "Not sent: ")
             finally:
                 self._unsent -= 1
@@ -235,7 +235,7 @@ class _Talk:
         if accepted.note:
             self._console.print(f"[yellow]{escape(make_visible(accepted.note))}[/]")
         if accepted.command is None:
-            # a correction of a correction names the first message, too
+            # a correction of a correction also names the original message
             self._said = Said(edits or key, text)
             self._waiting.begin(accepted.inbox_id)
         elif accepted.command == HELP:
@@ -262,7 +262,7 @@ class _Talk:
         if not self._past.holds(message.session_id, message.rev):
             self._show(message)
         for line in await save_files(self._api, self._dm, message, self._files):
-            # whole on its line: a path is copied
+            # soft-wrapped, so that the path can be copied as one line
             self._console.print(f"[bold green]{escape(line)}[/]", soft_wrap=True)
 
     def _show(self, message: OutboundMessage) -> None:
@@ -280,7 +280,7 @@ class _Talk:
 
 
 async def _commands(api: ControlApi, dm: str) -> list[CommandView]:
-    """Return what may be typed in this conversation; nothing if it cannot be told."""
+    """Return the commands of this conversation; none if they cannot be read."""
     try:
         return await api.commands(dm)
     except ChoirError:

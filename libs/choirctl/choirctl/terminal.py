@@ -1,8 +1,8 @@
-"""Standard output and standard error that nothing printed can steer, whoever wrote it.
+"""Standard output and standard error that printed text cannot control with escape sequences.
 
-`protect_streams` wraps both, so that plain writes pass `make_visible`. `safe_console` and the prompt of a
-chat write below that: they have escape sequences of their own, and make text visible themselves. What goes
-around both is found by tests/unit/choirctl/test_terminal_sink.py.
+`protect_streams` wraps both streams, so that plain writes pass through `make_visible`. `safe_console` and
+the chat prompt write to the unwrapped streams: they emit escape sequences of their own, and call
+`make_visible` on text themselves. tests/unit/choirctl/test_terminal_sink.py finds code that bypasses both.
 """
 
 import io
@@ -13,9 +13,9 @@ from choir_common.visible_text import make_visible
 
 
 class SafeStream(io.TextIOBase):
-    """A text stream that spells out hidden characters.
+    """A text stream that replaces hidden characters by visible escapes.
 
-    It has no `buffer`: bytes would go around it.
+    It has no `buffer`, because bytes written there would bypass the replacement.
     """
 
     def __init__(self, raw: TextIO) -> None:
@@ -47,14 +47,14 @@ class SafeStream(io.TextIOBase):
 
 
 def protect_streams() -> None:
-    """Put a `SafeStream` before standard output and standard error. Called once, by `__main__`."""
+    """Wrap standard output and standard error in a `SafeStream`. Called once, by `__main__`."""
     sys.stdout = cast(TextIO, SafeStream(below(sys.stdout)))
     sys.stderr = cast(TextIO, SafeStream(below(sys.stderr)))
 
 
 def below(stream: TextIO) -> TextIO:
-    """Return the stream that a `SafeStream` writes to; another stream itself.
+    """Return the stream that a `SafeStream` wraps; any other stream unchanged.
 
-    For a writer with escape sequences of its own: what it prints has to be made visible before.
+    For writers that emit escape sequences of their own: they must call `make_visible` on text first.
     """
     return stream.raw if isinstance(stream, SafeStream) else stream

@@ -1,4 +1,4 @@
-"""Lay out what `/v1` says as tables for people. Used by the commands `agent`, `session` and `status`."""
+"""Tables and lines for the objects that `/v1` returns. Used by most commands and by the chat."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from choir_common.wire.rpc import StatusReport
 from choir_common.wire.workspaces import WorkspaceView
 from choirctl.printing import ago, table
 
-# told by prefix which lane has it, and in capitals
+# colours for the states of agents, sessions and operations; other states have none
 STATE_COLOURS = {
     **dict.fromkeys(("running", "active", "succeeded"), "green"),
     **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
@@ -23,22 +23,22 @@ STATE_COLOURS = {
 LONGEST_VALUE = 100
 SHORT_REASON = 60  # `operation show` has all of it
 CHANNELS = {"telegram": "Telegram", "console": "the console"}
-WHO_READS = 12  # characters of a hash that people compare
-# what an event is about, without the name of the field
+WHO_READS = 12  # characters of a hash, enough for a person to compare
+# fields that are printed first, and without their name
 SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
-# ids and hashes are for machines; --json has them
+# suffixes of fields that are not printed: ids and hashes are for machines, and --json includes them
 TELLS_NOBODY = ("_id", "_hash", "hash", "digest")
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 CORE = "core:"
 
 
 def talks_where(dm: DmView) -> str:
-    """Return who talks where, as the beginning of a sentence."""
+    """Return the beginning of a sentence: which agent talks on which channel and DM."""
     return f"{dm.agent_id} talks on {CHANNELS[dm.type]} (DM {dm.name})"
 
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
-    """Return one line per agent."""
+    """Return a table with one row per agent."""
     rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "BEAT", "QUEUED")
     for agent in agents:
         rows.add_row(
@@ -54,7 +54,7 @@ def agent_rows(agents: Sequence[AgentView]) -> Table:
 
 
 def agent_facts(agent: AgentView, settings: str = "") -> Table:
-    """Return all that is known of one agent, a line each; `settings` says how far its settings are."""
+    """Return a table with all fields of one agent; `settings` describes the state of its configuration."""
     facts = table("", "")
     facts.show_header = False
     facts.add_row("agent", agent.agent_id)
@@ -81,12 +81,12 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
 
 
 def doing(lane: StatusReport) -> str:
-    """Say on one line what a lane is at."""
+    """Return a lane's state and skill on one line, as markup."""
     return escape(", ".join(part for part in (lane.state_word, skill_of(lane)) if part))
 
 
 def skill_of(lane: StatusReport) -> str:
-    """Return the skill that leads a lane and the step it is in."""
+    """Return the active skill of a lane and its step; empty if there is neither."""
     if lane.skill is None:
         return f"step {lane.step}" if lane.step else ""
     return f"skill {lane.skill}, step {lane.step}" if lane.step else f"skill {lane.skill}"
@@ -98,7 +98,7 @@ def _budget(lane: StatusReport) -> str:
 
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
-    """Return one line per session."""
+    """Return a table with one row per session."""
     rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED")
     for session in sessions:
         rows.add_row(
@@ -114,7 +114,7 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
 
 
 def session_line(session: SessionView) -> str:
-    """Return on one line when a session last began or ended, whose it is, and how it stands."""
+    """Return a session on one line: the time it started or ended, its id, agent, status and log length."""
     at = session.ended_at or session.started_at
     return (
         f"[dim]{at:%H:%M:%S}[/] {session.session_id} {session.agent_id} {_state(session.status)}, "
@@ -123,7 +123,7 @@ def session_line(session: SessionView) -> str:
 
 
 def model_rows(models: Sequence[ModelView]) -> Table:
-    """Return one line per language model or text-to-speech provider."""
+    """Return a table with one row per language model or text-to-speech provider."""
     rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT")
     for model in models:
         rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint)
@@ -131,7 +131,7 @@ def model_rows(models: Sequence[ModelView]) -> Table:
 
 
 def voice_rows(voices: Sequence[VoiceView]) -> Table:
-    """Return one line per voice profile."""
+    """Return a table with one row per voice profile."""
     rows = table("NAME", "TTS", "VOICE", "FORMAT")
     for voice in voices:
         rows.add_row(voice.name, voice.tts, voice.voice_id, voice.output_format)
@@ -139,7 +139,7 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
 
 
 def operation_rows(operations: Sequence[OperationView]) -> Table:
-    """Return one line per long work."""
+    """Return a table with one row per operation."""
     rows = table("OPERATION", "WHAT", "STATUS", "BEGAN", "AT")
     for each in operations:
         share = f" {each.share:.0%}" if each.status == "running" and each.share is not None else ""
@@ -154,7 +154,7 @@ def operation_rows(operations: Sequence[OperationView]) -> Table:
 
 
 def operation_facts(operation: OperationView) -> Table:
-    """Return all that is known of one long work, a line each."""
+    """Return a table with all fields of one operation except its result."""
     facts = table("", "")
     facts.show_header = False
     facts.add_row("operation", operation.operation_id)
@@ -171,7 +171,7 @@ def operation_facts(operation: OperationView) -> Table:
 
 
 def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
-    """Return one line per workspace."""
+    """Return a table with one row per workspace."""
     rows = table("WORKSPACE", "HELD BY", "FILES", "SIZE", "PATH")
     for each in workspaces:
         more = "" if each.complete else "+"
@@ -186,7 +186,7 @@ def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
 
 
 def choice_facts(choices: AgentChoices) -> Table:
-    """Return what an agent thinks and speaks with, a line each."""
+    """Return a table with an agent's models and voice; changed ones are marked."""
     facts = table("", "", "")
     facts.show_header = False
     for field, shown in (
@@ -201,7 +201,7 @@ def choice_facts(choices: AgentChoices) -> Table:
 
 
 def session_facts(session: SessionView) -> Table:
-    """Return all that is known of one session, a line each."""
+    """Return a table with all fields of one session."""
     facts = table("", "")
     facts.show_header = False
     facts.add_row("session", session.session_id)
@@ -216,7 +216,7 @@ def session_facts(session: SessionView) -> Table:
 
 
 def job_rows(jobs: Sequence[StatusReport]) -> Table:
-    """Return one line per core job."""
+    """Return a table with one row per core job."""
     rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
     for job in jobs:
         name = job.lane.removeprefix(CORE)
@@ -231,7 +231,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
 
 
 def work_tree(agents: Sequence[AgentView]) -> Tree | None:
-    """Return what runs now: agents, their lanes and jobs, and what their budgets leave; none if nothing."""
+    """Return a tree of agents with their lanes, jobs and remaining budgets; None if no lane is reported."""
     trees = Tree("[bold]AT WORK[/]", guide_style="dim")
     for agent in agents:
         if not agent.lanes:
@@ -246,7 +246,7 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
 
 
 def event_line(event: Event) -> str:
-    """Return an event on one line: revision, time, lane, type and what it is about."""
+    """Return an event on one line: revision, time, lane, type and the payload's main fields."""
     known = {name: value for name, value in event.payload.items() if value not in _NOTHING}
     first = [_short(known.pop(name)) for name in SAYS_MOST if name in known]
     rest = [

@@ -1,4 +1,4 @@
-"""Watch the agent that holds a DM: follow its session's log, over restarts, into `lanes`. Run by `talk`."""
+"""Follower of the session log of the agent bound to a DM, across restarts; feeds `lanes`. Run by `talk`."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from choirctl.control_api import ControlApi
 from choirctl.lanes import Lanes
 
 LOOK_S = 1.0
-BEFORE = 200  # events folded in silence first: the turn that is under way began in them
+BEFORE = 200  # older events folded without output first: the current turn began in them
 
 
 class Watch:
-    """What the agent of a DM is doing, kept up to date while `run` runs."""
+    """The current activity of a DM's agent, updated while `run` runs."""
 
     def __init__(self, api: ControlApi, dm: str, tell: Callable[[str], Awaitable[None]]) -> None:
         self._api = api
@@ -23,10 +23,10 @@ class Watch:
         self._tell = tell
         self.lanes = Lanes()
         self.seen: dict[str, int] = {}
-        """Up to which revision of a session's log a person has been told; what follows is news."""
+        """The last revision shown to the user, by session id; only later events are printed."""
 
     async def run(self) -> None:
-        """Follow one session after the other until cancelled; what cannot be seen is not shown."""
+        """Follow one session after the other until cancelled; errors are ignored and retried."""
         over = ""
         while True:
             with contextlib.suppress(ChoirError):
@@ -37,14 +37,14 @@ class Watch:
             await asyncio.sleep(LOOK_S)
 
     async def holder(self) -> AgentView | None:
-        """Return the agent that holds the DM now."""
+        """Return the agent that is bound to the DM now, if any."""
         for agent in await self._api.agents():
             if agent.bindings is not None and agent.bindings.dm == self._dm:
                 return agent
         return None
 
     async def _follow(self, agent: AgentView) -> str:
-        """Fold a session's events until it is over; return its id."""
+        """Fold a session's events until it ends; return its id."""
         session = await self._api.session(str(agent.session_id))
         self.lanes.begin(agent.agent_id, agent.lanes, time.monotonic())
         name = session.session_id

@@ -1,1 +1,1 @@
-"""One module per command group; each has `register(app)`, which `app` calls when it is needed."""
+"""The commands, one module per command or group. Each has `register(app)`, which `app` calls when needed."""

@@ -1,4 +1,4 @@
-"""`choirctl agent ...`; next comes `control_api`. What builds and makes agents has its own modules."""
+"""Commands `choirctl agent ...`; those that build, create and delete agents have modules of their own."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from choirctl.views import agent_facts, agent_rows, doing
 
 T = TypeVar("T")
 START_S = 120.0  # a container's first start may wait for its image
-STOP_S = 400.0  # it finishes what it is at and sums up, five minutes at most (spec 17.2)
+STOP_S = 400.0  # an agent finishes its turn and summarizes its session, in five minutes at most
 LOOK_S = 1.0
 
 
@@ -84,12 +84,12 @@ def start(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start an agent, with its defaults or what you name.
+    """Start an agent, with its defaults or the given resources.
 
-    What is left out comes from config.json; "" means none.
+    Options that are left out come from config.json; "" means none.
 
     Workspace, git identity, Notion, DM and a mail account that is not shared belong to one agent at a
-    time: exits 5 and names the holder when one is taken.
+    time: exits 5 and names the other agent if one is taken.
     """
     request = StartAgent(
         workspace=workspace,
@@ -111,10 +111,10 @@ def stop(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop an agent in good order; its session is closed.
+    """Stop an agent gracefully; its session is closed.
 
-    It finishes its turn (15 s) and sums up the session first, and what it is at is shown meanwhile.
-    Work that takes longer stays open, and the next start goes on with it; a second stop gives it up.
+    The agent first finishes its turn (15 s at most) and summarizes the session; its progress is shown. Work
+    that takes longer stays open, and the next start continues it; a second stop abandons it.
     """
     view = _ask(
         find_place(ctx, home, url),
@@ -130,10 +130,9 @@ def restart(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop an agent in good order and start it again.
+    """Stop an agent gracefully and start it again.
 
-    It has the same image and resources as before. What `model set` and `voice set` changed is as it was
-    at its start again.
+    It keeps its image and resources. Changes made by `model set` and `voice set` are reverted.
     """
     view = _ask(
         find_place(ctx, home, url),
@@ -149,7 +148,7 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an agent and its jobs do, hold and may spend."""
+    """Show an agent's state, resources, jobs and budgets."""
     view, settings = _ask(find_place(ctx, home, url), lambda api: _look(api, agent))
     if as_json:
         print_json(view)
@@ -165,9 +164,9 @@ def inject(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell an agent something while it works.
+    """Send an agent instructions while it works.
 
-    It hears it at its next safe point.
+    It reads them at its next safe point.
     """
     if not text.strip():
         raise BadInput("There is nothing to tell: TEXT is empty.")
@@ -185,7 +184,7 @@ def cancel(
 ) -> None:
     """Cancel an agent's turn, or one of its core jobs.
 
-    Everything else goes on.
+    Everything else continues.
     """
     told = _ask(find_place(ctx, home, url), lambda api: api.cancel(agent, job))
     _tell_note(told, as_json)
@@ -199,7 +198,7 @@ def _tell_note(told: Told, as_json: bool) -> None:
 
 
 async def _look(api: ControlApi, agent: str) -> tuple[AgentView, str]:
-    """Return an agent, and how far its settings are."""
+    """Return an agent, and which configuration version it has applied."""
     view = await api.agent(agent)
     if view.session_id is None:
         return view, ""
@@ -214,13 +213,13 @@ async def _look(api: ControlApi, agent: str) -> tuple[AgentView, str]:
 async def _watch(
     api: ControlApi, agent: str, does: str, request: Coroutine[None, None, AgentView]
 ) -> AgentView:
-    """Wait for an agent's end and show what it is still at."""
+    """Wait for a stop or restart request and show what the agent still does; `does` is the verb."""
     began = time.monotonic()
     with err().status(f"{agent} {does}…") as line:
         stopping = asyncio.ensure_future(request)
         try:
             while not (await asyncio.wait((stopping,), timeout=LOOK_S))[0]:
-                # a look that fails changes nothing about the stop
+                # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
                     at = "; ".join(doing(lane) for lane in (await api.agent(agent)).lanes)
                     line.update(f"{agent} {does}, {time.monotonic() - began:.0f} s… {at}")

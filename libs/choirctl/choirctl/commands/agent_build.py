@@ -1,4 +1,4 @@
-"""`choirctl agent build|update|update-all` (spec 17.3 to 17.5); next comes `operations`."""
+"""Commands `choirctl agent build|update|update-all`."""
 
 import asyncio
 
@@ -22,8 +22,8 @@ def build(
 ) -> None:
     """Build an agent's image from its repositories.
 
-    The agent itself is not touched. Nothing is built when no repository has a new commit. `agent
-    update` starts the agent with it.
+    A running agent is not affected. Nothing is built if no repository has a new commit. `agent update`
+    also restarts the agent with the image.
     """
     _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
 
@@ -33,8 +33,8 @@ def update(
 ) -> None:
     """Build an agent's image, and restart it with that if it runs.
 
-    It is stopped in good order, and its session goes on. An image that does not come up gives way to
-    the one before.
+    It is stopped gracefully, and its session continues. If it does not start with the new image, the
+    previous one is used again.
     """
     _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
 
@@ -44,7 +44,7 @@ def update_all(
 ) -> None:
     """Update every agent, one after the other.
 
-    One that fails leaves the others alone; exits 1 then.
+    If one fails, the others are still updated; exits 1 then.
     """
     _carry_out(find_place(ctx, home, url), "/v1/agents/update-all", as_json)
 

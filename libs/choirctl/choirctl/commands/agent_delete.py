@@ -1,6 +1,6 @@
-"""`choirctl agent delete`: take an agent out of config.json; what it left behind stays and is named.
+"""Command `choirctl agent delete`: remove an agent from config.json and list the data that stays.
 
-Works on files of this machine; where Choir runs, it is asked whether the agent does.
+Works on files of this machine; if Choir runs there, it is asked whether the agent runs.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ def delete(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a stopped agent out of config.json.
+    """Remove a stopped agent from config.json.
 
-    The workspace and DM entries that were made for it go as well. Its files, its memory and the logs of
-    its sessions stay. Exits 5 while it runs.
+    Also removes the workspace and DM entries that were created for it. Its files, its memory and the logs
+    of its sessions stay. Exits 5 if it runs.
     """
     place = find_place(ctx, home, None)
     file = place.home / "config.json"
@@ -59,7 +59,7 @@ def delete(
 
 
 def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
-    """Raise Conflict when the agent runs, or would be taken up again."""
+    """Raise Conflict if the agent has a session: it runs, or will be resumed."""
     found = {view.agent_id: view for view in views}
     if agent in found and found[agent].session_id is not None:
         raise Conflict(
@@ -69,7 +69,7 @@ def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
 
 
 def _what_stays(home: Path, config: Config, agent: str) -> list[str]:
-    """Return what an agent leaves behind, as phrases."""
+    """Return phrases that name the data which stays after the agent is deleted."""
     own = config.agents[agent]
     workspace = config.workspaces.get(own.defaults.workspace)
     stays = [f"the files in {workspace.path}"] if workspace else []
@@ -82,7 +82,7 @@ def _what_stays(home: Path, config: Config, agent: str) -> list[str]:
 
 
 def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
-    """Ask; raises BadInput where nobody can be asked, typer.Abort for a no."""
+    """Ask for confirmation. Raises BadInput without a terminal, typer.Abort if the user declines."""
     if not sys.stdin.isatty():
         raise BadInput(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
     err().print(f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""`choirctl agent init` (spec 17.8): an agent that can be started, with a repository if one is wanted.
+"""Command `choirctl agent init`: add an agent to config.json, and create its repository if requested.
 
 Works on files of this machine; Choir need not run. Nothing is built or started.
 """
@@ -60,8 +60,8 @@ def init(
 ) -> None:
     """Add an agent to config.json that can be started.
 
-    It gets a workspace and a conversation on the console of its own unless you name others. Makes its
-    repository, with a first commit, if --repo is a local path. Nothing is built or started.
+    It gets its own workspace and its own conversation on the console, unless you name others. If --repo is
+    a local path, creates the repository with a first commit. Nothing is built or started.
     """
     if not is_agent_id(agent):
         raise BadInput(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
@@ -110,7 +110,7 @@ def _tell(
 
 
 def folder_of(home: Path, agent: str) -> Path:
-    """Return the folder of an agent's own tools, skills and identity where it has no repository."""
+    """Return the folder for the tools, skills and identity of an agent without a repository."""
     return home / "agents" / agent
 
 
@@ -119,14 +119,14 @@ def _purpose(name: str) -> str:
 
 
 def _local_path(repo: str) -> Path | None:
-    """Return the path that `repo` names on this machine, none if it is elsewhere."""
+    """Return the local path of a repository address, or None if it is remote."""
     if repo.startswith("file://"):
         return Path(urlsplit(repo).path)
     return Path(repo).expanduser().absolute() if repo.startswith(("/", "~", "./", "../")) else None
 
 
 def _scaffold(path: Path, agent: str, ref: str) -> None:
-    """Make a bare repository with a first commit."""
+    """Create a bare repository with a first commit on branch `ref`."""
     path.mkdir(mode=0o700, parents=True)
     _git(path, "init", "--quiet", "--bare", "--template=", f"--initial-branch={ref}")
     lines = ""

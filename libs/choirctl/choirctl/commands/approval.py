@@ -1,4 +1,4 @@
-"""`choirctl approval list|show|approve|reject` (spec 17, 19.6); next comes `control_api`."""
+"""Commands `choirctl approval list|show|approve|reject|rollback`; see docs/design/approvals.md."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from choirctl.control_api import Verdict, connect
 from choirctl.place import AsJson, Home, Place, Url, find_place
 from choirctl.printing import ago, out, print_json, print_rows, table
 
-WHO_READS = 12  # characters of a digest that people compare
+WHO_READS = 12  # characters of a digest, enough for a person to compare
 APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."
 REJECT = "Reject a request. It is recorded, and the agent is told."
 STYLES = {Mark.HEAD: "bold", Mark.PLACE: "cyan", Mark.OLD: "red", Mark.NEW: "green"}
@@ -46,7 +46,7 @@ def list_approvals(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what waits for a decision."""
+    """List the requests that wait for a decision."""
     found = asyncio.run(_list(find_place(ctx, home, url)))
     wanted = [view for view in found if everything or view.status == "pending"]
     if as_json:
@@ -62,7 +62,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a request whole: what exactly would be approved."""
+    """Show a request completely: exactly what would be approved."""
     view = asyncio.run(_show(find_place(ctx, home, url), approval))
     if as_json:
         print_json(view)
@@ -71,7 +71,7 @@ def show(
 
 
 def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
-    """Return the command for one of the two verdicts."""
+    """Return the command function for one of the two verdicts."""
 
     def decide(
         ctx: typer.Context,
@@ -99,9 +99,9 @@ def roll_back(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what was approved and applied.
+    """Roll back what was approved and applied.
 
-    Later changes that stand on it are refused, not lost.
+    It is refused if later changes depend on it, so none is lost.
     """
     view = asyncio.run(_roll_back(find_place(ctx, home, url), approval))
     if as_json:
@@ -132,7 +132,7 @@ async def _send(place: Place, approval: str, verdict: Verdict, as_json: bool) ->
             raise Conflict(_already(shown))
         if not as_json:
             _tell(shown)
-        # the digest of what was just shown: if it has become something else, nothing is decided
+        # the digest of what was just shown: control refuses the decision if it has changed since
         return await api.decide(approval, verdict, shown.digest)
 
 
@@ -157,9 +157,9 @@ def _rows(views: list[ApprovalView]) -> Table:
 
 
 def _checked(view: ApprovalView) -> ApprovalView:
-    """Return a request that is what its digest names; raises Conflict for another one.
+    """Return the request if its content matches its digest; raise Conflict otherwise.
 
-    Requests of the first versions have no digest, and were decided long ago.
+    Requests of early versions have no digest; all of them were decided long ago.
     """
     if view.digest in ("", digest_of(view.request_type, view.payload, view.basis)):
         return view
@@ -170,7 +170,7 @@ def _checked(view: ApprovalView) -> ApprovalView:
 
 
 def _tell(view: ApprovalView) -> None:
-    """Print a request whole: who asks for what, every line a decision is bound to, and how it ended."""
+    """Print a request: the agent, every line that the digest covers, and its result."""
     console = out()
     gist = gist_of(view.request_type, view.payload)
     console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)

@@ -1,4 +1,4 @@
-"""`choirctl chat`: ask once, or talk; next come `conversation` and `talk`."""
+"""Command `choirctl chat`: send one message and print the answer, or start an interactive chat."""
 
 import asyncio
 import sys
@@ -57,8 +57,8 @@ def chat(
 ) -> None:
     """Talk to an agent.
 
-    With -m, --send, or text on standard input, only the answer is printed on standard output; where its
-    files were saved stands on standard error. What begins with a slash is a command: /help lists them.
+    With -m, --send, or text on standard input, only the answer is printed on standard output; the paths of
+    received files go to standard error. A message that begins with a slash is a command: /help lists them.
     """
     place = find_place(ctx, home, url)
     if agent and dm:
@@ -76,9 +76,9 @@ def chat(
 
 
 def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
-    """Print what came of a message: its answer, or what a command did.
+    """Print the answer to a message, or the result of a command.
 
-    Raises ChoirError when the answer is that there is none.
+    Raises ChoirError if the agent answered with an error.
     """
     if as_json:
         print_json(answer)
@@ -93,7 +93,7 @@ def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """What is said at once, where files of the answer go, and how many seconds it may take."""
+    """One message with its files, the folder for received files, and the timeout."""
 
     text: str
     send: tuple[Path, ...]
@@ -110,10 +110,10 @@ async def _talk(place: Place, agent: str | None, dm: str | None, folder: Path) -
 async def _ask(
     place: Place, agent: str | None, dm: str | None, asking: _Asking
 ) -> OutboundMessage | Accepted:
-    """Say something and return the answer; of a command, the acknowledgement.
+    """Send a message and return the answer; for a command, return the acknowledgement.
 
-    Raises DeadlineExceeded when it does not come in time, Conflict when the agent does not run, ChoirError
-    when that or Choir itself is stopped meanwhile.
+    Raises DeadlineExceeded if there is no answer in time, Conflict if the agent does not run, ChoirError if
+    the agent or Choir is stopped while waiting.
     """
     accepted: Accepted | None = None
     try:
@@ -142,11 +142,11 @@ async def _ask(
 async def _unless(
     answer: Coroutine[Any, Any, OutboundMessage], stop: Coroutine[Any, Any, str]
 ) -> OutboundMessage:
-    """Return the answer. Raises ChoirError when `stop` ends first, with the words it returns."""
+    """Wait for the answer. If `stop` ends first, raise ChoirError with the message that it returns."""
     answering, stopping = asyncio.ensure_future(answer), asyncio.ensure_future(stop)
     try:
         await asyncio.wait((answering, stopping), return_when=asyncio.FIRST_COMPLETED)
-        # an answer that came just before the stop is still being read
+        # an answer that was delivered just before the stop may not be read yet
         await asyncio.wait((answering,), timeout=LAST_WORDS_S)
         if answering.done():
             return answering.result()
@@ -165,7 +165,7 @@ async def _await_answer(
         while True:
             message = await conversation.hear()
             if not isinstance(message, OutboundMessage):
-                continue  # the answer is what was asked for
+                continue  # activity events are not shown in this mode
             for line in await save_files(api, dm, message, folder):
                 console.print(line, markup=False)
             if message.kind == "report":
@@ -177,7 +177,7 @@ async def _await_answer(
 
 
 def _refuse_to_wait(accepted: Accepted) -> None:
-    """Raise Conflict when nobody is there who would answer."""
+    """Raise Conflict if no running agent would answer."""
     if accepted.agent_state in ("stopped", "unbound"):
         raise Conflict(
             accepted.note

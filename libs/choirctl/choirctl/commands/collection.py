@@ -1,4 +1,4 @@
-"""`choirctl collection add|list|remove`: documents an agent can look things up in; next is `control_api`."""
+"""Commands `choirctl collection add|list|remove`: documents that an agent can search."""
 
 import asyncio
 import sys
@@ -49,9 +49,9 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring documents to an agent's memory.
+    """Add documents to an agent's memory.
 
-    Each replaces the document of its file's name in the collection; the same text again changes nothing.
+    Each replaces the document with the same file name in the collection; unchanged text changes nothing.
     """
     documents = [_read(file) for file in files]
     done = asyncio.run(_add(find_place(ctx, home, url), agent, collection, documents))
@@ -72,7 +72,7 @@ def list_documents(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the documents that were brought to an agent."""
+    """List the documents in an agent's collections."""
     found = asyncio.run(_list(find_place(ctx, home, url), agent, collection))
     if as_json:
         print_json(found)
@@ -92,9 +92,9 @@ def remove(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a collection, or one document of it, for good.
+    """Erase a collection, or one document of it, permanently.
 
-    Asks before it does.
+    Asks for confirmation.
     """
     what = f"document {document} of collection {collection}" if document else f"all of {collection}"
     if not yes:

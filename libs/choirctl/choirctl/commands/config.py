@@ -1,4 +1,4 @@
-"""`choirctl config show|load|diff|apply|report|schema` (spec 17.6); next comes `control_api`."""
+"""Commands `choirctl config show|load|diff|apply|report|schema|set`; see docs/design/configuration.md."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ LOOK_S = 0.2
 SHORTEST_SHOWN = 60
 SHORT_COMMIT = 7
 WIDEST = 60
-# remotes that do not answer are given a minute, all together
+# control waits a minute in all for remotes that do not respond
 LOAD_S = 90.0
 Wait = Annotated[
     float,
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show the configuration in force; of secrets only the names."""
+    """Show the active configuration; secrets by name only."""
     view = asyncio.run(_show(find_place(ctx, home, url)))
     if as_json:
         print_json(view)
@@ -70,8 +70,8 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
 def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Read config.json and all repositories, and stage them.
 
-    Shows what would change. A repository that cannot be fetched is a warning; if anything does not fit,
-    nothing is staged. Nothing is in force before `config apply`.
+    Shows what would change. A repository that cannot be fetched is a warning; if anything is invalid,
+    nothing is staged. Nothing becomes active before `config apply`.
     """
     place = find_place(ctx, home, url)
     with err().status("Fetching the repositories…"):
@@ -80,7 +80,7 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what is staged and not in force, and what it takes."""
+    """Show staged changes, and what activating each requires."""
     _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "GET", "/v1/config/diff")), as_json)
 
 
@@ -91,10 +91,10 @@ def apply(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put in force what is staged.
+    """Activate what is staged.
 
-    Follows it until every running agent has it. Exits 1 when an agent cannot take it, 6 when one has
-    not taken it in time; it is in force all the same.
+    Then waits until every running agent has applied it. Exits 1 if an agent cannot apply it, 6 if one has
+    not applied it in time; the new version is active in both cases.
     """
     applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
     if as_json:
@@ -103,7 +103,7 @@ def apply(
 
 
 def report(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show which agents have the version in force."""
+    """Show which agents have applied the active version."""
     found = asyncio.run(_report(find_place(ctx, home, url)))
     if as_json:
         print_json(found)
@@ -132,7 +132,7 @@ def set_(
 ) -> None:
     """Change one setting of config.json; Choir need not run.
 
-    A file that would not fit any more is left alone. `config load` and `config apply` put it in force.
+    The file is not changed if the result would be invalid. `config load` and `config apply` activate it.
     """
     file = find_place(ctx, home).home / "config.json"
     given = _value(value)
@@ -153,7 +153,10 @@ def _value(text: str) -> JsonValue:
 
 
 async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: bool) -> ConfigReport:
-    """Show each agent's progress until all have the version, or the time is over; also for secrets."""
+    """Show each agent's progress until all have applied the version or `wait_s` is over.
+
+    Returns the last report. Also used by `secret apply`.
+    """
     found, shown, give_up = first, set[tuple[str, str]](), time.monotonic() + wait_s
     while True:
         for part in (*found.agents, found.gateway):
@@ -167,7 +170,7 @@ async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: boo
 
 
 def settle(found: ConfigReport, wait_s: float) -> None:
-    """Turn a report into an exit code: raises ChoirError for a failure, DeadlineExceeded for the late."""
+    """Raise ChoirError if an agent failed to apply the version, DeadlineExceeded if one is still waiting."""
     failed = [part.name for part in found.agents if part.state == "failed"]
     if failed:
         raise ChoirError(
@@ -202,7 +205,7 @@ async def _apply(place: Place, wait_s: float, quiet: bool) -> ConfigApplied:
         staged = parse(await api.send("GET", "/v1/config/diff"), ConfigDiff)
         if not quiet:
             _tell_changes(staged)
-        # the digest of what was just shown: if something else is staged by now, nothing is applied
+        # the digest of what was just shown: control refuses if something else is staged by now
         body = ApplyConfig(digest=staged.digest)
         done = parse(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
         if not quiet:
@@ -234,7 +237,10 @@ def _tell_changes(found: ConfigDiff) -> None:
 
 
 def diff_lines(found: ConfigDiff) -> list[str]:
-    """Return one line for each difference: a mark, the place, its category, what to do (spec 17.6)."""
+    """Return one line per difference: a mark, the path, its category and what to do.
+
+    See docs/design/configuration.md for the categories.
+    """
     files = [
         (f"{MARKS[file.kind]} {repo.owner}:{file.path}", repo.category, repo.note)
         for repo in found.repos

@@ -1,4 +1,4 @@
-"""`choirctl db status|migrate|backup|restore`: the embedded database; next comes `choir_local.database`."""
+"""Commands `choirctl db status|migrate|backup|restore`, for the embedded database."""
 
 import asyncio
 import sys
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Show how far each schema of the database is."""
+    """Show the migration state of each database schema."""
     found = asyncio.run(_standings(_settings(ctx, home)))
     if as_json:
         print_json({"schemas": [_plain(each) for each in found]})
@@ -45,9 +45,9 @@ def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
 
 
 def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Bring every schema forward to this version.
+    """Migrate every schema to this version.
 
-    Each of them whole or not at all.
+    Each schema is migrated completely or not at all.
     """
     applied = asyncio.run(_migrate(_settings(ctx, home)))
     if as_json:
@@ -68,7 +68,7 @@ def backup(
 ) -> None:
     """Write the database and config.json into one file.
 
-    Choir may work meanwhile, or not. Workspaces are not included: they are files of yours.
+    Choir may run meanwhile or be stopped. Workspaces are not included: they are your own files.
     """
     with err().status("backing up…") as line:
         work = back_up(
@@ -96,10 +96,10 @@ def restore(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup in the place of the database.
+    """Replace the database by a backup.
 
-    Whole or not at all: it is read, brought forward and verified first. Choir must not run. What would be
-    replaced is asked about, and refused where nobody can be asked.
+    The backup is first read, migrated and verified, so the replacement is complete or does not happen.
+    Choir must not run. Asks before it replaces existing data; without a terminal it refuses.
     """
     settings = _settings(ctx, home)
     try:

@@ -1,4 +1,4 @@
-"""`choirctl doctor`: every check of `health`, and what to do about it."""
+"""Command `choirctl doctor`: run every check of `health` and show the results."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Look for what keeps Choir from working; ask the model once.
 
-    Exits 1 when something would; a warning only means that something will be missing.
+    Exits 1 if a check fails; a warning only means that a feature will be missing.
     """
     place = find_place(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home})

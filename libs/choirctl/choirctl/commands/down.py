@@ -1,4 +1,4 @@
-"""`choirctl down`: stop the embedded stack of this state directory."""
+"""Command `choirctl down`: stop the embedded stack of this state directory."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
 def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Stop the Choir that `up` started.
 
-    Waits until all of it has stopped: agents finish what they are at and sum up their sessions first, 45 s at
-    most. Ctrl-C stops the waiting and kills what still runs. None that runs is no error.
+    Waits until everything has stopped. Agents first finish their turns and summarize their sessions, which
+    takes 45 s at most. Ctrl-C kills what still runs. Exits 0 if no Choir runs.
     """
     place = find_place(ctx, home)
     console = err()
@@ -44,11 +44,11 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
 
 
 async def _stop(place: Place, console: Console) -> bool:
-    """Stop the stack and show what is waited for; False if none runs."""
+    """Stop the stack and show the agents that still work; return False if no stack runs."""
     loop, local = asyncio.get_running_loop(), LocalHome(place.home)
 
     def hurry() -> None:
-        # a second Ctrl-C leaves as it always does
+        # a second Ctrl-C has its default effect: it ends this command
         loop.remove_signal_handler(signal.SIGINT)
         console.print("What still runs is killed.")
         hurry_stack(local)
@@ -64,8 +64,8 @@ async def _stop(place: Place, console: Console) -> bool:
 
 
 async def _show_agents(place: Place, line: Status) -> None:
-    """Say which agents are still at something, for as long as control can be asked."""
-    # it goes away in the middle: that is what is waited for
+    """Show which agents still work, until control no longer responds."""
+    # control stops during this loop: that is expected
     with contextlib.suppress(ChoirError):
         while True:
             await asyncio.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""`choirctl init`: make the state directory; next comes `first_home`."""
+"""Command `choirctl init`: create the state directory."""
 
 import typer
 
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Make the state directory with a first configuration.
 
-    What is there is never changed.
+    Existing files are never changed.
     """
     made = make_home(find_place(ctx, home).home)
     if as_json:

@@ -1,6 +1,6 @@
-"""`choirctl logs SOURCE`: what stands in a log, then what is added; next comes `choir_common.logs.follow`.
+"""Command `choirctl logs SOURCE`: print a log and follow it.
 
-The files are read where they are: logs are looked at most when choird does not answer.
+It reads the files directly, because logs matter most when choird does not respond.
 """
 
 import json
@@ -21,7 +21,7 @@ SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
 
 
 def sources_there_are(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the logs there are, for the shell to complete."""
+    """Return the names of existing logs, for shell completion."""
     try:
         directory = find_place(ctx).home / "logs"
     except NotFound:
@@ -57,7 +57,7 @@ def logs(
 ) -> None:
     """Print a log and go on with what is added, until Ctrl-C.
 
-    A log that is archived meanwhile, however often, is read to its end, and the new one from its beginning.
+    A log that is rotated meanwhile is read to its end, and the new one from its beginning.
     """
     place = find_place(ctx, home)
     if place.url is not None:
@@ -77,9 +77,9 @@ def logs(
 
 
 def find_log(directory: Path, source: str) -> Path:
-    """Return where the current log of `source` stands, or will stand.
+    """Return the path of the current log of `source`; the file may not exist yet.
 
-    Raises NotFound naming the sources there are.
+    Raises NotFound for an unknown source; the message lists the existing ones.
     """
     path = directory / f"{source}.log"
     plain = source in SERVICES or is_agent_id(source)
@@ -94,7 +94,7 @@ def find_log(directory: Path, source: str) -> Path:
 
 
 def readable(line: bytes) -> str:
-    """Return a line of JSON as a person reads it: time, level, message, and the other fields."""
+    """Return a JSON log line as readable text: time, level, message and the other fields."""
     text = line.decode(errors="replace")
     try:
         found = json.loads(text)

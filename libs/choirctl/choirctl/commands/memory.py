@@ -1,6 +1,6 @@
-"""`choirctl memory status|list|show|search|put|delete|audit|receipt`; next comes `memory_api`.
+"""Commands `choirctl memory status|list|show|search|put|delete|audit|receipt`.
 
-What carries memory away and brings it back stands in `memory_carry`.
+`export` and `import` are in `memory_carry`.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ def register(app: typer.Typer) -> None:
 def status(
     ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """Show how much an agent remembers, and what waits."""
+    """Show the size of an agent's memory, and its queue."""
     found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.state())
     if as_json:
         print_json(found)
@@ -105,9 +105,9 @@ def list_documents(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what an agent knows, newest first.
+    """List the documents in an agent's memory, newest first.
 
-    With --store session, what its sessions left.
+    Lists knowledge; with --store session, the documents of its sessions.
     """
     chosen = {"kind": kind, "session_id": session, "key_prefix": prefix}
     params = {name: value for name, value in chosen.items() if value is not None}
@@ -127,9 +127,9 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one document whole.
+    """Show one document completely.
 
-    Its text, where it comes from, what it stands on and what stands on it.
+    Prints its text, its origin, its sources and the documents derived from it.
     """
     found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.show(document))
     if as_json:
@@ -157,9 +157,9 @@ def search(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search an agent's memory as it would itself.
+    """Search an agent's memory as the agent would.
 
-    Shows what each arm of the search thought of a hit, and the id of the receipt.
+    Shows the score of each hit from each arm of the search, and the id of the receipt.
     """
     asked: JsonObject = {"query": query, "mode": mode, "limit": limit}
     asked |= {"store": store} if session is None else {"store": "session", "session_id": session}
@@ -189,9 +189,9 @@ def put(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write knowledge into an agent's memory, as a person's word.
+    """Write knowledge into an agent's memory, with the trust of an operator.
 
-    Exits 5 when it is at another version than --expect-version; 0 says that there is none yet.
+    Exits 5 if the document is not at version --expect-version; 0 means that it must not exist yet.
     """
     place = find_place(ctx, home, url)
     body = _document(text if text is not None else _from_input(), key, document, metadata, expected)
@@ -222,10 +222,10 @@ def delete(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a document, or all of a session, for good.
+    """Erase a document, or all of a session, permanently.
 
-    What only that supported is erased with it, and so are vectors, links and mentions in receipts; a
-    session's log stays. Asks before it does.
+    Also erases documents that only this one supported, vectors, links and mentions in receipts. The log of
+    a session stays. Asks for confirmation.
     """
     if (document is None) == (session is None):
         raise BadInput("Say what to erase: either a document or --session.")
@@ -256,9 +256,9 @@ def audit(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who did what to an agent's memory.
+    """Show the audit log of an agent's memory.
 
-    Writes, looks, and reads by other agents. Of documents only the ids stand there.
+    It records writes, reads by operators, and reads by other agents; of documents only the ids.
     """
     found = _ask(find_place(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
     if as_json:
@@ -275,9 +275,9 @@ def receipt(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a search over an agent's memory did.
+    """Show the receipt of a search in an agent's memory.
 
-    Which arms, which figures, which ids: never a text, and not the question.
+    It contains arms, scores, times and ids, but no text and not the question.
     """
     found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.receipt(name))
     if not as_json:

@@ -1,8 +1,8 @@
-"""`choirctl memory export|import`: an agent's memory as a file of JSON lines; next comes `memory_api`.
+"""Commands `choirctl memory export|import`: an agent's memory as a file of JSON lines.
 
-The file's last line says how many records it has, so that one that is not whole is known before anything of
-it is sent. An import goes in pieces, each whole or not at all; what is there already is left alone, so one
-that was cut is gone on with by giving the same file again.
+The last line of the file contains the number of records, so that a truncated file is detected before
+anything is sent. An import is sent in batches, each stored completely or not at all. Existing records are
+left unchanged, so an interrupted import is resumed by importing the same file again.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ def export(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all that an agent remembers as JSON lines.
+    """Write an agent's whole memory as JSON lines.
 
-    Everything but vectors, which are made again. With --out the file appears when it is whole; --json then
-    prints how many records it has.
+    Everything except vectors, which are computed again. With --out the file appears when it is complete,
+    and --json prints its number of records.
     """
     place = find_place(ctx, home, url)
     if file is None:
@@ -72,10 +72,10 @@ def bring_in(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring an export into an agent's memory.
+    """Import an export into an agent's memory.
 
-    What is there already is left alone; if that says something else the record is refused, and this exits 5.
-    A cut import is gone on with by the same command.
+    Existing records are left unchanged. A record that differs from an existing one is refused, and the
+    command exits 5. Repeat the command to resume an interrupted import.
     """
     place = find_place(ctx, home, url)
     total, import_id = _check(file)
@@ -97,7 +97,7 @@ def bring_in(
 
 
 class _Tally:
-    """What became of a file's records."""
+    """Counts of the imported records by result."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -106,7 +106,7 @@ class _Tally:
 
     @property
     def figures(self) -> dict[str, object]:
-        """Return them for --json."""
+        """Return the counts for --json."""
         return {
             "written": self.written,
             "unchanged": self.unchanged,
@@ -117,7 +117,7 @@ class _Tally:
 def _export_to(place: Place, agent: str, file: Path) -> int:
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        # what an agent remembers is nobody else's business
+        # 0600: an agent's memory is private
         part.touch(0o600)
         with part.open("wb") as out:
             records = asyncio.run(_export(place, agent, out))
@@ -132,7 +132,10 @@ def _export_to(place: Place, agent: str, file: Path) -> int:
 
 
 async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
-    """Write the lines as they come; return how many records. Raises when the end did not come."""
+    """Write the lines as they arrive; return the number of records.
+
+    Raises OutcomeUnknown if the export is incomplete.
+    """
     lines, last = 0, b""
     async with connect(place) as api:
         async for line in MemoryApi(api, place, agent).export():
@@ -151,7 +154,10 @@ async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
 
 
 def _check(file: Path) -> tuple[int, str]:
-    """Return how many records a whole export has, and a name for it. Raises NotFound, BadInput."""
+    """Validate a file; return its number of records and an import id derived from its content.
+
+    Raises NotFound if it cannot be read, BadInput if it is not a complete export.
+    """
     digest, records, last = hashlib.sha256(), -1, b""
     for number, line in _lines(file):
         digest.update(line)
@@ -226,7 +232,7 @@ async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id:
                 done = await memory.bring_in(piece)
             except ChoirError as error:
                 there = f"{first:,} of {counted(total, 'record')} are there"
-                # the same records are refused again, however often they are sent
+                # invalid records would be refused again, so a retry is no advice
                 advice = (
                     "" if isinstance(error, BadInput) else "; import the same file again to go on"
                 )

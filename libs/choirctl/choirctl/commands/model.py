@@ -1,4 +1,4 @@
-"""`choirctl model list|get|set`; next comes `control_api`."""
+"""Commands `choirctl model list|get|set`."""
 
 import asyncio
 
@@ -59,9 +59,9 @@ def choose(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running agent think with another model.
+    """Switch a running agent to another model.
 
-    It counts from its next call on, and lasts until the agent is restarted. Exits 5 when it does not run.
+    It is used from the next model call until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not llm:
         raise BadInput("--llm needs the name of a model; `choirctl model list` has them.")

@@ -1,4 +1,4 @@
-"""`choirctl operation list|show`: work that goes on in choird; next comes `operations`."""
+"""Commands `choirctl operation list|show`: builds, updates and resets that run in choird."""
 
 import asyncio
 from typing import Annotated
@@ -45,9 +45,9 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a work is, or how it ended.
+    """Show the progress or the result of an operation.
 
-    With --follow, exits as the command that began it would have.
+    With --follow, exits with the code of the command that started it.
     """
     view = asyncio.run(_show(find_place(ctx, home, url), operation, follow, quiet=as_json))
     if as_json:

@@ -1,7 +1,7 @@
-"""`choirctl secret list|set|delete|apply` (spec 17.1): names on the screen, values never.
+"""Commands `choirctl secret list|set|delete|apply`. They print names of secrets, never values.
 
-`set`, `delete` and `list` work on secrets.json itself, also while Choir does not run; `apply` asks control
-to read it again. Next come `choir_common.secret_file` and `control_api`.
+`set`, `delete` and `list` work on secrets.json directly, so Choir need not run; `apply` makes control read
+it again.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """List the names of secrets, and who uses each; never a value."""
+    """List the names of secrets, and what uses each; never a value."""
     found = _names(find_place(ctx, home).home)
     if as_json:
         print_json(found)
@@ -74,7 +74,7 @@ def set_secret(
 ) -> None:
     """Set a secret, from a prompt or standard input.
 
-    The file is replaced whole; `secret apply` hands the value to those who run.
+    The file is replaced atomically; `secret apply` passes the value to the running services and agents.
     """
     _check_name(name)
     if value is not None:
@@ -97,7 +97,7 @@ def delete(
 ) -> None:
     """Delete a secret.
 
-    What uses it works without it after `secret apply`. Choir's own secrets are not deleted.
+    After `secret apply`, Choir continues without it. Choir's own secrets cannot be deleted.
     """
     if name in STACK_OWN:
         raise Forbidden(
@@ -124,10 +124,10 @@ def apply(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have Choir read secrets.json again, and tell who runs.
+    """Make Choir read secrets.json again.
 
-    Follows it until every running agent has what it needs. Exits 1 when an agent cannot take it, 6 when
-    one has not taken it in time; it is in force all the same.
+    Then waits until every running agent has the new values. Exits 1 if an agent cannot apply them, 6 if one
+    has not applied them in time; they are active in both cases.
     """
     applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
     if as_json:
@@ -178,7 +178,7 @@ def _own(name: str) -> tuple[str, ...]:
 
 
 def _uses(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return the secrets a config.json names, also one that does not fit in other places."""
+    """Return the secrets named in a config.json and the paths that use each; it may be invalid elsewhere."""
     try:
         document: JsonValue = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -213,7 +213,7 @@ def _ask(name: str) -> str:
         text = sys.stdin.buffer.read(MAX_VALUE_BYTES + 2).decode()
     except UnicodeDecodeError:
         raise BadInput("The value is not UTF-8 text.") from None
-    # `echo` adds a newline that belongs to no password; the last line of a key file keeps its own
+    # one trailing newline comes from `echo`; a value of several lines, such as a key file, keeps its own
     return text[:-1].removesuffix("\r") if text.count("\n") == 1 and text.endswith("\n") else text
 
 

@@ -1,4 +1,4 @@
-"""`choirctl session list|show|events|cores|cancel|compact|verify`; next comes `control_api`."""
+"""Commands `choirctl session list|show|events|cores|cancel|compact|verify`."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def list_sessions(
 ) -> None:
     """List sessions, newest first.
 
-    With --follow, then a line for each that begins, changes its state or ends, until Ctrl-C.
+    With --follow, prints a line for each session that starts, changes state or ends, until Ctrl-C.
     """
     place = find_place(ctx, home, url)
     if follow:
@@ -84,8 +84,8 @@ def events(
 ) -> None:
     """Print a session's log, oldest event first.
 
-    A line each: revision, time, lane, type, and what it is about. With --json, each whole event on a
-    line of its own.
+    One line per event: revision, time, lane, type and main fields. With --json, each complete event on
+    one line.
     """
     asyncio.run(_events(find_place(ctx, home, url), session, after, follow, as_json))
 
@@ -97,7 +97,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one session: whose it is, and where its log ends."""
+    """Show one session: its agent, its status and the head of its log."""
     found = asyncio.run(_show(find_place(ctx, home, url), session))
     if as_json:
         print_json(found)
@@ -114,8 +114,8 @@ def cores(
 ) -> None:
     """List the core jobs of a running session.
 
-    Name, state, skill, step, and what its budgets leave. One that has ended stays for a minute. Exits 5
-    when the session does not run.
+    Shows name, state, skill, step and remaining budgets. A job that has ended is listed for a minute.
+    Exits 5 if the session does not run.
     """
     jobs = asyncio.run(_cores(find_place(ctx, home, url), session))
     if as_json:
@@ -134,7 +134,7 @@ def cancel(
 ) -> None:
     """Cancel a core job of a running session, by name.
 
-    Everything else goes on. Exits 5 when the session does not run.
+    Everything else continues. Exits 5 if the session does not run.
     """
     told = asyncio.run(_cancel(find_place(ctx, home, url), session, job))
     if as_json:
@@ -150,9 +150,9 @@ def verify(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a session's stored log is what was written.
+    """Check that a session's stored log is unchanged.
 
-    Every hash and every link is looked at. Exits 1 when it is not.
+    Verifies every hash of the chain. Exits 1 if one does not match.
     """
     found = asyncio.run(_verify(find_place(ctx, home, url), session))
     if as_json:
@@ -183,9 +183,9 @@ def compact(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running session sum up its older working memory.
+    """Make a running session summarize its older events.
 
-    The log keeps every event; only what the model is shown gets shorter. Exits 5 when it does not run.
+    The log keeps every event; only the model's context gets shorter. Exits 5 if the session does not run.
     """
     told = asyncio.run(_compact(find_place(ctx, home, url), session, lane))
     if as_json:
@@ -219,7 +219,7 @@ async def _cancel(place: Place, session: str, job: str) -> Told:
 
 
 async def _running(api: ControlApi, session: str) -> SessionView:
-    """Return a session that is not over. Raises NotFound, Conflict."""
+    """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
     found = await api.session(session)
     if found.ended_at is not None:
         raise Conflict(f"Session {session} is over ({found.status}); nothing of it runs any more.")
@@ -250,7 +250,7 @@ async def _follow_list(place: Place, agent: str | None, limit: int, as_json: boo
 async def _changes(
     api: ControlApi, found: list[SessionView], agent: str | None, limit: int
 ) -> AsyncGenerator[SessionView]:
-    """Yield each session that begins, changes its state or ends; a restart of choird is waited out."""
+    """Yield each session that starts, changes state or ends; tolerate a restart of choird."""
     known = {view.session_id: (view.status, view.epoch) for view in found}
     answered_at = time.monotonic()
     while True:
@@ -272,7 +272,7 @@ async def _events(place: Place, session: str, after: int, follow: bool, as_json:
     console = out()
     async with connect(place) as api:
         news = api.follow_events(session, after) if follow else _stored(api, session, after)
-        # closed here, in order: a reader that goes away leaves a stream open
+        # aclosing: without it, a reader that stops early would leave the stream open
         async with contextlib.aclosing(news):
             async for event in news:
                 if as_json:
@@ -282,7 +282,7 @@ async def _events(place: Place, session: str, after: int, follow: bool, as_json:
 
 
 async def _stored(api: ControlApi, session: str, after: int) -> AsyncGenerator[Event]:
-    """Yield the events there are, page by page."""
+    """Yield the stored events after revision `after`, reading them page by page."""
     while True:
         page = await api.events(session, after)
         for event in page.items:

@@ -1,4 +1,4 @@
-"""`choirctl status`: control's own view of the system; next comes `control_api`."""
+"""Command `choirctl status`: the system's state as control reports it."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def status(
 ) -> None:
     """Show whether Choir works, what agents do, and what waits.
 
-    Exits 6 when it does not run, or a part of it is down.
+    Exits 6 if Choir does not run, or a part of it is down.
     """
     found, waits = asyncio.run(_read(find_place(ctx, home, url), as_json))
     if as_json:
@@ -54,9 +54,9 @@ async def _read(place: Place, quiet: bool) -> tuple[SystemStatus, list[str]]:
 
 
 async def _waiting(api: ControlApi) -> list[str]:
-    """Return a line for each thing that goes on, or waits for the operator."""
+    """Return a line for each running operation and each thing that waits for the operator."""
     lines: list[str] = []
-    # where the database is down nothing is known of it, and that is said above
+    # this fails if the database is down, which the parts of the status show already
     with contextlib.suppress(ChoirError):
         pending = sum(view.status == "pending" for view in await api.approvals())
         if pending:

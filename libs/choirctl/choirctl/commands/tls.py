@@ -1,4 +1,4 @@
-"""`choirctl tls`: the certificate that clients of choird's own HTTPS door trust, and its fingerprint."""
+"""Command `choirctl tls`: the CA certificate of choird's HTTPS endpoint, and its fingerprint."""
 
 import hashlib
 import ssl
@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
 def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Show what clients of this Choir's HTTPS address trust.
 
-    That is a file, and its SHA-256 fingerprint.
-    Exits 3 when this Choir made no certificate: it speaks plain HTTP, or the operator brought one.
+    Prints the path of the CA certificate and its SHA-256 fingerprint.
+    Exits 3 if this Choir created no certificate: it uses plain HTTP, or a certificate of the operator.
     """
     file = find_place(ctx, home).authority
     try:

@@ -1,4 +1,4 @@
-"""`choirctl up`: from nothing to a running Choir; next come `first_home`, `background`, `foreground`."""
+"""Command `choirctl up`: create what is missing and start the embedded stack."""
 
 import asyncio
 import sys
@@ -57,11 +57,11 @@ def up(
 ) -> None:
     """Start Choir on this machine and show what runs.
 
-    Makes the state directory if there is none. Without --detach it runs until Ctrl-C.
+    Creates the state directory if there is none. Without --detach it runs until Ctrl-C.
     """
     place = replace(
         find_place(ctx, home), url=None
-    )  # what is started here, whatever CHOIR_URL says
+    )  # `up` always works on this machine, so it ignores CHOIR_URL
     settings = _settings(place, score, port)
     start = Start(place, settings, LocalHome(place.home), as_json)
     if detach:
@@ -91,7 +91,7 @@ def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettin
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The DM to chat in, or why there is none."""
+    """The DM to chat in, or the reason why there is none."""
 
     dm: str | None = None
     why_none: str = ""
@@ -106,7 +106,7 @@ def _choose(dms: Sequence[DmView]) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One call of `up`."""
+    """One run of `choirctl up`."""
 
     place: Place
     settings: LocalSettings
@@ -114,7 +114,7 @@ class Start:
     as_json: bool
 
     def in_background(self) -> None:
-        """Start the daemon, or find that it runs, and show it."""
+        """Start the stack in the background unless it runs already, wait for it and show the summary."""
         console = err()
         runs = is_running(self.local)
         config = self._prepare(console, starts=not runs)
@@ -131,7 +131,7 @@ class Start:
         self._show(console, state, config, asyncio.run(self._dms()), headline)
 
     def in_foreground(self, with_chat: bool) -> None:
-        """Run the stack in this process."""
+        """Run the stack in this process until it is stopped. Raises Conflict if one runs already."""
         console = err()
         if is_running(self.local):
             raise Conflict(
@@ -160,9 +160,9 @@ class Start:
             raise typer.Exit(INTERRUPTED)
 
     async def chat(self, console: Console, dm: str) -> bool:
-        """Chat until the user leaves; False when the chat fails.
+        """Chat until the user leaves; return False if the chat fails.
 
-        Choir goes on without a chat: others may be talking to its agents.
+        Choir keeps running after a failed chat, because others may be using its agents.
         """
         left = False
         try:
@@ -176,7 +176,7 @@ class Start:
         return left
 
     async def _dms(self) -> tuple[DmView, ...]:
-        """Return who talks where; nothing if it cannot be told just now."""
+        """Return the conversations; none if they cannot be read at the moment."""
         try:
             async with connect(self.place) as api:
                 return tuple(await api.dms())
@@ -184,7 +184,7 @@ class Start:
             return ()
 
     def _prepare(self, console: Console, *, starts: bool) -> Config:
-        """Make what is missing and check what is there, before anything is started."""
+        """Create missing files and validate existing ones before anything is started."""
         made = make_home(self.place.home)
         if self.place.home in made.paths:
             console.print(f"Made the state directory {self.place.home}.")

@@ -1,4 +1,4 @@
-"""`choirctl version`."""
+"""Command `choirctl version`."""
 
 import importlib.metadata
 import platform

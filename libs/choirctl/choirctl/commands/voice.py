@@ -1,4 +1,4 @@
-"""`choirctl voice list|get|set`; next comes `control_api`."""
+"""Commands `choirctl voice list|get|set`."""
 
 import asyncio
 
@@ -59,10 +59,9 @@ def choose(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a running agent speak with another voice.
+    """Switch a running agent to another voice.
 
-    It counts from the next time it speaks, and lasts until the agent is restarted. Exits 5 when it does
-    not run.
+    It is used from the next spoken message until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not voice:
         raise BadInput("VOICE is empty; `choirctl voice list` has the names.")

@@ -1,4 +1,4 @@
-"""`choirctl workspace list|reset`; next comes `control_api`."""
+"""Commands `choirctl workspace list|reset`."""
 
 import asyncio
 import sys
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the workspaces: where, held by whom, and how full."""
+    """List the workspaces with their paths, agents and sizes."""
     found = asyncio.run(_list(find_place(ctx, home, url)))
     if as_json:
         print_json(found)
@@ -48,10 +48,10 @@ def reset(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete everything in a workspace, for good.
+    """Delete everything in a workspace permanently.
 
-    The agent that holds it is stopped first. Asks for the workspace's name as confirmation. Exits 5 for
-    a directory that is never emptied; what goes on is carried through even if you leave.
+    The agent that uses it is stopped first. Asks for the workspace's name as confirmation. Exits 5 for a
+    protected directory. The operation continues in choird if you interrupt this command.
     """
     place = find_place(ctx, home, url)
     if not yes:
