@@ -1,1 +1,1 @@
-"""Each way to people, behind one small port; a vendor's library never leaves its own folder."""
+"""The channels to users, behind one small interface; each vendor library stays in its own package."""

@@ -1,6 +1,6 @@
-"""The port of a channel that runs by itself (`Bot`), and what it is given: people, control, files.
+"""The interface of a channel (`Bot`) and its collaborators: users, control, files.
 
-Used by roster.py; implemented in telegram/.
+Used by `roster`, implemented in `telegram`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,50 +16,51 @@ from choir_common.wire.operator import PartStatus
 
 
 class Bot(Protocol):
-    """A channel instance with a life of its own."""
+    """A channel with its own task for incoming messages."""
 
     async def run(self) -> None:
-        """Take in messages until cancelled."""
+        """Receive messages until cancelled."""
         ...
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
-        """Send words and files to a user; see `choir_common.clients.gateway` for what it raises."""
+        """Send a message to a user; raises the errors of `choir_common.clients.gateway`."""
         ...
 
     def show(self, activity: DmActivity, user_id: str) -> None:
-        """Show what goes on; returns at once."""
+        """Show an agent's activity; returns at once."""
         ...
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Give a file that a user sent; see `choir_common.clients.gateway_files` for what it raises."""
+        """Yield the bytes of a file that a user sent; raises as `choir_common.clients.gateway_files`."""
         ...
 
     async def take_update(self, body: bytes, secret: str) -> None:
-        """Store what was brought to the bot's webhook; returns once it is durable.
+        """Store an update from the bot's webhook; returns once it is durable.
 
-        Raises Unauthorized for another secret, NotFound when the bot has no webhook, BadInput, Unavailable.
+        Raises Unauthorized for a wrong secret, NotFound if the bot has no webhook, BadInput,
+        Unavailable.
         """
         ...
 
     def state(self) -> PartStatus:
-        """Tell how the channel stands."""
+        """Return the state of the channel."""
         ...
 
 
 class Contacts:
-    """The configured DMs, which are the allowlist of every channel, and what may be typed in them."""
+    """The configured DMs, which are the allowlist of every channel, and the commands available in them."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, DmBinding] = {}
         self.commands: tuple[ChannelCommand, ...] = ()
 
     def replace(self, dms: Sequence[DmBinding], commands: Sequence[ChannelCommand] = ()) -> None:
-        """Take over a new configuration."""
+        """Replace the DMs and commands by those of a new configuration."""
         self.by_name = {dm.name: dm for dm in dms}
         self.commands = tuple(commands)
 
     def find(self, gateway: str, user_id: str) -> DmBinding | None:
-        """Return the DM of a user on a gateway; none for a stranger."""
+        """Return the DM of a user on a gateway, or None for a stranger."""
         for dm in self.by_name.values():
             if dm.gateway == gateway and dm.user_id == user_id:
                 return dm
@@ -68,7 +69,7 @@ class Contacts:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What every channel works with."""
+    """Collaborators of every channel."""
 
     control: ControlInbox
     files: OutboxFiles

@@ -1,1 +1,1 @@
-"""The console: the channel without Telegram, over HTTP and SSE. The routes are in doors.py."""
+"""The console: a channel over HTTP and SSE, without Telegram. Its routes are in `console_doors`."""

@@ -1,8 +1,8 @@
-"""Hand words to whoever follows a DM at the console, and fill the gap for those who were away.
+"""The event streams of the console, with the messages that a client missed.
 
-Called by console_doors.py (accept, follow, press) and roster.py (deliver, show). No words are kept here: a
-follower with `Last-Event-ID` is first given what control's outbox has after that id, then what comes. What an
-agent is doing is shown to those who are there; files lie in the spool beside this.
+Called by `console_doors` (accept, follow, press) and `roster` (deliver, show). Messages are not
+stored here. A client with `Last-Event-ID` first receives the later messages from control's outbox,
+then new ones. An agent's activity is shown only to clients that are connected.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ from choir_gateway.channels.console.spool import Spool
 
 log = structlog.get_logger("choir.gateway.console")
 
-# A follower this far behind is cut; it resumes from the outbox.
+# A stream this far behind is closed; the client resumes from the outbox.
 QUEUE = 256
-# an edit names the key of what it corrects, and cannot name a longer one
+# An edit refers to the key of the message that it corrects, which cannot be longer than this.
 MAX_MESSAGE_ID = 64
 PAGE = 200
-CARDS = 50  # open ones remembered of a DM
+CARDS = 50  # open ones stored per DM
 
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """What a person says at the console, as it was checked."""
+    """A validated message of a user at the console."""
 
     key: str
     text: str
@@ -61,20 +61,20 @@ class _Follower:
         self.cut = False
 
     def give(self, message: OutboundMessage | None) -> None:
-        """Queue a message, or cut the stream when it is too slow; None ends it."""
+        """Queue a message, or close the stream if the client is too slow; None ends the stream."""
         try:
             self.queue.put_nowait(message)
         except asyncio.QueueFull:
             self.cut = True
 
     def show(self, activity: DmActivity) -> None:
-        """Queue what goes on, unless words are waiting: they must not be cut for it."""
+        """Queue an activity if the queue is less than half full, so that messages never lack space."""
         if self.queue.qsize() < QUEUE // 2:
             self.queue.put_nowait(activity)
 
 
 class ConsoleHub:
-    """The open streams, by DM."""
+    """The open streams and the open cards, by DM."""
 
     def __init__(self, control: ControlInbox, spool: Spool, outbox_files: OutboxFiles) -> None:
         self.spool = spool
@@ -85,16 +85,16 @@ class ConsoleHub:
         self._closed = False
 
     async def accept(self, gateway: str, dm: str, saying: Saying) -> Accepted:
-        """Store what a person said; returns once it is durable.
+        """Store a user's message; returns once it is durable.
 
-        Raises NotFound for a file that is not this DM's, or is gone.
+        Raises NotFound for a file that belongs to another DM or was deleted.
         """
         files = [await self.spool.described(dm, ref) for ref in saying.files]
         return await self._control.accept(
             InboundMessage(
                 gateway=gateway,
                 dm=dm,
-                # keys are the client's own: one DM's must not collide with another's
+                # Clients choose the keys, so those of different DMs must not collide.
                 update_id=f"{dm}:{saying.key}",
                 text=saying.text,
                 sent_at=datetime.now(UTC),
@@ -106,17 +106,17 @@ class ConsoleHub:
         )
 
     async def press(self, press: Press) -> Pressed:
-        """Press a button; what it says is durable when this answers."""
+        """Press a button; the decision is durable when this returns."""
         return await self._control.press(press)
 
     async def history(self, dm: str, after: int, limit: int) -> History:
-        """Return what was said in a DM after an id."""
+        """Return the messages of a DM after an id."""
         return await self._control.history(HistoryRequest(dm=dm, after=after, limit=limit))
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
-        """Give words to all who follow the DM now; others find them in the outbox.
+        """Send a message to all open streams of its DM; other clients read it from the outbox.
 
-        Its files are brought here first: control keeps them only until this returns.
+        The files are fetched first, because control deletes its copies once this returns.
         """
         detail = "; ".join(
             [why for each in message.attachments if (why := await self._bring(message, each))]
@@ -130,13 +130,13 @@ class ConsoleHub:
 
     @contextlib.asynccontextmanager
     async def open_taken(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give a file that a person put. Raises NotFound when it is gone."""
+        """Yield the bytes of a file that a user uploaded; raises NotFound if it was deleted."""
         yield await self.spool.open_taken(ref)
 
     async def open_file(
         self, dm: str, outbox_id: int, ref: str
     ) -> tuple[Attachment, AsyncIterator[bytes]]:
-        """Return a file of a message in a DM, and its bytes. Raises NotFound."""
+        """Return a file of a message and its bytes; raises NotFound."""
         page = await self.history(dm, outbox_id - 1, 1)
         for message in page.messages:
             for each in message.attachments:
@@ -146,7 +146,7 @@ class ConsoleHub:
         raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
 
     def show(self, activity: DmActivity) -> None:
-        """Show what goes on to all who follow the DM now; who comes later sees the cards that are open."""
+        """Send an activity to all open streams of its DM; open cards are repeated to later clients."""
         match activity.what:
             case Card(done=True) as card:
                 self._cards.get(activity.dm, {}).pop(card.card_id, None)
@@ -168,9 +168,10 @@ class ConsoleHub:
                 follower.give(None)
 
     async def follow(self, dm: str, after: int | None) -> AsyncIterator[bytes]:
-        """Yield the DM's event stream; `after` is where a client that was away goes on."""
+        """Yield the event stream of a DM; `after` is the last id that the client has."""
         follower = _Follower()
-        # registered before the outbox is read: what comes meanwhile waits in the queue
+        # Registered before the outbox is read, so that messages arriving meanwhile wait in the
+        # queue.
         self._followers.setdefault(dm, set()).add(follower)
         try:
             yield KEEPALIVE
@@ -184,7 +185,7 @@ class ConsoleHub:
             async for piece in self._live(follower, seen):
                 yield piece
         except ChoirError as error:
-            # the stream ends here and the client resumes after what it has
+            # The client reconnects and resumes after the last id that it has.
             log.warning("stream ended", dm=dm, reason=error.message)
         finally:
             self._forget(dm, follower)
@@ -211,7 +212,7 @@ class ConsoleHub:
                     return
                 case DmActivity():
                     yield _shown(heard)
-                # a delivery repeated after a lost receipt carries an id that was seen
+                # A delivery that was repeated after a lost receipt has an id that was sent before.
                 case OutboundMessage() if heard.outbox_id > seen:
                     seen = heard.outbox_id
                     yield _event(heard)
@@ -219,7 +220,7 @@ class ConsoleHub:
                     pass
 
     async def _bring(self, message: OutboundMessage, each: Attachment) -> str:
-        """Have a file in the spool; return why it cannot be had, if so."""
+        """Fetch a file into the spool; return the reason if that is impossible, or else ""."""
         try:
             await self.spool.bring(
                 message.dm, message.outbox_id, each.ref, self._bytes_of(message.outbox_id, each.ref)
@@ -246,6 +247,6 @@ def _event(message: OutboundMessage) -> bytes:
 
 
 def _shown(activity: DmActivity) -> bytes:
-    """Return what goes on without an id: nobody resumes from it."""
+    """Return the SSE event without an id, because no client resumes from it."""
     kind = "card" if isinstance(activity.what, Card) else "activity"
     return render(ServerSentEvent("", kind, activity.what.model_dump_json()))

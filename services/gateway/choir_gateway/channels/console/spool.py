@@ -1,9 +1,8 @@
-"""Keep the console's files on disk: what a person sends until control has taken it, what an agent sends until
-the person has. Called by hub.py.
+"""Files of the console on disk: uploads until control fetches them, agents' files until users do.
 
-A file lies under its DM: `in/<dm>/<token>`, with its description beside it, and `out/<dm>/<outbox id>/<ref>`.
-Old ones are removed as new ones come; a full spool takes nothing from people, and drops the oldest that
-agents sent.
+Called by `hub`. A file belongs to its DM: `in/<dm>/<token>`, with its description in a second file,
+and `out/<dm>/<outbox id>/<ref>`. Old files are deleted when new ones arrive. A full spool rejects
+uploads, and drops the oldest files of agents.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ PART = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What the spool may hold."""
+    """The limits of the spool."""
 
     file_bytes: int
     all_bytes: int
@@ -34,7 +33,7 @@ class Caps:
 
 
 class Spool:
-    """The console's files below one directory, for the gateway's user alone."""
+    """The console's files below one directory, readable by the gateway's user alone."""
 
     def __init__(self, root: Path, caps: Caps) -> None:
         self._root = root
@@ -43,9 +42,9 @@ class Spool:
     async def take(
         self, dm: str, described: Attachment, pieces: AsyncIterator[bytes]
     ) -> Attachment:
-        """Store what a person sends; return it with its size and its ref.
+        """Store an upload; return its description with size and ref.
 
-        Raises TooLarge past a file's cap, Unavailable when the spool is full.
+        Raises TooLarge above the limit of a file, Unavailable if the spool is full.
         """
         await asyncio.to_thread(self._prune, 0)
         token = secrets.token_hex(TOKEN_BYTES)
@@ -60,7 +59,7 @@ class Spool:
         return taken
 
     async def described(self, dm: str, ref: str) -> Attachment:
-        """Return what was taken under a ref. Raises NotFound when it is not this DM's, or is gone."""
+        """Return the description of an upload; raises NotFound if it is not of this DM, or was deleted."""
         path = self._taken(ref)
         description = path.with_name(path.name + DESCRIPTION)
         try:
@@ -71,11 +70,11 @@ class Spool:
             raise NotFound(f"There is no file {ref[:80]!r} in this conversation.") from error
 
     async def open_taken(self, ref: str) -> AsyncIterator[bytes]:
-        """Give the bytes of what a person sent. Raises NotFound when they are gone."""
+        """Return the bytes of an upload; raises NotFound if it was deleted."""
         return await _opened(self._taken(ref))
 
     async def bring(self, dm: str, outbox_id: int, ref: str, pieces: AsyncIterator[bytes]) -> None:
-        """Store what an agent sends; once it is there, again is nothing. Raises TooLarge."""
+        """Store a file of an agent; does nothing if it is there already. Raises TooLarge."""
         path = self._brought(dm, outbox_id, ref)
         if await asyncio.to_thread(path.exists):
             return
@@ -83,7 +82,7 @@ class Spool:
         await asyncio.to_thread(self._prune, size)
 
     async def open_brought(self, dm: str, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
-        """Give the bytes of what an agent sent. Raises NotFound when they are not here."""
+        """Return the bytes of an agent's file; raises NotFound if it is not here."""
         return await _opened(self._brought(dm, outbox_id, ref))
 
     def _taken(self, ref: str) -> Path:
@@ -98,9 +97,9 @@ class Spool:
         return self._root / "out" / dm / str(outbox_id) / ref
 
     async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> int:
-        """Write a file beside its place, and put it there whole; return its size."""
+        """Write a temporary file and rename it, so that readers see a complete file; return its size."""
         await asyncio.to_thread(path.parent.mkdir, 0o700, True, True)
-        # the same file may be brought twice at a time: a delivery that is repeated
+        # A repeated delivery may write the same file at the same time.
         part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         size = 0
@@ -118,7 +117,7 @@ class Spool:
         return size
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield when each file was written, its size and its path."""
+        """Yield the modification time, the size and the path of each file."""
         for folder, _, names in os.walk(self._root):
             for name in names:
                 path = Path(folder) / name
@@ -132,7 +131,11 @@ class Spool:
         return sum(size for _, size, _ in self._files())
 
     def _prune(self, brought: int) -> None:
-        """Remove what is old, then the oldest of what agents sent while there is too much."""
+        """Delete expired files.
+
+        After a file of an agent was added (`brought` bytes), also delete the oldest files of agents
+        while the spool is too full.
+        """
         until = time.time() - self.caps.kept.total_seconds()
         files = sorted(self._files())
         held = sum(size for _, size, _ in files)

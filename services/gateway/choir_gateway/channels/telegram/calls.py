@@ -1,6 +1,6 @@
-"""Make one call that says something, and tell what became of it in Choir's words.
+"""Execution of one Telegram API call that sends something, with its errors mapped to Choir's.
 
-Used by sending.py: a call that Telegram puts off is made again while there is time. presence.py uses
+Used by `sending`, which retries rate-limited calls through it until a deadline. `presence` uses
 NO_PREVIEW alone.
 """
 
@@ -21,17 +21,17 @@ from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_gateway.channels.telegram.pace import Pace
 from choir_gateway.channels.telegram.pauses import pause_of
 
-# python-telegram-bot wraps httpx's errors; these mean that nothing left this machine
+# python-telegram-bot wraps httpx's errors. These ones mean that the request was not sent.
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
 
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""Telegram fetches an address to preview it, without a click: an agent's words must not cause that."""
+"""Telegram fetches an address to preview it, without a click; an agent's text must not cause that."""
 
 Call = Callable[[], Awaitable[Message | bool]]
 
 
 class RefusedError(Exception):
-    """Telegram refuses this for good; `whole`: everything to this user, not this message alone."""
+    """Telegram refuses permanently; `whole`: all messages to this user, not only this one."""
 
     def __init__(self, words: str, *, whole: bool = False) -> None:
         super().__init__(words)
@@ -40,9 +40,10 @@ class RefusedError(Exception):
 
 
 async def make(call: Call, pace: Pace, chat: str, deadline: float) -> str | None:
-    """Make a call and return the id of the message it made or edited.
+    """Make a call and return the id of the message that it created or edited.
 
-    Raises RefusedError, Unavailable when nothing was said for sure, OutcomeUnknown when it may have been.
+    Raises RefusedError, Unavailable if certainly nothing was sent, OutcomeUnknown if something may
+    have been.
     """
     while True:
         await pace.wait(chat, deadline)
@@ -54,7 +55,7 @@ async def make(call: Call, pace: Pace, chat: str, deadline: float) -> str | None
                 raise Unavailable("Telegram limits the rate.", retry_after_s=wait_s) from error
             await asyncio.sleep(wait_s)
         except InvalidToken as error:
-            # a token can be put right; the words wait for it
+            # The operator can correct the token, and the message waits for that.
             raise Unavailable("Telegram refuses the bot's token.") from error
         except Forbidden as error:
             raise RefusedError(f"Telegram refuses: {error.message}", whole=True) from error

@@ -1,4 +1,4 @@
-"""One Telegram bot: updates in, words and files out. Made by `lazily`, run by roster.py."""
+"""One Telegram bot: receives updates, sends messages and files. Made by `lazily`, run by `roster`."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ CONNECTIONS = 16
 
 
 class TelegramChannel:
-    """A bot, with all that goes through it."""
+    """A bot and the parts that handle its traffic."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class TelegramChannel:
             self._incoming = Polling(bot, gateway.name, intake)
 
     async def run(self) -> None:
-        """Take in messages until cancelled."""
+        """Receive updates until cancelled."""
         async with contextlib.AsyncExitStack() as stack:
             for request in self._requests:
                 await stack.enter_async_context(request)
@@ -72,26 +72,26 @@ class TelegramChannel:
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
-        """Send words and files to a user; raises as Sending.deliver does."""
+        """Send a message with its files to a user; raises as Sending.deliver does."""
         return await self._sending.deliver(message, user_id)
 
     def show(self, activity: DmActivity, user_id: str) -> None:
-        """Show what goes on; returns at once."""
+        """Show an agent's activity; returns at once."""
         if user_id.isdigit():
             self._presence.show(activity, user_id)
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Give a file that a user sent; raises as files.download does."""
+        """Yield the bytes of a file that a user sent; raises as files.download does."""
         return download(self._bot, self._downloads, ref)
 
     async def take_update(self, body: bytes, secret: str) -> None:
-        """Store what was brought to the webhook; raises NotFound without one, else as Webhook.take."""
+        """Store an update from the webhook; raises NotFound without one, and as Webhook.take does."""
         if not isinstance(self._incoming, Webhook):
             raise NotFound(f"The bot {self._name!r} has no webhook.")
         await self._incoming.take(body, secret)
 
     def state(self) -> PartStatus:
-        """Tell what keeps the bot from hearing Telegram, if anything."""
+        """Return the bot's state, with the reason if it receives no updates."""
         return PartStatus(name=self._name, ok=True, detail=self._incoming.trouble or "")
 
     async def _show_menus(self) -> None:
@@ -113,7 +113,7 @@ def make_telegram_channel(
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")
-    # the long poll must not wait for a connection that an answer holds
+    # Separate connection pools: the long poll must not wait for a connection that a delivery uses.
     sending, polling = _requests(CONNECTIONS), _requests(2)
     bot = Bot(
         token,

@@ -1,28 +1,28 @@
-"""Cut long texts into messages Telegram takes. Pure; called by sending.py."""
+"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sending` and `parcels`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from choir_gateway.channels.telegram.styled import Styled, cut, plain, stretches
 
 LIMIT = 4096
-"""UTF-16 units in one message, as Telegram counts."""
+"""Maximum length of a message, in UTF-16 units as Telegram counts."""
 CAPTION_LIMIT = 1024
-"""UTF-16 units below a file."""
+"""Maximum length of a file's caption, in UTF-16 units."""
 
 
 def units(text: str) -> int:
-    """Return the length of `text` as Telegram counts it: characters past U+FFFF count twice."""
+    """Return the length of `text` in UTF-16 units: characters above U+FFFF count twice."""
     return len(text) + sum(1 for character in text if character > "\uffff")
 
 
 def split(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
-    """Cut at paragraphs, lines or spaces where possible; joined, the parts lose only blanks.
+    """Split at paragraphs, lines or spaces where possible; only blank characters at cuts are lost.
 
-    What is marked stays whole where it begins in the later half of a part; what is longer (a code
-    block) is closed at the cut and opened again.
+    A marked piece (such as a link) that starts in the later half of a part moves to the next part
+    as a whole. A longer one (a code block) is closed at the cut and opened again.
     """
     text = plain(runs)
-    # a mark of no more than half a part can always stand whole in the next one
+    # A marked piece of at most half the limit always fits into the next part.
     whole = [(start, end) for start, end in stretches(runs) if units(text[start:end]) <= limit // 2]
     return [cut(runs, start, end) for start, end in _slices(text, limit, whole)]
 
@@ -41,13 +41,13 @@ def _slices(text: str, limit: int, whole: Iterable[tuple[int, int]]) -> Iterator
 
 
 def _before(end: int, start: int, whole: Iterable[tuple[int, int]]) -> int:
-    """Move a cut out of the marked text it falls into, to before the outermost."""
+    """Move a cut that falls into a marked piece to before the outermost such piece."""
     firsts = [first for first, last in whole if start < first < end < last]
     return min(firsts, default=end)
 
 
 def _fitting(text: str, limit: int) -> int:
-    """Return the length of the longest beginning of `text` that fits."""
+    """Return the length of the longest prefix of `text` that fits."""
     taken = 0
     for place, character in enumerate(text):
         taken += 2 if character > "\uffff" else 1
@@ -57,7 +57,7 @@ def _fitting(text: str, limit: int) -> int:
 
 
 def _boundary(head: str) -> int:
-    # a boundary in the first half would make many small messages
+    # A cut in the first half would produce many small messages.
     least = len(head) // 2
     for mark in ("\n\n", "\n", " "):
         place = head.rfind(mark, least)

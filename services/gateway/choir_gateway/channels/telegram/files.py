@@ -1,6 +1,6 @@
-"""Fetch what a user sent from Telegram, piece by piece. Called by channel.py.
+"""Download of users' files from Telegram, as a stream. Called by `channel`.
 
-The bot's token is part of the address, so no word of an error may hold one.
+The bot's token is part of the address, so no error message may contain the address.
 """
 
 import contextlib
@@ -21,9 +21,10 @@ SILENCE_S = 20.0
 async def download(
     bot: Bot, client: httpx2.AsyncClient, ref: str
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give the bytes of a file.
+    """Yield the bytes of a file.
 
-    Raises NotFound when Telegram no longer has it, TooLarge beyond its 20 MB, RateLimited, Unavailable.
+    Raises NotFound if Telegram no longer has it, TooLarge above Telegram's 20 MB, RateLimited,
+    Unavailable.
     """
     address = await _address(bot, ref)
     try:
@@ -34,7 +35,7 @@ async def download(
                 raise Unavailable(f"Telegram answers {answer.status_code} instead of the file.")
             yield answer.aiter_bytes(PIECE)
     except httpx2.HTTPError as error:
-        # `from None`: the library's words hold the address
+        # `from None`: the library's message contains the address.
         raise Unavailable(f"Telegram broke off ({type(error).__name__}).") from None
 
 

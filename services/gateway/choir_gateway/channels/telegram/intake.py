@@ -1,7 +1,7 @@
-"""Hand an update to control, and return only once that is durable.
+"""Transfer of updates to control; each call returns once the update is durable.
 
-Called by polling.py and webhook.py, one update after the other: the order of a conversation is that in
-which updates come.
+Called by `polling` and `webhook`, one update at a time, so that the messages of a conversation stay
+in order.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ LONGEST_WAIT_S = 10.0
 
 T = TypeVar("T")
 OnHeard = Callable[[InboundMessage, str | None], Awaitable[None]]
-"""What was said, and control's note to whoever said it: only the first time it came."""
+"""Receives a message and control's note for its user, the first time that the message arrives."""
 
 
 class Intake:
-    """What comes in over one bot."""
+    """Handles the updates of one bot."""
 
     def __init__(self, bot: Bot, gateway: str, neighbours: Neighbours, on_heard: OnHeard) -> None:
         self._bot = bot
@@ -38,13 +38,13 @@ class Intake:
         self._on_heard = on_heard
 
     def read(self, update: Update) -> InboundMessage | Press | None:
-        """Return what an update says; None for strangers, groups and other kinds of update."""
+        """Return the content of an update; None for strangers, groups and other kinds of updates."""
         if update.callback_query is not None:
             return read_press(update.callback_query, self._gateway)
         return read_message(update, self._gateway, self._contacts)
 
     async def take(self, said: InboundMessage | Press | None) -> None:
-        """Store what an update says, however long control is away."""
+        """Store the content of an update, retrying while control is unavailable."""
         match said:
             case InboundMessage():
                 await self._accept(said)
@@ -61,13 +61,13 @@ class Intake:
             await self._on_heard(message, accepted.note)
 
     async def _press(self, press: Press) -> None:
-        """Have control decide, and then say so: the message itself it edits through its outbox."""
+        """Send the press to control, then show its answer; control edits the message through its outbox."""
         pressed = await self._insist(lambda: self._control.press(press))
         answer = pressed.answer if pressed else None
         try:
             await self._bot.answer_callback_query(press.callback_id, answer)
         except TelegramError as error:
-            # too late for the small words; what was decided stands in the conversation
+            # Too late for the short answer; the decision is visible in the conversation.
             log.info("press not answered", gateway=self._gateway, reason=error.message)
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:

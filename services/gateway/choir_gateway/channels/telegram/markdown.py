@@ -1,7 +1,7 @@
-"""Read a model's Markdown as text that Telegram can show. Pure; called by sending.py.
+"""Parser from a model's Markdown to styled text for Telegram. Pure; called by `parcels`.
 
-What Telegram has no form for is said in characters: a heading is bold, a list has bullets, a table is
-a block of aligned columns. HTML and entities stay as they are written.
+Elements without a Telegram form become characters: a heading is bold, a list has bullets, a table
+is a block of aligned columns. HTML and entities stay as written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,8 @@ from markdown_it.token import Token
 
 from choir_gateway.channels.telegram.styled import Mark, Run, Styled, Tag, unstyled
 
-# indented text is no code, `[x]: y` no address, dashes below a line no heading: models mean none of it
+# Indented text is not code, `[x]: y` is not an address, dashes below a line are not a heading:
+# models do not mean any of these.
 LITERAL = ("code", "reference", "lheading", "html_block", "html_inline", "entity")
 LINKS = ("http://", "https://", "tg://", "mailto:")
 BULLETS = ("• ", "◦ ", "▪ ")
@@ -21,7 +22,7 @@ INLINE: dict[str, Tag] = {"strong": "b", "em": "i", "s": "s"}
 
 
 def read_markdown(text: str) -> Styled:
-    """Return the text with its marks; as it is written where nothing of it would be seen."""
+    """Return the text with its marks; if nothing visible remains, return it as written."""
     reader = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(list(LITERAL))
     page = _Page()
     for block in _blocks(reader.parse(text)):
@@ -31,7 +32,7 @@ def read_markdown(text: str) -> Styled:
 
 @dataclass
 class _List:
-    """A list that is being written; `next` is the number of its next item, none for bullets."""
+    """An open list; `next` is the number of its next item, or None for bullets."""
 
     next: int | None
     tight: bool = True
@@ -39,7 +40,7 @@ class _List:
 
 @dataclass
 class _Page:
-    """The runs so far, and what is open around the next one."""
+    """The runs written so far, and the marks and lists that are open."""
 
     runs: list[Run] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -49,7 +50,7 @@ class _Page:
     count: int = 0
 
     def add(self, token: Token | list[list[str]]) -> None:
-        """Write one block token, or a whole table."""
+        """Write one block token, or a table."""
         if isinstance(token, list):
             self._block(_columns(token), "pre")
             return
@@ -93,7 +94,7 @@ class _Page:
         self.prefix = "  " * depth + bullet
 
     def _separate(self) -> None:
-        """Write what stands between two blocks, and the bullet before an item's first words."""
+        """Write the gap between two blocks, and the bullet before an item's first text."""
         if self.runs and self.gap:
             self._say(self.gap)
         self.gap = ""
@@ -144,7 +145,7 @@ class _Page:
     def _close_link(self) -> None:
         address = self.marks.pop().detail
         if not address.lower().startswith(LINKS):
-            # Telegram opens no such address, but it must not be lost
+            # Telegram does not open such an address, so show it as text.
             self._say(f" ({address})")
 
     def _close(self) -> None:
@@ -156,11 +157,11 @@ class _Page:
 
 
 def _sayable(marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    """Leave out marks Telegram does not take together, and addresses it does not open."""
+    """Remove combinations of marks that Telegram rejects, and links that it does not open."""
     kept: list[Mark] = []
     for mark in marks:
         if mark.tag in {"pre", "code"}:
-            # code takes nothing within or around it but a quote
+            # Code cannot be combined with other marks, except a quote around it.
             kept = [other for other in kept if other.tag == "blockquote"]
         if mark.tag == "a" and not mark.detail.lower().startswith(LINKS):
             continue
@@ -170,7 +171,7 @@ def _sayable(marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Token | list[list[str]]]:
-    """Yield the tokens, a table as the words of its rows."""
+    """Yield the tokens, with each table replaced by the texts of its cells."""
     rows: list[list[str]] = []
     in_table = False
     for token in tokens:

@@ -1,6 +1,6 @@
-"""Show each configured user the commands they may type. Called by channel.py.
+"""The menu of commands of each configured user. Called by `channel`.
 
-The menu belongs to a chat: a stranger, who is ignored in silence, sees none.
+Telegram stores a menu per chat, so strangers, whom the bot ignores, see none.
 """
 
 import structlog
@@ -13,7 +13,7 @@ from choir_gateway.channels.telegram.updates import menu_name
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-# Telegram's own bounds
+# Limits of Telegram.
 MAX_COMMANDS = 100
 MAX_SUMMARY = 256
 
@@ -27,14 +27,14 @@ class Menu:
         self._shown: dict[str, tuple[BotCommand, ...]] = {}
 
     async def show(self, dm: DmBinding) -> None:
-        """See to it that a user has the menu of now; a failure waits for the next occasion."""
+        """Send a user the current menu if it has changed; after a failure the next call tries again."""
         wanted = self._for(dm)
         if not wanted or self._shown.get(dm.user_id) == wanted or not dm.user_id.isdigit():
             return
         try:
             await self._bot.set_my_commands(wanted, BotCommandScopeChat(int(dm.user_id)))
         except TelegramError as error:
-            # who never wrote to the bot has no chat yet
+            # A user who never wrote to the bot has no chat yet.
             log.debug("menu not set", dm=dm.name, reason=error.message)
             return
         self._shown[dm.user_id] = wanted

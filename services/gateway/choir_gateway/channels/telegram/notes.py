@@ -1,8 +1,8 @@
-"""Say what control notes to a message: what a command did, or that nobody answers soon.
+"""Queue of control's notes to users: the result of a command, or that nobody answers soon.
 
-Told by channel.py, which runs this beside the channel; sending.py comes next. The notes of a chat go in
-order, and neither updates nor other chats wait for them. They are kept in memory: what a command did is
-durable, and can be asked for again.
+Filled by `channel`, which also runs it; sends through `sending`. The notes of a chat are sent in
+order, and neither updates nor other chats wait for them. They are in memory only: the effects of a
+command are durable, and its result can be requested again.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from choir_gateway.channels.telegram.sending import Sending
 log = structlog.get_logger("choir.gateway.telegram")
 
 MOST_WAITING = 50
-"""In one chat: a person who types more commands while Telegram takes nothing sees the first of them."""
+"""Per chat. If a user types more commands while Telegram accepts nothing, the later notes are dropped."""
 
 
 class Notes:
-    """The notes of one bot that are still to be said, by user."""
+    """The pending notes of one bot, by user."""
 
     def __init__(self, sending: Sending) -> None:
         self._sending = sending
@@ -27,7 +27,7 @@ class Notes:
         self._begun: asyncio.Queue[str] = asyncio.Queue()
 
     def add(self, user_id: str, text: str) -> None:
-        """Say something soon; returns at once."""
+        """Queue a note; returns at once."""
         waiting = self._waiting.get(user_id)
         if waiting is None:
             self._waiting[user_id] = deque([text])
@@ -38,7 +38,7 @@ class Notes:
             log.warning("note dropped", user_id=user_id, waiting=len(waiting))
 
     async def run(self) -> None:
-        """Say them until cancelled."""
+        """Send notes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 tasks.create_task(self._say_all(await self._begun.get()))
@@ -48,6 +48,6 @@ class Notes:
         while waiting:
             try:
                 await self._sending.notify(user_id, waiting.popleft())
-            except Exception:  # the outermost loop of notes: the next may fare better
+            except Exception:  # outermost loop of the notes: continue with the next
                 log.exception("note not said", user_id=user_id)
         del self._waiting[user_id]

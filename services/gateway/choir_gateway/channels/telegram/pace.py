@@ -1,6 +1,7 @@
-"""Keep below Telegram's limits: 30 messages a second of a bot, one a second in a chat, with short bursts.
+"""Rate limiter for Telegram: 30 messages a second per bot, one a second per chat, with short bursts.
 
-Used by calls.py and presence.py before anything is said; a 429 that comes all the same is honoured there.
+Used by `calls` and `presence` before each message. They handle a 429 response that arrives
+nevertheless.
 """
 
 import asyncio
@@ -10,24 +11,24 @@ from aiolimiter import AsyncLimiter
 
 from choir_common.errors import Unavailable
 
-# five at once, then 25 a second: within any second at most 30
+# Five at once, then 25 a second: at most 30 in any second.
 BOT_BURST, BOT_WINDOW_S = 5, 0.2
-# an answer of 20,000 characters goes at once; what follows, one a second
+# A reply of 20,000 characters is sent at once; further messages one per second.
 CHAT_BURST, CHAT_WINDOW_S = 5, 5.0
 CHATS = 1000
 
 
 class Pace:
-    """The sendings of one bot."""
+    """The rate limits of one bot and of its chats."""
 
     def __init__(self) -> None:
         self._bot = AsyncLimiter(BOT_BURST, BOT_WINDOW_S)
         self._chats: OrderedDict[str, AsyncLimiter] = OrderedDict()
 
     async def wait(self, chat: str, deadline: float) -> None:
-        """Wait for this chat's turn.
+        """Wait until a message to this chat is allowed.
 
-        Raises Unavailable when it does not come before `deadline` (of the loop's clock).
+        Raises Unavailable if that is not before `deadline` (in the event loop's time).
         """
         try:
             async with asyncio.timeout_at(deadline):
@@ -37,7 +38,7 @@ class Pace:
             raise Unavailable("Much is being said on this bot.", retry_after_s=1.0) from None
 
     def is_free(self, chat: str) -> bool:
-        """Tell whether something of little weight may go now without keeping back an answer."""
+        """Return True if an unimportant message may be sent now without delaying a reply."""
         return self._chat(chat).has_capacity(2) and self._bot.has_capacity(2)
 
     def _chat(self, chat: str) -> AsyncLimiter:

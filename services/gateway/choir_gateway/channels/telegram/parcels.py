@@ -1,4 +1,4 @@
-"""Lay out an outbound message as the things Telegram sends one by one. Pure; called by sending.py."""
+"""Splitting of an outbound message into parts, each sent by one call. Pure; called by `sending`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ REPEATED = "(possibly repeated) "
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One message of text; the last has the buttons."""
+    """A text message; the last one of a message has the buttons."""
 
     styled: Styled
     buttons: tuple[Button, ...] = ()
@@ -22,7 +22,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file, with its caption."""
+    """A file with its caption."""
 
     attachment: Attachment
     caption: Styled = ()
@@ -32,7 +32,7 @@ Parcel = Words | File
 
 
 def lay_out(message: OutboundMessage) -> Sequence[Parcel]:
-    """Return the parcels of a message, in order; a short text beside one file is its caption."""
+    """Return the parts of a message in order; a short text with a single file becomes its caption."""
     styled = _styled(message)
     files = [File(attachment) for attachment in message.attachments]
     fits = units(plain(styled)) <= CAPTION_LIMIT - len(REPEATED)
@@ -45,7 +45,7 @@ def lay_out(message: OutboundMessage) -> Sequence[Parcel]:
 
 
 def doubtful(parcel: Parcel) -> Parcel:
-    """Return a parcel that says that the user may have had it already."""
+    """Return the part with a note that the user may have received it before."""
     match parcel:
         case Words():
             return doubtful_words(parcel)
@@ -54,11 +54,11 @@ def doubtful(parcel: Parcel) -> Parcel:
 
 
 def doubtful_words(words: Words) -> Words:
-    """Return words that say that the user may have had them already."""
+    """Return the text with a note that the user may have received it before."""
     return replace(words, styled=(Run(REPEATED), *words.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:
-    # a model's words are Markdown; Choir's own say what they say
+    # Texts of models are Markdown; Choir's own notices are plain text.
     own = message.session_id is None or message.kind in {"notice", "error"}
     return unstyled(message.text) if own else read_markdown(message.text)

@@ -1,16 +1,16 @@
-"""Read Telegram's errors: how long it wants to be left alone, and what is wrong in words."""
+"""Interpretation of Telegram's errors: the wait that a rate limit asks for, and a text for operators."""
 
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 
 def pause_of(error: RetryAfter) -> float:
-    """Return the seconds of a rate limit, whichever type this version of the library gives."""
+    """Return the seconds of a rate limit; the type depends on the version of the library."""
     pause = error.retry_after
     return float(pause) if isinstance(pause, int) else pause.total_seconds()
 
 
 def explain(error: TelegramError) -> str:
-    """Return why no updates come, for the operator."""
+    """Return the reason why no updates arrive, as a text for operators."""
     if isinstance(error, InvalidToken):
         return "Telegram refuses the bot's token; check it in secrets.json."
     if isinstance(error, Conflict):

@@ -1,6 +1,6 @@
-"""Fetch updates, and confirm them only once control has stored what they say.
+"""Long polling for updates; an update is confirmed only once control has stored it.
 
-Run by channel.py; intake.py comes next.
+Run by `channel`; passes updates to `intake`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Polling:
         self.trouble: str | None = "has not reached Telegram yet"
 
     async def run(self) -> None:
-        """Take in updates until cancelled."""
+        """Receive updates until cancelled."""
         failures = 0
         while True:
             usual_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
@@ -45,7 +45,7 @@ class Polling:
                 self.trouble = explain(error)
                 log.warning("no updates", gateway=self._gateway, reason=self.trouble)
                 await self._mend(error)
-            except Exception:  # the outermost loop of a bot: the others, and the console, go on
+            except Exception:  # outermost loop of a bot: the other bots and the console continue
                 wait_s = LONGEST_WAIT_S
                 self.trouble = "An update could not be read; the log of the gateway says why."
                 log.exception("poll failed", gateway=self._gateway, offset=self._offset)
@@ -55,7 +55,8 @@ class Polling:
     async def _poll(self) -> None:
         updates = await self._bot.get_updates(
             offset=self._offset,
-            # what may be broken is asked without waiting: it must not take 25 s to be known to work
+            # After an error, poll without waiting: a recovery should be detected sooner than after
+            # 25 s.
             timeout=0 if self.trouble else POLL_S,
             read_timeout=READ_S,
             allowed_updates=WANTED,
@@ -63,11 +64,11 @@ class Polling:
         self.trouble = None
         for update in updates:
             await self._intake.take(self._intake.read(update))
-            # moved on only now: what is not stored comes again
+            # Confirm only now, so that Telegram repeats an update that was not stored.
             self._offset = update.update_id + 1
 
     async def _mend(self, error: TelegramError) -> None:
-        """Remove a webhook that somebody left: while it stands Telegram answers no poll."""
+        """Remove a webhook that was left behind: while there is one, Telegram refuses to be polled."""
         if not isinstance(error, Conflict) or "webhook" not in error.message:
             return
         try:

@@ -1,7 +1,7 @@
-"""Show that an agent types, and how its jobs stand: one message a card, edited in place.
+"""Typing indicators and progress cards; each card is one message, edited in place.
 
-Told by channel.py, which runs this beside the channel. Nothing here is promised: what is said goes first,
-a card's last state is shown in the end, and what was missed comes again while it lasts.
+Filled by `channel`, which also runs it. Best effort: messages have priority, the last state of a
+card is shown eventually, and a missed update is repeated by a later one.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from choir_gateway.channels.telegram.pauses import pause_of
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-# Telegram shows typing for five seconds
+# Telegram shows "typing" for five seconds.
 TYPING_S = 4.0
 EDIT_S = 3.0
 BUSY_S = 1.0
 CARDS = 500
-# a card that cannot be shown for so long is given up: its job has long gone on
+# A card that could not be shown this often is dropped; its job has moved on by then.
 TRIES = 20
 
 
@@ -42,7 +42,7 @@ class _Typing:
 
 @dataclass(slots=True)
 class _Shown:
-    """A card, and what of it stands in the chat."""
+    """A card and the state of its message."""
 
     dm: str
     card: Card
@@ -54,7 +54,7 @@ class _Shown:
 
     @property
     def due(self) -> float:
-        """Return when it is to be shown; never, when it is."""
+        """Return the time of the next update, or infinity if the message is current."""
         return math.inf if self.text == self.card.text and self.kept else self.next
 
 
@@ -62,7 +62,7 @@ State = TypeVar("State", _Typing, _Shown)
 
 
 class Presence:
-    """What goes on in the chats of one bot."""
+    """The activity in the chats of one bot."""
 
     def __init__(self, bot: Bot, pace: Pace, control: ControlInbox) -> None:
         self._bot = bot
@@ -73,7 +73,7 @@ class Presence:
         self._news = asyncio.Event()
 
     def show(self, activity: DmActivity, user_id: str) -> None:
-        """Note what goes on; it is shown soon."""
+        """Queue an activity; it is shown soon."""
         match activity.what:
             case Typing(lasts_s=lasts_s):
                 before = self._typing.get(user_id, _Typing(0))
@@ -87,7 +87,7 @@ class Presence:
         self._news.set()
 
     async def run(self) -> None:
-        """Show until cancelled."""
+        """Show activities until cancelled."""
         while True:
             self._news.clear()
             async with asyncio.TaskGroup() as tasks:
@@ -102,14 +102,15 @@ class Presence:
     async def _do(self, deed: Callable[[], Awaitable[None]]) -> None:
         try:
             await deed()
-        except Exception:  # the outermost loop of what is shown: words must go on
+        except Exception:  # outermost loop of the activities: messages must not stop
             log.exception("not shown")
 
     def _note(self, dm: str, card: Card, user_id: str) -> None:
         key = (user_id, card.card_id)
         shown = self._cards.get(key)
         if shown is None:
-            # one of before a restart has its message; it is edited though its words may stand there
+            # After a restart the message of a card is known but its text is not, so it is edited
+            # even if it may be current.
             shown = _Shown(dm, card, card.message_id, kept=card.message_id is not None)
             self._cards[key] = shown
             if len(self._cards) > CARDS:
@@ -131,7 +132,7 @@ class Presence:
 
     def _next(self) -> float:
         times = [min(typing.next, typing.until) for typing in self._typing.values()]
-        # a bound on the wait costs nothing, and `inf` is no time of the loop's
+        # `inf` is not a valid time for the loop; an additional wakeup per minute costs nothing.
         return min([*times, *(shown.due for shown in self._cards.values()), _now() + 60])
 
     async def _type(self, user_id: str, typing: _Typing) -> None:
@@ -144,7 +145,7 @@ class Presence:
             log.debug("typing not shown", reason=error.message)
 
     async def _draw(self, user_id: str, shown: _Shown) -> None:
-        """Bring a card's message up to what is known; try again later if that fails."""
+        """Update the message of a card; after a failure try again later."""
         if shown.text != shown.card.text and not self._pace.is_free(user_id):
             shown.next = _now() + BUSY_S
             return
@@ -165,7 +166,7 @@ class Presence:
             shown.tries = TRIES
         except (TelegramError, ChoirError) as error:
             log.debug("card not shown", dm=shown.dm, reason=str(error))
-        # one that is done stays known: told again, it must not become a second message
+        # A finished card stays in memory: if it is repeated, it must not become a second message.
         if shown.tries >= TRIES:
             self._cards.pop((user_id, shown.card.card_id), None)
 
@@ -181,7 +182,7 @@ class Presence:
         shown.message_id, shown.text, shown.kept = str(made.message_id), text, False
 
     async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
-        """Tell whether the message shows the text now; one that is gone is made anew."""
+        """Edit the message; return False if it is gone and must be sent again."""
         try:
             await self._bot.edit_message_text(
                 text, int(user_id), int(message_id), link_preview_options=NO_PREVIEW

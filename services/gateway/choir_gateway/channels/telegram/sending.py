@@ -1,8 +1,8 @@
-"""Send a message in as many parcels as it needs; never drop the tail, never repeat in silence.
+"""Delivery of a message to Telegram in parts: none is dropped, and a possible repetition is labelled.
 
-Called by channel.py, and by notes.py for what control notes. What of a message was surely sent is
-remembered, and control keeps how many parcels that are: a delivery that is tried again goes on where it
-stopped, also after a restart, and one that is whole is not sent again.
+Called by `channel`, and by `notes`. The number of parts that have arrived is kept in memory and by
+control. A repeated delivery therefore resumes after them, also after a restart, and a complete one
+is not sent again.
 """
 
 import asyncio
@@ -36,37 +36,39 @@ from choir_gateway.channels.telegram.upload import fetched, upload
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-# makes a call that says a text, in a parse mode
+# Returns the call that sends a text in a parse mode.
 WordsCall = Callable[[str, str | None], Call]
 
-# below the outbox's own deadline for a delivery, so that it hears of a rate limit in words
+# Below the outbox's own deadline for a delivery, so that the outbox receives the error of a rate
+# limit.
 PATIENCE_S = 45.0
-# nobody asks for a note again, so it has longer; what waits for it is only the next one
+# Nobody repeats a note, so it is tried for longer; only the next note waits for it.
 NOTE_PATIENCE_S = 300.0
 NOTE_AGAIN_S = 1.0
 REMEMBERED = 1000
-# files lie in the gateway's temporary directory while they are sent
+# Files are in the gateway's temporary directory while they are sent.
 FILES_AT_ONCE = 2
-# a file whose line breaks so often is too much for it: each time its user may have got it all the same
+# If the connection breaks this often, give up the file: each attempt may have reached the user
+# nevertheless.
 TRIES_OF_A_FILE = 3
 
 
 @dataclass(slots=True)
 class _Delivery:
-    """How far a message is: its parcels that surely arrived, and which message bears its words."""
+    """The progress of a message: how many parts arrived, and the id of the message with its text."""
 
-    # one attempt at a time: control may ask again while a large file is still on its way
+    # One attempt at a time: control may repeat a delivery while a large file is still being sent.
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     parcels: int = 0
     doubts: int = 0
-    """How often the next one, a file, was sent without anybody knowing what became of it."""
+    """How often the next part, a file, was sent with an unknown outcome."""
     message_id: str | None = None
     is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a parcel goes, and until when it may be tried."""
+    """The target of a part, and the deadline for sending it."""
 
     chat: str
     deadline: float
@@ -74,7 +76,7 @@ class _Place:
 
 
 class Sending:
-    """Outgoing words and files of one bot."""
+    """Sends the messages and files of one bot."""
 
     def __init__(self, bot: Bot, neighbours: Neighbours, pace: Pace) -> None:
         self._bot = bot
@@ -85,9 +87,10 @@ class Sending:
         self._slots = asyncio.Semaphore(FILES_AT_ONCE)
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
-        """Send all parcels of a message in order.
+        """Send all parts of a message in order.
 
-        Raises Unavailable when the next one was surely not sent, OutcomeUnknown when it may have been.
+        Raises Unavailable if the next part was certainly not sent, OutcomeUnknown if it may have
+        been.
         """
         if not user_id.isdigit():
             detail = f"{user_id!r} is no Telegram user id; correct the DM {message.dm!r}."
@@ -106,7 +109,7 @@ class Sending:
         )
 
     async def notify(self, user_id: str, text: str) -> None:
-        """Tell a user what control notes, in as many messages as it needs; gives up after some minutes."""
+        """Send a note of control to a user, in as many messages as needed; give up after some minutes."""
         deadline = asyncio.get_running_loop().time() + NOTE_PATIENCE_S
         try:
             for part in split(unstyled(text), LIMIT - len(REPEATED)):
@@ -115,7 +118,7 @@ class Sending:
             log.warning("note not sent", reason=str(error))
 
     async def _insist(self, words: Words, place: _Place) -> None:
-        """Say words that nobody asks for again; raises Unavailable when the deadline has come."""
+        """Send a text that nobody repeats; raises Unavailable after the deadline."""
         saying = words
         while True:
             try:
@@ -131,7 +134,7 @@ class Sending:
                 return
 
     async def _go_on(self, delivery: _Delivery, message: OutboundMessage, user_id: str) -> None:
-        """Send what of a message has not arrived yet."""
+        """Send the parts of a message that have not arrived yet."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         if message.partly_sent is not None and message.partly_sent.parcels > delivery.parcels:
             delivery.parcels = message.partly_sent.parcels
@@ -143,7 +146,7 @@ class Sending:
             if number == 0:
                 place = replace(place, reply=_reply(message))
                 edited = message.edits.message_id if message.edits else None
-            # an edit may be made as often as one likes, so it is never in doubt
+            # Repeating an edit does no harm, so it needs no label.
             if message.maybe_repeated and number == first and edited is None:
                 parcel = doubtful(parcel)
             made = await self._send(delivery, message.outbox_id, parcel, place, edited)
@@ -155,7 +158,7 @@ class Sending:
         delivery.is_whole = True
 
     async def _note(self, message: OutboundMessage, delivery: _Delivery) -> None:
-        """Have control keep how far a message is: whoever goes on with it may be another process."""
+        """Store the progress at control, because another process may resume the delivery."""
         await self._control.keep_progress(
             PartlySent(
                 outbox_id=message.outbox_id,
@@ -183,7 +186,7 @@ class Sending:
                 assert_never(other)
 
     async def _edit(self, words: Words, message_id: str, place: _Place) -> bool:
-        """Put words in the place of earlier ones; tell whether they stand there now."""
+        """Edit an earlier message; return False if a new one must be sent instead."""
 
         def edit(text: str, mode: str | None) -> Call:
             return lambda: self._bot.edit_message_text(
@@ -200,7 +203,7 @@ class Sending:
         except RefusedError as refusal:
             if refusal.whole:
                 raise
-            # what is too old to be edited, or was deleted by the user, is said anew
+            # A message that is too old to be edited, or was deleted by the user, is sent again.
             return "is not modified" in refusal.words
         return True
 
@@ -231,7 +234,7 @@ class Sending:
     async def _try(
         self, delivery: _Delivery, outbox_id: int, parcel: File, place: _Place
     ) -> str | None:
-        """Send a file, a few times if need be; then say what became of it instead."""
+        """Send a file; after several attempts with an unknown outcome, send a notice instead."""
         if delivery.doubts >= TRIES_OF_A_FILE:
             why = f"the connection broke or was too slow {delivery.doubts} times; perhaps it has arrived"
             return await self._say_lost(outbox_id, parcel, place, why)
@@ -239,12 +242,12 @@ class Sending:
             try:
                 return await self._bring(outbox_id, parcel, place)
             except (OutcomeUnknown, asyncio.CancelledError):
-                # cancelled is what takes longer than control waits
+                # Cancelled means that it took longer than control waits.
                 delivery.doubts += 1
                 raise
 
     async def _bring(self, outbox_id: int, parcel: File, place: _Place) -> str | None:
-        """Send a file; as a document if Telegram does not take it as more, else say what became of it."""
+        """Send a file as its kind or as a document; send a notice if Telegram refuses both."""
         try:
             return await self._upload(outbox_id, parcel, place)
         except RefusedError as refusal:
@@ -280,7 +283,7 @@ class Sending:
         return await make(call, self._pace, place.chat, place.deadline)
 
     def _delivery(self, message: OutboundMessage) -> _Delivery:
-        # with its time: a database that was put back gives numbers a second time
+        # The time is part of the key: a restored database assigns ids a second time.
         key = (message.outbox_id, message.at)
         found = self._deliveries.setdefault(key, _Delivery())
         while len(self._deliveries) > REMEMBERED:
@@ -296,7 +299,7 @@ def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
 
 
 def _reply(message: OutboundMessage) -> ReplyParameters | None:
-    """Return what hangs words below the user's message, as long as that is still there."""
+    """Return the reply target, so that the text appears below the user's message if that still exists."""
     if message.reply_to is None or not message.reply_to.isdigit():
         return None
     return ReplyParameters(int(message.reply_to), allow_sending_without_reply=True)

@@ -1,7 +1,7 @@
-"""Text with marks (bold, code, links), and how Telegram's HTML says it. Pure.
+"""Text with marks (bold, code, links) and its rendering as Telegram's HTML. Pure.
 
-Made by markdown.py, cut by chunks.py, sent by sending.py. A run carries all its marks, so that any cut
-between characters leaves two texts that can each be said.
+Made by `markdown`, split by `chunks`, sent by `sending`. A run carries all of its marks, so a cut
+between any two characters leaves two valid texts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,17 +14,17 @@ Tag = Literal["b", "i", "s", "code", "pre", "a", "blockquote"]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One way a piece of text stands out; two neighbours with the same number are one piece."""
+    """A mark on a piece of text; adjacent runs with the same number are one piece."""
 
     tag: Tag
     number: int
     detail: str = ""
-    """The address of a link, the language of a code block."""
+    """The address of a link, or the language of a code block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Characters with the same marks, outermost first."""
+    """Characters with the same marks, outermost mark first."""
 
     text: str
     marks: tuple[Mark, ...] = ()
@@ -34,17 +34,17 @@ Styled = Sequence[Run]
 
 
 def plain(runs: Styled) -> str:
-    """Return the characters alone: what a user reads."""
+    """Return the text without marks."""
     return "".join(run.text for run in runs)
 
 
 def unstyled(text: str) -> Styled:
-    """Return a text without any mark."""
+    """Return a text as a single run without marks."""
     return (Run(text),) if text else ()
 
 
 def to_html(runs: Styled) -> str:
-    """Write Telegram's HTML; every tag that is opened is closed, in order."""
+    """Return Telegram's HTML; tags are closed in the reverse order of opening."""
     out: list[str] = []
     open_marks: list[Mark] = []
     for run in runs:
@@ -70,7 +70,7 @@ def cut(runs: Styled, start: int, end: int) -> Styled:
 
 
 def stretches(runs: Styled) -> Iterable[tuple[int, int]]:
-    """Return from where to where each mark goes."""
+    """Return the start and the end of each mark."""
     found: dict[Mark, tuple[int, int]] = {}
     at = 0
     for run in runs:

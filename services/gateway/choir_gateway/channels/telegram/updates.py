@@ -1,4 +1,4 @@
-"""Read an update as what a configured user said or pressed. Pure; called by intake.py."""
+"""Parsing of updates into messages and presses of configured users. Pure; called by `intake`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from choir_gateway.channels.port import Contacts
 
 PRIVATE = "private"
 WANTED = (Update.MESSAGE, Update.EDITED_MESSAGE, Update.CALLBACK_QUERY)
-# Telegram names no file of these kinds
+# Telegram sends no file names for some of these kinds.
 UNNAMED: dict[AttachmentKind, str] = {
     "photo": "photo.jpg",
     "voice": "voice.ogg",
@@ -29,7 +29,7 @@ OTHERS = ("sticker", "location", "venue", "contact", "poll", "dice", "game", "st
 
 
 def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMessage | None:
-    """Return what an update says; none for strangers, groups and other kinds of update."""
+    """Return the message in an update; None for strangers, groups and other kinds of updates."""
     message = update.message or update.edited_message
     if message is None or message.from_user is None or message.chat.type != PRIVATE:
         return None
@@ -52,7 +52,7 @@ def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMes
 
 
 def read_press(query: CallbackQuery, gateway: str) -> Press:
-    """Return the press of a button; control knows whether it is anybody's to press."""
+    """Return the press of a button; control decides whether this user may press it."""
     place = query.message
     return Press(
         gateway=gateway,
@@ -65,12 +65,12 @@ def read_press(query: CallbackQuery, gateway: str) -> Press:
 
 
 def menu_name(command: ChannelCommand) -> str:
-    """Return a command's name as Telegram's menu takes it: without slash, with underscores."""
+    """Return a command's name as Telegram's menus allow it: no slash, underscores for hyphens."""
     return command.name.removeprefix("/").replace("-", "_")
 
 
 def as_typed(text: str, commands: Sequence[ChannelCommand]) -> str:
-    """Return a command from Telegram's menu by its own name, which the menu cannot hold."""
+    """Return the text with a command from Telegram's menu replaced by its real name."""
     first, gap, rest = text.partition(" ")
     for command in commands:
         if first == f"/{menu_name(command)}":
@@ -92,7 +92,7 @@ def _attachments(message: Message) -> Iterator[Attachment]:
         yield _attachment("video", video.file_id, video.file_size, mime, name)
     if note := message.video_note:
         yield _attachment("video", note.file_id, note.file_size, "video/mp4", None)
-    # an animation comes as a document as well, which is the same file
+    # An animation also arrives as a document with the same file.
     if document := message.document:
         name, mime = document.file_name, document.mime_type
         yield _attachment("document", document.file_id, document.file_size, mime, name)
@@ -124,7 +124,7 @@ def _quoted(message: Message) -> QuotedMessage | None:
 
 def _kind(message: Message) -> str:
     kind = next((kind for kind in OTHERS if getattr(message, kind, None)), "something")
-    # nothing a user sends is passed over in silence
+    # Every message of a user reaches the agent, even if its content cannot be read.
     return f"[The user sent a {kind}, which cannot be read here.]".replace(
         "a something", "something"
     )

@@ -1,7 +1,7 @@
-"""Bring an agent's file from control to Telegram, as what it is. Called by sending.py.
+"""Upload of an agent's file from control to Telegram. Called by `sending`.
 
-It is laid down beside memory on its way: a bot holds no file of 50 MB, and a call that Telegram puts
-off sends it again.
+The file is stored in a temporary file first: 50 MB are too much for memory, and a call that is
+retried sends the file again.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from choir_common.wire.attachments import Attachment, AttachmentKind
 from choir_gateway.channels.telegram.calls import RefusedError
 from choir_gateway.channels.telegram.styled import Styled, to_html
 
-# Telegram takes its time to read a file before it answers
+# Telegram processes a file before it responds, which takes some time.
 ANSWER_S = 30.0
 PIECE_S = 30.0
 
@@ -27,9 +27,9 @@ PIECE_S = 30.0
 async def fetched(
     files: OutboxFiles, outbox_id: int, attachment: Attachment
 ) -> AsyncIterator[IO[bytes]]:
-    """Give the file until the block ends.
+    """Yield the file, downloaded from control; it is deleted at the end of the block.
 
-    Raises RefusedError when there is none to send, Unavailable when control may be asked again.
+    Raises RefusedError if there is nothing to send, Unavailable if control may be asked again.
     """
     with tempfile.TemporaryFile() as spool:
         try:
@@ -58,7 +58,7 @@ async def upload(
     said: Styled,
     reply: ReplyParameters | None,
 ) -> Message:
-    """Send a file once, under the name it has. Raises as the library does."""
+    """Send a file once, under its own name. Raises the errors of the library."""
     spool.seek(0)
     file = InputFile(spool, filename=attachment.name, read_file_handle=False)
     caption = to_html(said) or None

@@ -1,7 +1,7 @@
-"""Let Telegram bring updates to the gateway's door instead of asking for them.
+"""Updates by webhook: Telegram sends them to a route of the gateway.
 
-Run by channel.py, which hands on what the door was brought; intake.py comes next. Telegram brings an
-update again until it is answered with 200, which it is once control has stored it.
+Run by `channel`, which also passes on the requests; passes updates to `intake`. Telegram repeats an
+update until the response is 200, which means that control has stored it.
 """
 
 import asyncio
@@ -20,14 +20,17 @@ from choir_gateway.channels.telegram.updates import WANTED
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-# What the library raises for JSON of another shape: it takes types, depths and dates as they come.
+# The errors that the library raises for JSON of another shape; it does not check types, depths or
+# dates.
 NOT_AN_UPDATE = (
     *(ValueError, KeyError, TypeError, AttributeError),
     *(RecursionError, OverflowError, OSError),
 )
-# Telegram itself waits a minute; control that is away for longer is asked again by the repetition
+# Telegram waits a minute. If control is unavailable for longer than this, Telegram's repetition
+# retries.
 STORE_S = 20.0
-# somebody else with the token may set another address, and Telegram keeps what goes wrong to itself
+# Another program with the token may set another webhook, and Telegram reports failures only on
+# request.
 LOOK_AGAIN_S = 60.0
 
 
@@ -40,12 +43,12 @@ class Webhook:
         self._url = url
         self._secret = secret
         self._intake = intake
-        # one after the other, as they come: two at once would change the order of a conversation
+        # One update at a time: concurrent ones would change the order of a conversation.
         self._turn = asyncio.Lock()
         self.trouble: str | None = "has not told Telegram its webhook yet"
 
     async def run(self) -> None:
-        """Set the webhook, and see to it that it stays, until cancelled."""
+        """Set the webhook and check regularly that it is still set, until cancelled."""
         failures = 0
         while True:
             try:
@@ -60,15 +63,15 @@ class Webhook:
                 failures += 1
                 wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
                 self._tell(explain(error))
-            except Exception:  # the outermost loop of a bot: the others, and the console, go on
+            except Exception:  # outermost loop of a bot: the other bots and the console continue
                 wait_s = LONGEST_WAIT_S
                 log.exception("webhook not set", gateway=self._gateway)
             await asyncio.sleep(wait_s)
 
     async def take(self, body: bytes, secret: str) -> None:
-        """Store what Telegram brought.
+        """Store an update that Telegram sent.
 
-        Raises Unauthorized for another secret, BadInput for what is no update, Unavailable.
+        Raises Unauthorized for a wrong secret, BadInput for an invalid update, Unavailable.
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             raise Unauthorized("The webhook's secret is another.")
