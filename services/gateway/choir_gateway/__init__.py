@@ -1,9 +1,7 @@
-"""The gateway: channels to people, Telegram bots and the console (spec 19).
+"""The gateway service: channels between users and Choir, which are Telegram bots and the console.
 
-Owns translation: what came in becomes an InboundMessage, what goes out becomes a channel's own words. Never
-routes or permits (control's), and remembers nothing that matters: the inbox and the outbox are control's.
-
-Ladder: __main__ > app > doors > console_doors > roster > channels > settings.
+Owns translation: an incoming update becomes an InboundMessage, and an OutboundMessage becomes calls
+of the channel's API. Routing, permissions, the inbox and the outbox belong to control.
 """
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Start the gateway: `python -m choir_gateway`."""
+"""Entry point of the gateway: `python -m choir_gateway`."""
 
 import sys
 

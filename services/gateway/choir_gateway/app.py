@@ -1,6 +1,6 @@
-"""Build the gateway's objects, open them in order, close them in reverse.
+"""Construction of the gateway's objects, their startup and their shutdown.
 
-Called by `__main__`; doors.py says what is answered, roster.py which channels run.
+Called by `__main__`. `doors` defines the endpoints, `roster` the running channels.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def run(
 ) -> None:
     """Serve until `stop` is set.
 
-    Raises StartupError when the settings do not fit or a socket cannot be bound.
+    Raises StartupError if the settings do not fit or a socket cannot be bound.
     """
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
@@ -40,7 +40,7 @@ async def run(
     files = ControlFiles(settings.control, secrets.operator_token)
     hub = ConsoleHub(control, _spool(settings), files)
     roster = Roster(control, files, hub, secrets.secrets)
-    # behind the Unix socket alone file permission is enough, as on control's own
+    # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
     token = secrets.operator_token if settings.gateway_http else None
     trust = Trust(secrets.operator_token, redactor.learn, files.trust)
     app = console_app(bus, roster, hub, token, trust)
@@ -68,7 +68,7 @@ def _spool(settings: GatewaySettings) -> Spool:
 
 
 def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.socket]:
-    """Listen on TCP if it is set, on the socket unless only TCP is."""
+    """Return the listening sockets: TCP if configured; the Unix socket unless TCP replaces it."""
     sockets: list[socket.socket] = []
     if settings.gateway_http is not None:
         if not secrets.operator_token:

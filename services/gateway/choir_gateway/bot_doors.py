@@ -1,7 +1,7 @@
-"""The doors of bots: the files that users sent, for control; and updates, for Telegram's webhooks.
+"""HTTP routes of the bots: files from users, for control, and updates from Telegram's webhooks.
 
-Mounted by doors.py. A file passes through as it comes: its address at Telegram, which holds the bot's
-token, does not leave the gateway.
+Mounted by `doors`. Files are streamed through the gateway, because their address at Telegram
+contains the bot's token.
 """
 
 import contextlib
@@ -18,16 +18,17 @@ OCTETS = "application/octet-stream"
 
 
 def file_routes(roster: Roster) -> APIRouter:
-    """Return the door for control; the operator token is asked for where it is mounted."""
+    """Return the file router for control; `doors` requires the operator token."""
     router = APIRouter(tags=["channels"])
 
     @router.get("/v1/files/{gateway}", response_class=StreamingResponse)
     async def get_file(
         gateway: str, ref: Annotated[str, Query(min_length=1, max_length=1_000)]
     ) -> StreamingResponse:
-        """Give the bytes of a file that a user sent."""
+        """Return the bytes of a file that a user sent."""
         async with contextlib.AsyncExitStack() as stack:
-            # opened before the answer begins, so that an error is one
+            # Open the file before the response starts, so that a failure still becomes an error
+            # response.
             pieces = await stack.enter_async_context(roster.open_file(gateway, ref))
             return StreamingResponse(_all(pieces, stack.pop_all()), media_type=OCTETS)
 
@@ -35,14 +36,14 @@ def file_routes(roster: Roster) -> APIRouter:
 
 
 def webhook_routes(roster: Roster) -> APIRouter:
-    """Return the door for Telegram: the only one a stranger may knock at, with the bot's own secret."""
+    """Return the router for Telegram: the only one open to strangers, protected by the bot's secret."""
     router = APIRouter(tags=["webhooks"])
 
     @router.post("/telegram/{gateway}")
     async def take_update(
         gateway: str, request: Request, secret: Annotated[str | None, Depends(WEBHOOK_SECRET)]
     ) -> Response:
-        """Store an update; it is durable when this answers 200, and comes again otherwise."""
+        """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
         body = await request.body()
         await roster.take_update(gateway, body, secret or "")
         return Response()

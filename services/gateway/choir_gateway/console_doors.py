@@ -1,6 +1,6 @@
-"""The console over HTTP and SSE: words, files, buttons, and a stream of what is said and done.
+"""HTTP and SSE routes of the console: messages, files, buttons, and a stream of events.
 
-Mounted by doors.py; reached by users through control's endpoint, which passes it on.
+Mounted by `doors`; users reach them through control's endpoint, which forwards the requests.
 """
 
 import mimetypes
@@ -24,11 +24,12 @@ from choir_gateway.roster import Roster
 
 W = TypeVar("W", bound=Wire)
 MAX_ID = 2**62
-# with the DM's name (64) before it within an update id's 200: a key cut short would be another's
+# With the name of the DM (64) as a prefix, the key must fit into the 200 characters of an update
+# id. A key that was cut off could equal another one.
 MAX_KEY = 128
 MAX_NAME = 255
 UPLOAD_WITHIN_S = 600.0
-# what a browser may show as it is; everything else is a document
+# The files that a browser can display; all others are documents.
 SHOWN_AS: dict[str, AttachmentKind] = {
     "image/jpeg": "photo",
     "image/png": "photo",
@@ -39,13 +40,13 @@ SHOWN_AS: dict[str, AttachmentKind] = {
 
 
 class Said(Wire):
-    """What a person says at the console."""
+    """A message of a user at the console."""
 
     text: str = Field(default="", max_length=100_000)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=MAX_KEY)
-    """Repeating a message under its key stores it once; without one each request is a message."""
+    """A repeated key stores the message once; without a key, each request is a new message."""
     files: tuple[str, ...] = Field(default=(), max_length=MAX_FILES)
-    """The `ref` of each file that was put before."""
+    """The `ref` of each file that was uploaded before."""
     edits: str | None = Field(default=None, min_length=1, max_length=64)
     """The key of the earlier message that this one corrects."""
     reply_to: QuotedMessage | None = None
@@ -58,11 +59,11 @@ class Said(Wire):
 
 
 class PressedHere(Wire):
-    """A button pressed at the console."""
+    """The press of a button at the console."""
 
     data: str = Field(min_length=1, max_length=64)
     message_id: str | None = Field(default=None, max_length=64)
-    """The outbox id of the message it is below."""
+    """The outbox id of the message with the button."""
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=100)
 
 
@@ -72,7 +73,7 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
 
     @router.post("/messages", status_code=202)
     async def say(dm: str, request: Request) -> Accepted:
-        """Store a message; it is durable when this answers."""
+        """Store a message; it is durable when this returns."""
         roster.console_dm(dm)
         said = _read(Said, await request.body(), '{"text": "hello"}')
         key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
@@ -85,7 +86,7 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
         after: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     ) -> History:
-        """Return what was said to the user after an id, oldest first."""
+        """Return the messages to the user after an id, oldest first."""
         roster.console_dm(dm)
         return await hub.history(dm, after, limit)
 
@@ -93,13 +94,13 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
     async def follow(
         dm: str, last_event_id: Annotated[str | None, Header()] = None
     ) -> StreamingResponse:
-        """Follow what is said to the user; `Last-Event-ID` resumes, 0 is the beginning."""
+        """Stream messages to the user; `Last-Event-ID` resumes, 0 starts at the beginning."""
         roster.console_dm(dm)
         return sse.stream(hub.follow(dm, _read_id(last_event_id)))
 
     @router.post("/press")
     async def press(dm: str, request: Request) -> Pressed:
-        """Press a button below a message; what it decides is durable when this answers."""
+        """Press a button below a message; the decision is durable when this returns."""
         roster.console_dm(dm)
         pressed = _read(PressedHere, await request.body(), '{"data": "..."}')
         user = roster.user_of(dm)
@@ -123,7 +124,7 @@ def _add_files(router: APIRouter, roster: Roster, hub: ConsoleHub) -> None:
     async def put_file(
         dm: str, request: Request, name: Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
     ) -> Attachment:
-        """Take the body as a file; a message that names its `ref` brings it to the agent."""
+        """Upload the body as a file; a message with its `ref` sends it to the agent."""
         roster.console_dm(dm)
         mime = request.headers.get("content-type", "")[:127] or _mime_of(name)
         described = Attachment(
@@ -148,7 +149,7 @@ def _add_files(router: APIRouter, roster: Roster, hub: ConsoleHub) -> None:
 
 
 def large_bodies(most: int) -> tuple[LargeBody, ...]:
-    """Say which requests may be larger than words: files up to `most` bytes."""
+    """Return the requests with a larger body limit: uploads of files with up to `most` bytes."""
     return (LargeBody("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_WITHIN_S),)
 
 

@@ -1,6 +1,7 @@
-"""Fetch the files of outbound messages from control's door. Made by app.py, used by the channels.
+"""Client for the files of outbound messages, which control serves. Made by `app`, used by the channels.
 
-Over HTTPS control is known by the certificates it brought with the bots' tokens, and by no others.
+Over HTTPS, control is verified by the certificates that it sent with the bots' tokens, and by no
+others.
 """
 
 import contextlib
@@ -11,22 +12,22 @@ from choir_common.http.transport import make_client
 
 
 class ControlFiles:
-    """The outbox' files, wherever control listens."""
+    """Downloads the files of the outbox from control."""
 
     def __init__(self, endpoint: str, operator_token: str | None) -> None:
         self._endpoint = endpoint
-        # control asks for it over TCP alone
+        # Control requires the token over TCP only.
         self._headers = {"Authorization": f"Bearer {operator_token}"} if operator_token else {}
         self._ca_pem: str | None = None
 
     def trust(self, ca_pem: str) -> None:
-        """Know control by these certificates (PEM) from now on; empty: by the system's."""
+        """Verify control by these certificates (PEM) from now on; empty: by the system's."""
         self._ca_pem = ca_pem or None
 
     @contextlib.asynccontextmanager
     async def open(self, outbox_id: int, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give the bytes of an attachment; raises as `clients.outbox_files` says."""
-        # a client for each: files are few, and what is trusted may change between two
+        """Yield the bytes of an attachment; raises the errors of `clients.outbox_files`."""
+        # One client per file: files are rare, and the trusted certificates may change in between.
         async with (
             make_client(self._endpoint, headers=self._headers, ca_pem=self._ca_pem) as client,
             HttpOutboxFiles(client).open(outbox_id, ref) as pieces,

@@ -1,6 +1,6 @@
-"""The doors of the gateway: the console over HTTP, deliveries over the bus, and its health.
+"""The endpoints of the gateway: HTTP routes, deliveries over NATS, and health.
 
-Built by app.py. The console's routes are reached through control's endpoint, which passes them on.
+Built by `app`. Users reach the console's routes through control's endpoint, which forwards them.
 """
 
 import hmac
@@ -24,23 +24,23 @@ from choir_gateway.channels.console.hub import ConsoleHub
 from choir_gateway.console_doors import console_routes, large_bodies
 from choir_gateway.roster import Roster
 
-# a message's own limit (100,000 characters) as UTF-8, JSON around it
+# The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How the gateway knows control, and who hears of the tokens it brings."""
+    """How the gateway authenticates control, and where the tokens that control sends are passed on."""
 
     operator_token: str | None = field(repr=False)
     learn: Callable[[Iterable[str]], None]
-    """The redactor's: told before anybody uses a token."""
+    """Receives the tokens before they are used; this is the redactor."""
     trust_control: Callable[[str], None]
-    """Told by which certificates control is known."""
+    """Receives the certificates by which control is verified."""
 
 
 def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
-    """List what the gateway answers on the bus."""
+    """Return the gateway's NATS endpoints."""
 
     async def deliver(message: OutboundMessage) -> Receipt:
         return await roster.deliver(message)
@@ -55,7 +55,7 @@ def console_app(
     token: str | None,
     trust: Trust,
 ) -> FastAPI:
-    """Build the app with the console's routes and health; `token` is what TCP callers must show."""
+    """Build the HTTP application; `token` is required from callers over TCP."""
     app = make_service_app(
         "Choir gateway",
         VERSION,
@@ -77,11 +77,11 @@ def _token_routes(roster: Roster, trust: Trust) -> APIRouter:
 
     @router.put("/tokens", status_code=204)
     async def take_tokens(request: Request) -> None:
-        """Take the bots' tokens from control: this door only, never the bus."""
+        """Accept the bots' tokens from control. Only this route does so; they never travel over NATS."""
         try:
             parcel = BotTokens.model_validate_json(await request.body())
         except ValidationError as error:
-            # the framework's own words would quote what it was given
+            # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
             raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
         trust.learn(parcel.tokens.values())
@@ -103,7 +103,10 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
 
 
 def _admit_control(trust: Trust) -> Callable[[Request], Awaitable[None]]:
-    """Ask for the operator token on the socket as well: whoever names a bot's token hears its users."""
+    """Require the operator token, on the Unix socket too.
+
+    A caller that could replace a bot's token would receive the messages of its users.
+    """
     if trust.operator_token is not None:
         return _admit(trust.operator_token)
 

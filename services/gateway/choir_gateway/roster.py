@@ -1,6 +1,7 @@
-"""Keep the channels that the configuration names: start new ones, end removed ones, hand out words.
+"""The running channels: starts new ones, stops removed ones, and routes deliveries to them.
 
-Run by app.py; the table comes from control. A delivery goes to the channel of its gateway.
+Run by `app`; the list of channels comes from control. A delivery goes to the channel of its
+gateway.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ from choir_gateway.channels.port import Bot, Contacts, Neighbours
 
 log = structlog.get_logger("choir.gateway")
 
-# a configuration change is published as well; this finds it when the publication was missed
+# Control also publishes configuration changes; this finds a change that was missed.
 READ_AGAIN_S = 5.0
 RETRY_S = 0.2
 
 Keys = tuple[str | None, str | None]
-"""A bot's token, and the secret of its webhook."""
+"""A bot's token and the secret of its webhook."""
 
 
 class Roster:
@@ -81,14 +82,14 @@ class Roster:
                     continue
 
     def take_tokens(self, parcel: BotTokens) -> None:
-        """Take over the bots' tokens; bots whose token is another one now begin anew."""
+        """Store new bot tokens; bots with a changed token are restarted."""
         self._tokens, self._tokens_version = dict(parcel.tokens), parcel.version
         self._changed.set()
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
-        """Hand words to the channel of their gateway.
+        """Deliver a message through the channel of its DM.
 
-        Raises NotFound when the DM is not configured, and what the channel raises.
+        Raises NotFound if the DM is not configured, and the errors of the channel.
         """
         binding = self._dm(message.dm)
         bot = self._bots.get(binding.gateway)
@@ -101,9 +102,9 @@ class Roster:
     def open_file(
         self, gateway: str, ref: str
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Give a file that a user sent over a gateway.
+        """Yield the bytes of a file that a user sent over a gateway.
 
-        Raises NotFound for an unknown gateway, and what the channel raises.
+        Raises NotFound for an unknown gateway, and the errors of the channel.
         """
         binding = self._gateways().get(gateway)
         if binding is not None and binding.type == "console":
@@ -111,33 +112,34 @@ class Roster:
         return self._bot(gateway).open_file(ref)
 
     async def take_update(self, gateway: str, body: bytes, secret: str) -> None:
-        """Store what Telegram brought to a bot's webhook.
+        """Store an update that Telegram sent to a bot's webhook.
 
-        Raises NotFound for an unknown gateway, and what the channel raises.
+        Raises NotFound for an unknown gateway, and the errors of the channel.
         """
         await self._bot(gateway).take_update(body, secret)
 
     def gateway_of(self, dm: str) -> str:
-        """Return the gateway a DM is on."""
+        """Return the gateway of a DM."""
         return self._dm(dm).gateway
 
     def user_of(self, dm: str) -> str:
-        """Return the user a DM belongs to."""
+        """Return the user id of a DM."""
         return self._dm(dm).user_id
 
     def console_dm(self, dm: str) -> None:
-        """Check that a DM is on the console.
+        """Check that a DM belongs to the console.
 
-        Raises NotFound otherwise: a Telegram user's DM is not for this door.
+        Raises NotFound otherwise: Telegram users' DMs must not be reachable over the console's
+        routes.
         """
         if not self._is_console(dm):
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[PartStatus]:
-        """Return whether control is there, who takes everybody's words, and how each channel stands.
+        """Return the state of the connection to control and of each channel.
 
-        A bot in trouble is told, and does not make the gateway unready: the console and the other bots
-        work, and a stack must start where Telegram cannot be reached.
+        A failing bot is reported but does not make the gateway unready. The console and the other
+        bots work, and the stack must start even if Telegram cannot be reached.
         """
         if self._table is None:
             return (PartStatus(name="channels", ok=False, detail="Control has not told them yet."),)
@@ -164,7 +166,7 @@ class Roster:
         return bot
 
     def _keys(self, gateway: GatewayBinding) -> Keys:
-        """Return the secrets a bot works with, as far as they are here."""
+        """Return the secrets of a bot, None for those that are not set."""
         hook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
         return self._tokens.get(gateway.secret or ""), hook
 
@@ -198,7 +200,7 @@ class Roster:
         return READ_AGAIN_S
 
     def _tokens_are_new(self) -> bool:
-        """Tell whether a bot runs on another token than it should, or waits for one that is there."""
+        """Return True if a bot runs with old secrets, or waits for secrets that are now available."""
         return any(
             self._keys(g) != self._in_use.get(name, (None, None))
             for name, g in self._gateways().items()

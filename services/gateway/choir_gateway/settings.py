@@ -1,4 +1,4 @@
-"""The gateway's settings; the only reader of its environment."""
+"""The gateway's settings; the only code that reads its environment."""
 
 from pathlib import Path
 
@@ -9,49 +9,58 @@ from choir_common.settings import ServiceSettings
 
 
 class GatewaySettings(ServiceSettings):
-    """What an operator may set."""
+    """The settings of the gateway service."""
 
     gateway_socket: Path | None = None
     """Unix socket of the console and health routes; the default is `socks/gateway.sock` in the home."""
     gateway_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
-    """host:port: beside `gateway_socket` if that is set (webhooks of an embedded stack), else instead of a
-    socket (containers). Every request then needs the operator token, but for Telegram's own."""
+    """TCP address `host:port`, used besides `gateway_socket` if that is set, otherwise instead of it.
+
+    The first is for webhooks of an embedded stack, the second for containers. Every request except
+    Telegram's own then needs the operator token.
+    """
     console_files: Path | None = None
-    """Where the console's files wait to be fetched; the default is `spool/console` in the home."""
+    """Directory of the console's files; the default is `spool/console` in the home."""
     console_file_mb: int = Field(default=50, ge=1, le=2_000)
-    """The largest file of the console, in MB: what a Telegram bot may send as well."""
+    """The largest file of the console, in MB; Telegram bots have the same limit."""
     console_files_mb: int = Field(default=1_000, ge=1)
-    """All of them together; a full spool takes none, and drops the oldest that agents sent."""
+    """The size of all files, in MB. A full spool rejects uploads and drops agents' oldest files."""
     console_files_days: float = Field(default=7.0, gt=0)
-    """How long one is kept that nobody fetches; an agent may be stopped over a holiday."""
+    """Days until a file is deleted; an agent may be stopped over a holiday before it fetches one."""
 
     control_endpoint: str | None = None
-    """Where control has files to send, `unix://` or `http(s)://`; by default its socket in the home."""
+    """Address of control, for the files of messages: `unix://` or `http(s)://`.
+
+    The default is control's socket in the home.
+    """
 
     @property
     def control(self) -> str:
-        """Return control's endpoint."""
+        """Return the address of control."""
         return self.control_endpoint or f"unix://{self.home / 'socks' / 'choird.sock'}"
 
     @property
     def socket(self) -> Path:
-        """Return where the routes listen, unless on `gateway_http` alone."""
+        """Return the Unix socket of the routes; unused with `gateway_http` alone."""
         return self.gateway_socket or self.home / "socks" / "gateway.sock"
 
     @property
     def spool(self) -> Path:
-        """Return where the console's files lie."""
+        """Return the directory of the console's files."""
         return self.console_files or self.home / "spool" / "console"
 
 
 class GatewaySecrets(BaseModel):
-    """What this service is told in confidence."""
+    """The secrets of the gateway service."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     nats_token: str | None = Field(default=None, repr=False)
-    """The bus's token; none where the bus has none."""
+    """The token of NATS; None if NATS needs none."""
     operator_token: str | None = Field(default=None, repr=False)
-    """What a request over TCP must show, and control when it brings tokens; without it neither is served."""
+    """Required from TCP callers, and from control when it sends tokens.
+
+    Without it neither is accepted.
+    """
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
-    """The bots' tokens to begin with, by the name config.json gives them; control brings later ones."""
+    """The bots' tokens at startup, by their names in config.json; control sends later ones."""
