@@ -40,7 +40,7 @@ async def serve_until_stopped() -> None:
 
 
 def _keeper(settings: ControlSettings) -> Callable[[bytes], None] | None:
-    """Return the writer of choird.log, or None where a supervisor writes that file."""
+    """Return the writer of choird.log, or None if a supervisor writes that file."""
     if not settings.keep_log:
         return None
     return LogFile(settings.home / "logs", "choird", FileLimits(settings.config_file)).write

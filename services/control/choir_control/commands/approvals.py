@@ -69,7 +69,7 @@ async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
 
 
 async def _replied(hands: Hands, call: Call) -> Approval | None:
-    """Return the request whose notice the command replies to, or None."""
+    """Return the request of the notice that the command replies to, or None."""
     if call.reply_to is None:
         return None
     found = await hands.approvals.asked_in(call.dm, call.reply_to)

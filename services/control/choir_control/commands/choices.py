@@ -23,7 +23,7 @@ class Question:
     command: str
     """The command that the number in the answer completes."""
     last_word: int
-    """Id of the newest outbox message when the question was asked; after a newer one a number is no
+    """Id of the newest outbox message at the time of the question; after a newer one a number is no
     answer to it.
     """
 
@@ -35,8 +35,7 @@ class Confirmation:
     text: str
     """The command as it was typed."""
     last_word: int
-    """Id of the newest outbox message when the question was asked; after a newer one a yes is no answer
-    to it.
+    """Id of the newest outbox message at the time of the question; after a newer one a yes is no answer to it.
     """
 
 
@@ -59,7 +58,7 @@ class Choices:
         return shown[number - 1] if 0 < number <= len(shown) else None
 
     def ask(self, dm: str, question: Question) -> None:
-        """Store the question that a conversation was asked."""
+        """Store the open question of a conversation."""
         self._questions[dm] = question
 
     def take_question(self, dm: str) -> Question | None:
@@ -67,7 +66,7 @@ class Choices:
         return self._questions.pop(dm, None)
 
     def ask_to_confirm(self, dm: str, confirmation: Confirmation) -> None:
-        """Store the confirmation that a conversation was asked for."""
+        """Store the open confirmation of a conversation."""
         self._confirmations[dm] = confirmation
 
     def take_confirmation(self, dm: str) -> Confirmation | None:

@@ -70,7 +70,7 @@ def make_builder(settings: ControlSettings) -> "DockerImages":
 
 
 class DockerImages:
-    """`ImageBuilder` whose images are the engine's."""
+    """`ImageBuilder` with images in the Docker engine."""
 
     kind: Kind = "docker"
 
@@ -371,7 +371,7 @@ class _FromThread:
         self._call(self._report.line, text)
 
     def _call(self, tell: Any, *words: object) -> None:
-        # if the event loop was closed meanwhile, nobody needs the progress
+        # if the event loop was closed meanwhile, the progress is no longer needed
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell, *words)
 

@@ -1,4 +1,4 @@
-"""Find the agents whose images lack the newest commits of their repositories.
+"""Comparison of agents' images with the newest commits of their repositories.
 
 Called by `configuration.staging` through `operator.configuring`; shown by `config diff`.
 """
@@ -20,7 +20,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """An agent whose image has another commit of a repository, or that has no image."""
+    """An agent with an image of another commit of a repository, or without an image."""
 
     repo: Surveyed
     commit: str

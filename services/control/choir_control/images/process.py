@@ -27,7 +27,7 @@ ASIDE = ".aside-"
 
 
 class ProcessImages:
-    """`ImageBuilder` whose images are directories below `$CHOIR_HOME/images`."""
+    """`ImageBuilder` with images as directories below `$CHOIR_HOME/images`."""
 
     kind: Kind = "process"
 

@@ -13,7 +13,7 @@ from choir_common.clock import Clock
 from choir_common.errors import Unavailable
 
 MOST_WAIT_S = 5.0
-# This many at once are always admitted: a burst after a quiet time says nothing about the load.
+# This many at once are always admitted: a burst after a quiet time does not indicate overload.
 ALWAYS = 32
 WINDOW_S = 10.0
 

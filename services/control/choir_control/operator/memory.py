@@ -244,7 +244,7 @@ async def _lines(memory: OperatorMemory, agent_id: str, page: ExportedPage) -> A
         try:
             page = await memory.export(ExportMemory(agent_id=agent_id, cursor=page.next))
         except ChoirError as error:
-            # The response has started: the missing last line tells the reader that it is incomplete.
+            # The response has started: without its last line the reader knows that it is incomplete.
             log.warning("export cut", agent_id=agent_id, records=records, why=error.message)
             return
 
