@@ -1,8 +1,9 @@
-"""Start the browser worker: `python -m choir_browser`."""
+"""Start the browser service: `python -m choir_browser`."""
 
 import sys
 
-# structlog loads rich when it finds it, for coloured tracebacks: 5 MB a service never uses
+# structlog imports rich if it is installed, for coloured tracebacks: 5 MB that a service does not
+# need.
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
 
 from choir_browser.app import run  # noqa: E402 - the line above must come first
@@ -14,7 +15,7 @@ from choir_common.tracing import exporting  # noqa: E402
 
 
 async def serve_until_stopped() -> None:
-    """Read the settings and serve until SIGTERM or SIGINT."""
+    """Load the settings and serve until SIGTERM or SIGINT."""
     settings = BrowserSettings.load()
     secrets = settings.read_secrets(BrowserSecrets)
     redactor = Redactor()

@@ -1,6 +1,6 @@
-"""Build the browser worker's objects, open them in order, close them in reverse.
+"""Composition root of the browser service: build its objects, start them in order, stop them in reverse.
 
-Called by `__main__`; doors.py says what is answered.
+Called by `__main__`. The endpoints are in doors.py.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ IDLE_CHECKS_PER_PERIOD = 4
 async def open_rooms(
     settings: BrowserSettings, dialler: Dialler, clock: Clock
 ) -> AsyncIterator[tuple[Rooms, EngineKeeper]]:
-    """Open the guard and the rooms behind it; Chromium itself starts later."""
+    """Start the proxy and create the contexts' registry behind it; Chromium itself starts later."""
     shelf = Shelf(clock, settings.browser_max_file_mb * 1_000_000)
     rates = Rates(settings.browser_agent_traffic_mb * 1_000_000)
     bounds = Bounds(
@@ -66,7 +66,7 @@ async def open_rooms(
 async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.Event) -> None:
     """Serve until `stop` is set.
 
-    Raises StartupError when the settings do not fit or a socket cannot be bound.
+    Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
     dialler = Dialler(parse_allowlist(settings.browser_allow))
     sockets = [_bind(settings)]
@@ -84,7 +84,7 @@ async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.
 async def _work(
     bus: Bus, rooms: Rooms, doors: Sequence[Endpoint], settings: BrowserSettings
 ) -> None:
-    """Answer the bus until cancelled, ending an idle Chromium on the way."""
+    """Serve bus requests until cancelled; periodically stop an idle Chromium."""
     idle = timedelta(seconds=settings.browser_idle_s)
     async with bus, bus.serve("choir-browser", VERSION, *doors):
         log.info("browser worker ready")
@@ -92,7 +92,7 @@ async def _work(
             await asyncio.sleep(settings.browser_idle_s / IDLE_CHECKS_PER_PERIOD)
             try:
                 await rooms.rest(idle)
-            except Exception:  # outermost loop: an engine that will not end must not end us
+            except Exception:  # outermost loop: a failure to stop Chromium must not end the service
                 log.exception("could not end an idle browser")
 
 

@@ -1,6 +1,6 @@
-"""The doors of the browser worker: three requests on the bus, files and its health over HTTP.
+"""Endpoints of the browser service: three requests on the bus; blobs and health checks over HTTP.
 
-Built by app.py; each request goes straight to `contexts.rooms`, a file is taken from `blobs.shelf`.
+Built by app.py. Bus requests are handled by `contexts.rooms`, blobs come from `blobs.shelf`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ VERSION = "0.1.0"
 
 
 def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> Sequence[Endpoint]:
-    """List what this worker answers on the bus."""
+    """Return the service's bus endpoints."""
 
     async def close_context(request: ContextRequest) -> Nothing:
         await rooms.close(request.agent_id)
@@ -45,13 +45,14 @@ def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> 
 
 
 def browser_app(bus: Bus, shelf: Shelf, keeper: EngineKeeper, chromium: Path | None) -> FastAPI:
-    """Build the app with /livez, /readyz and the files that wait."""
+    """Build the HTTP app with /livez, /readyz and the blob route."""
     readiness = Readiness(_readiness(bus, keeper, chromium))
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
     async def take_blob(blob_id: str) -> Response:
-        """Give a file, once, to whoever was told its name: only control is, and nobody can guess it."""
+        """Return a file, once. The id is a secret that only control gets, so no further authorization
+        is needed."""
         pieces = shelf.take(blob_id)
         return StreamingResponse(pieces, media_type="application/octet-stream")
 
@@ -64,7 +65,7 @@ def _readiness(
     async def check() -> Sequence[PartStatus]:
         return (
             PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble),
-            # Not there is no failure of this worker: it says so to whoever browses.
+            # A missing Chromium is no failure of this service: browse requests report it.
             PartStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
         )
 

@@ -1,7 +1,5 @@
-"""Files on their way from a page to control: a picture taken, a file fetched.
+"""Files on their way from a page to control: screenshots and downloads.
 
-Owns where their bytes wait, how many there may be and for how long. Never knows what they are for, nor
-who fetches them: whoever holds the name of one may, once.
-
-Ladder: shelf.
+Owns where their bytes are stored, their maximum number and their lifetime. A blob's id is a secret
+and allows its owner to fetch it once.
 """

@@ -1,6 +1,6 @@
-"""Keep a file until it is fetched, in a file without a name: it is gone with this process.
+"""Store blobs until they are fetched, in unnamed temporary files that vanish with this process.
 
-Filled by pages; emptied by the HTTP door in doors.py, and by time.
+Filled by `pages`; emptied by the HTTP route in doors.py, and by expiry.
 """
 
 import secrets
@@ -14,7 +14,7 @@ from choir_common.clock import Clock
 from choir_common.errors import NotFound, TooLarge, Unavailable
 from choir_common.wire.browsing import Blob
 
-# control fetches at once; what it did not fetch by then, it never will
+# Control fetches immediately; a blob that was not fetched by then never will be.
 LIFE = timedelta(seconds=60)
 MOST = 32
 PIECE = 256 * 1024
@@ -30,14 +30,14 @@ class Draft:
         self.too_large = f"It is larger than {max_bytes // 1_000_000} MB, the most allowed."
 
     def write(self, piece: bytes) -> None:
-        """Add to it; blocking, in small pieces. Raises TooLarge."""
+        """Append to it; blocking, so call it with small pieces. Raises TooLarge."""
         self.size += len(piece)
         if self.size > self.max_bytes:
             raise TooLarge(self.too_large)
         self.file.write(piece)
 
     def drop(self) -> None:
-        """Forget it."""
+        """Close and thereby delete it."""
         self.file.close()
 
 
@@ -48,7 +48,7 @@ class _Kept:
 
 
 class Shelf:
-    """The files that wait."""
+    """Stores blobs for one minute."""
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
@@ -56,13 +56,13 @@ class Shelf:
         self._kept: dict[str, _Kept] = {}
 
     def draft(self) -> Draft:
-        """Begin a file."""
+        """Start a file."""
         return Draft(self._max_bytes)
 
     def keep(self, draft: Draft, name: str, mime: str) -> Blob:
-        """Keep a finished file for a minute under a name nobody can guess.
+        """Store a finished file for a minute under a random 256-bit id.
 
-        Raises Unavailable when too many wait.
+        Raises Unavailable if too many files are stored.
         """
         self.sweep()
         if len(self._kept) >= MOST:
@@ -74,7 +74,10 @@ class Shelf:
         return Blob(blob_id=blob_id, name=name, mime=mime, size=draft.size)
 
     def take(self, blob_id: str) -> Iterator[bytes]:
-        """Give a file's pieces, once; blocking. Raises NotFound when it was never there or is no more."""
+        """Return a blob's pieces, once; reading them blocks.
+
+        Raises NotFound if it expired, was fetched already or never existed.
+        """
         self.sweep()
         kept = self._kept.pop(blob_id, None)
         if kept is None:
@@ -82,13 +85,13 @@ class Shelf:
         return _pieces(kept.file)
 
     def sweep(self) -> None:
-        """Forget what nobody fetched."""
+        """Delete expired blobs."""
         now = self._clock.monotonic()
         for blob_id in [key for key, kept in self._kept.items() if kept.until < now]:
             self._kept.pop(blob_id).file.close()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete all blobs."""
         for kept in self._kept.values():
             kept.file.close()
         self._kept.clear()

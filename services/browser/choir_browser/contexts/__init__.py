@@ -1,7 +1,5 @@
-"""One room per running agent, and the one engine they share.
+"""One isolated browser context per running agent, and the shared browser engine.
 
-Owns when Chromium starts and ends, which agent has which context, and how many pages load at once.
-Never knows how a page is driven (pages) or what may be reached (guard).
-
-Ladder: rooms > keeper > lazily.
+Owns when Chromium starts and stops, and which agent has which context. Driving a page belongs to
+`pages`, network restrictions to `guard`.
 """

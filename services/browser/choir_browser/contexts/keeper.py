@@ -1,6 +1,6 @@
-"""Keep the one engine: start it when first wanted, replace it when it died, end it when idle.
+"""Lifecycle of the one browser engine: start on demand, replace after a crash, stop when idle.
 
-Called by rooms.py; the idle watch is a task of app.py.
+Called by rooms.py; app.py calls `Rooms.rest` periodically.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ class EngineKeeper:
 
     @property
     def running(self) -> Engine | None:
-        """The engine if it is up."""
+        """The engine if it is alive, else None."""
         return self._engine if self._engine is not None and self._engine.alive else None
 
     async def engine(self) -> Engine:
-        """Give a live engine; raises Unavailable when none can be started."""
+        """Return a live engine, started if necessary; raises Unavailable if none can be started."""
         async with self._changing:
             if self._engine is not None and self._engine.alive:
                 return self._engine
@@ -44,15 +44,15 @@ class EngineKeeper:
             return self._engine
 
     def touch(self) -> None:
-        """Note that the engine is in use now."""
+        """Record that the engine is in use now."""
         self._used_at = self._clock.monotonic()
 
     def idle_for(self) -> timedelta:
-        """Tell how long nobody has used the engine."""
+        """Return how long the engine has not been used."""
         return timedelta(seconds=self._clock.monotonic() - self._used_at)
 
     async def end(self) -> None:
-        """End the engine, if there is one."""
+        """Stop the engine, if there is one."""
         async with self._changing:
             await self._end()
 

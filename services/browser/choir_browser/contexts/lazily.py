@@ -1,7 +1,7 @@
-"""Import the heavy modules of `pages` at the moment they are first needed, and nowhere else.
+"""Import Playwright when the engine is first started.
 
-Playwright takes 16 MB and a third of a second, which a worker that is never asked to browse need not
-spend. Called by keeper.py.
+It takes 16 MB and a third of a second, which a service that never browses need not spend. Passed to
+`EngineKeeper` by app.py.
 """
 
 import asyncio

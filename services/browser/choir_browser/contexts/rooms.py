@@ -1,6 +1,7 @@
-"""Give each agent a room of its own and have actions done in it.
+"""Registry of the agents' browser contexts; runs actions in them.
 
-Called by doors.py for close and browse; pages does what is asked, guard watches.
+Called by doors.py to close a context and to browse. `pages` runs the action, `guard` restricts its
+network access.
 """
 
 import asyncio
@@ -23,30 +24,30 @@ from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, Downl
 
 log = structlog.get_logger("choir.browser.contexts")
 
-# what closing a tab that hangs may take after the deadline
+# Extra time after the deadline, to close a tab that hangs.
 CLEANING_S = 5.0
 _LOST = "The browser died and is another one now: tabs and cookies of before are gone."
 
 
 @dataclass(slots=True)
 class _Tenancy:
-    """An agent's place: its room while the engine runs, its saved state while it does not."""
+    """An agent's context while the engine runs; its saved state while it does not."""
 
     life: str
-    """Which start of the agent's process has it."""
+    """Identifies the start of the agent's process that owns this context."""
     room: Room | None = None
     engine: Engine | None = None
     state: str | None = None
     places: dict[str, str] = field(default_factory=dict)
-    """Where each lane was when the engine was ended."""
+    """Each lane's URL when the engine stopped."""
     lost: bool = False
-    """Whether the browser died between two calls, which the agent is still to be told."""
+    """Whether the browser crashed between two calls and the agent was not yet notified."""
     loads: int = 0
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Rooms:
-    """All agents' rooms."""
+    """The contexts of all agents."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Rooms:
         self._tenancies: dict[str, _Tenancy] = {}
 
     async def close(self, agent_id: str) -> None:
-        """Destroy an agent's place: pages, cookies and its pass through the proxy."""
+        """Destroy an agent's context: pages, cookies and its proxy credentials."""
         tenancy = self._tenancies.pop(agent_id, None)
         self._proxy.withdraw(agent_id)
         self._turns.forget(agent_id)
@@ -74,11 +75,11 @@ class Rooms:
             await tenancy.room.close()
 
     async def browse(self, request: BrowseRequest) -> BrowsedPage:
-        """Do one action in the agent's room and give what is seen then.
+        """Run one action in the agent's context and return the resulting page.
 
-        Raises Forbidden for what the guard refuses, BadInput, NotFound and Conflict for what cannot
-        be done on this page, TooLarge, DeadlineExceeded, Unavailable when the page, the browser or
-        the server is down.
+        Raises Forbidden for addresses that the guard refuses; BadInput, NotFound and Conflict for
+        actions that are impossible on this page; TooLarge; DeadlineExceeded; and Unavailable if the
+        page, the browser or the server is down.
         """
         timeout_s = request.timeout_ms / 1000
         try:
@@ -94,7 +95,7 @@ class Rooms:
             ) from error
 
     async def owners(self) -> Owners:
-        """Tell which processes show whose pages."""
+        """Return the ids of the processes that show each agent's pages."""
         return {
             agent_id: await tenancy.room.renderers()
             for agent_id, tenancy in list(self._tenancies.items())
@@ -102,7 +103,7 @@ class Rooms:
         }
 
     async def rest(self, idle: timedelta) -> None:
-        """End the engine when nobody has used it for `idle`; agents keep their cookies."""
+        """Stop the engine if it was unused for `idle`; agents keep their cookies."""
         self.shelf.sweep()
         busy = any(tenancy.loads for tenancy in self._tenancies.values())
         engine = self._keeper.running
@@ -118,7 +119,7 @@ class Rooms:
         log.info("chromium ended after idling")
 
     async def _check(self, url: str) -> None:
-        """Refuse early, with the plainest words; the proxy refuses again what gets past here."""
+        """Refuse early, with a precise message; the proxy checks every connection again."""
         try:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -144,7 +145,7 @@ class Rooms:
                 tenancy.lost = False
             return page
         except BadInput:
-            # over TLS the browser only learns that the tunnel failed; the proxy knows why
+            # Over TLS the browser only sees that the tunnel failed; the proxy has the reason.
             refusal = self._proxy.take_refusal(request.agent_id)
             if refusal is not None:
                 raise refusal from None
@@ -161,7 +162,7 @@ class Rooms:
                 await self._discard(tenancy, room)
 
     async def _place(self, request: BrowseRequest) -> _Tenancy:
-        """Return the agent's place; what an earlier life has left of it goes, should nobody have told."""
+        """Return the agent's context; one of an earlier process is closed first if that was missed."""
         held = self._tenancies.get(request.agent_id)
         if held is not None and held.life != request.life:
             await self.close(request.agent_id)
@@ -179,7 +180,7 @@ class Rooms:
             return tenancy.room
 
     async def _discard(self, tenancy: _Tenancy, room: Room) -> None:
-        """Drop a room that a crash has taken; the next action gets a new one."""
+        """Drop a context that has crashed; the next action creates another."""
         async with tenancy.changing:
             if tenancy.room is room:
                 tenancy.room = None
@@ -195,6 +196,6 @@ def _address_of(action: Action) -> str | None:
 
 
 def _last_seen(tenancy: _Tenancy, request: BrowseRequest) -> str:
-    """Say where a lane was before the browser rested or died, once."""
+    """Return a sentence with the lane's URL before the browser stopped; later calls return ""."""
     where = tenancy.places.pop(request.lane, None)
     return f" The browser was ended since; it was at {where}." if where else ""

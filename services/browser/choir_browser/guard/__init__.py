@@ -1,7 +1,5 @@
-"""What the browser may reach: judged on the address that is dialled, not on the name that was asked.
+"""The egress proxy: checks the address that is dialled, not the name that was requested.
 
-Owns the egress proxy, the address rules and the operator's allowlist. Never knows of pages or agents'
-wishes: it sees hosts, ports and bytes.
-
-Ladder: proxy > forwarding > allowance | resolve > allowlist | addresses | heads.
+Owns the proxy, the address rules, the operator's allowlist and the traffic limits. Sees hosts,
+ports and bytes; knows nothing of pages or of agents' requests.
 """

@@ -1,6 +1,6 @@
-"""Tell a public address from one that must not be reached from a page. Pure, but for `is_own`.
+"""Distinguish public addresses from those that pages must not reach. Pure, except for `is_own`.
 
-Asked by resolve.py for every address before it is dialled.
+Called by resolve.py for every address before it is dialled.
 """
 
 import ipaddress
@@ -8,19 +8,19 @@ import socket
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Public by number, but they answer for the machine or its cloud, not for the internet.
+# Public by number, but a service of the machine's cloud provider.
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address lies on the open internet, whatever it is wrapped in."""
+    """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
     inner = _unwrap(address)
     if inner is not None:
         return is_public(inner)
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
-        return False  # fec0::/10: deprecated, and "global" in Python's eyes
+        return False  # fec0::/10: deprecated, but global according to Python
     return (
         address.is_global
         and not address.is_multicast
@@ -30,9 +30,9 @@ def is_public(address: Address) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Tell whether this machine itself holds the address: its services are not for pages.
+    """Return whether the address belongs to this machine, whose services pages must not reach.
 
-    Asks the kernel by binding, which succeeds for own addresses alone.
+    Tries to bind to it: the kernel allows that only for its own addresses.
     """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -44,7 +44,7 @@ def is_own(address: Address) -> bool:
 
 
 def _unwrap(address: Address) -> ipaddress.IPv4Address | None:
-    """Give the IPv4 address inside a mapped, 6to4, NAT64 or compatible IPv6 address."""
+    """Return the IPv4 address inside a mapped, 6to4, NAT64 or compatible IPv6 address, or None."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

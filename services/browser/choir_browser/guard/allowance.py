@@ -1,7 +1,7 @@
-"""What one agent's pages may use of the way out: bytes by the minute, requests by the second, connections.
+"""Traffic limits of one agent's pages: bytes per minute, requests per second, connections.
 
-Kept by proxy.py for each pass, spent by forwarding.py chunk by chunk. Pages go on between calls, so the
-measure is time and not the call.
+proxy.py keeps one allowance per agent, forwarding.py spends it chunk by chunk. Pages stay active
+between calls, so the limit is per unit of time and not per call.
 """
 
 from dataclasses import dataclass, field
@@ -10,30 +10,30 @@ from choir_common.clock import Clock
 from choir_common.errors import RateLimited
 
 PERIOD_S = 60.0
-# What trickles in is no use to a page, and would hide why it breaks off.
+# Share of the bucket that must refill first: a trickle is useless to a page and would hide the
+# limit.
 GATHERED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The most that one agent's pages get."""
+    """Limits of one agent's pages."""
 
     bytes_per_minute: int
     connections: int = 64
-    """Chromium opens 32 to a proxy for pages and as many for sockets; more is somebody's game."""
+    """Chromium opens 32 to a proxy for pages and as many for WebSockets; more would be abuse."""
     dials: int = 8
-    """Names that are looked up and addresses that are called at the same time: a name server that
-    keeps silent holds each for seconds."""
+    """Concurrent look-ups and connection attempts: a silent name server blocks each for seconds."""
     at_once: int = 600
-    """Requests without a pause; the heaviest pages make some 400 when they load."""
+    """Requests in a burst; the heaviest pages make about 400 when they load."""
     per_second: float = 100.0
-    """Requests after those. What goes beyond waits: each costs the worker, which all agents share,
-    about a millisecond."""
+    """Requests per second after the burst; further ones wait. Each costs the worker, which all agents
+    share, about a millisecond."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """A bucket that fills up within a minute; what was overdrawn is paid back first."""
+    """A token bucket of bytes that refills within a minute and may go negative."""
 
     rates: Rates
     clock: Clock
@@ -43,30 +43,30 @@ class Allowance:
     _next: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with a full bucket."""
+        """Start with a full bucket."""
         self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
         self._next = float("-inf")
 
     def wait_s(self) -> float:
-        """Count one more request; tell how long it has to wait for its turn."""
+        """Count a request and return how many seconds it has to wait."""
         now, each_s = self.clock.monotonic(), 1 / self.rates.per_second
         self._next = max(self._next, now - self.rates.at_once * each_s) + each_s
         return max(0.0, self._next - now)
 
     def used_up(self) -> bool:
-        """Whether nothing is left for now: once dry, it has to gather before it gives again."""
+        """Whether the bucket is empty. Once empty, it must refill to a quarter before it is usable again."""
         self._fill()
         return self._dry
 
     def spend(self, count: int) -> bool:
-        """Count bytes that passed; False when no more may follow them."""
+        """Count transferred bytes; return False if no more may follow."""
         self._fill()
         self._left -= count
         self._dry = self._dry or self._left <= 0
         return not self._dry
 
     def refusal(self) -> RateLimited:
-        """Say what was used up."""
+        """Return the error for an exhausted bucket."""
         megabytes = self.rates.bytes_per_minute / 1_000_000
         return RateLimited(
             f"The pages of this agent have moved {megabytes:g} MB within a minute, which is all they "

@@ -1,6 +1,6 @@
-"""The operator's exceptions to the guard, parsed from one setting.
+"""The operator's exceptions to the address rules, parsed from one setting.
 
-Made by app.py from CHOIR_BROWSER_ALLOW; resolve.py asks it before it refuses.
+Created by app.py from CHOIR_BROWSER_ALLOW; resolve.py checks it before it refuses an address.
 """
 
 import ipaddress
@@ -14,14 +14,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """One exemption: a host name with a port, or a network with a port; no port means any."""
+    """A host name or a network, optionally with a port; without one, any port."""
 
     host: str | None
     network: Network | None
     port: int | None
 
     def covers(self, host: str, address: Address, port: int) -> bool:
-        """Tell whether a dial of `address` for the name `host` is excepted."""
+        """Return whether dialling `address` for the name `host` is allowed by this entry."""
         if self.port is not None and self.port != port:
             return False
         if self.network is not None:
@@ -31,19 +31,19 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """Every exception the operator made; empty by default."""
+    """All exceptions of the operator; empty by default."""
 
     entries: tuple[Exemption, ...] = ()
 
     def covers(self, host: str, address: Address, port: int) -> bool:
-        """Tell whether any entry covers this dial."""
+        """Return whether any entry allows this connection."""
         return any(entry.covers(host.lower(), address, port) for entry in self.entries)
 
 
 def parse_allowlist(text: str) -> Allowlist:
-    """Read `host:port`, `address:port`, `[v6]:port` or `CIDR`, separated by commas.
+    """Parse `host:port`, `address:port`, `[v6]:port` or `CIDR`, separated by commas.
 
-    Raises StartupError naming the entry that is none of these.
+    Raises StartupError naming the first invalid entry.
     """
     return Allowlist(tuple(_entry(part.strip()) for part in text.split(",") if part.strip()))
 

@@ -1,6 +1,6 @@
-"""Move bytes between the browser and a dialled server, with a limit and a deadline on silence.
+"""Copy bytes between the browser and a server, with a size limit and an idle timeout.
 
-Called by proxy.py once the address is judged and dialled.
+Called by proxy.py once the address is checked and dialled.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from choir_browser.guard.allowance import Allowance
 from choir_browser.guard.heads import BadHead, Head, read_head
 
 CHUNK = 65_536
-# Enough for any page that is worth reading; a download is not.
+# Enough for any page that is worth reading.
 MAX_BYTES_DOWN = 64_000_000
 SILENCE_S = 60.0
 
@@ -20,7 +20,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def copy(
     source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int, allowance: Allowance
 ) -> None:
-    """Move up to `limit` bytes until the source ends, falls silent, or nothing more is allowed."""
+    """Copy up to `limit` bytes until the source ends, is silent for 60 s, or the allowance is used up."""
     with contextlib.suppress(OSError, TimeoutError):
         while limit > 0:
             async with asyncio.timeout(SILENCE_S):
@@ -36,12 +36,12 @@ async def copy(
 
 
 async def both_ways(near: Streams, far: Streams, allowance: Allowance) -> None:
-    """Join two connections until either side ends."""
+    """Connect two connections until either side ends."""
     up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN, allowance))
     down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN, allowance))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-        if up.done():  # a client that ends its side may still wait for the answer
+        if up.done():  # a client that closes its write side may still wait for the response
             async with asyncio.timeout(SILENCE_S):
                 await down
     except TimeoutError:
@@ -55,9 +55,9 @@ async def both_ways(near: Streams, far: Streams, allowance: Allowance) -> None:
 async def send_body(
     head: Head, near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: Allowance
 ) -> None:
-    """Forward exactly the body that belongs to a request, and not a byte of what follows.
+    """Forward exactly the request's body and no byte after it.
 
-    What follows could be meant for another host; it has not been judged.
+    Bytes after it could be a request to another host, which was not checked.
     """
     length = head.get("content-length")
     if (head.get("transfer-encoding") or "").lower() == "chunked":
@@ -89,9 +89,9 @@ async def _trailer(near: asyncio.StreamReader) -> bytes:
 
 
 async def relay_answer(near: Streams, far: asyncio.StreamReader, allowance: Allowance) -> None:
-    """Forward the answer until it ends, or until the browser wants no more of it.
+    """Forward the response until it ends or the browser disconnects.
 
-    A page that is left asks for nothing any more, and must not go on holding what its agent may have.
+    Otherwise a page that was left would keep its transfer, and the agent's allowance, in use.
     """
     answering = asyncio.create_task(_relay(far, near[1], allowance))
     leaving = asyncio.create_task(_until_left(near[0]))
@@ -106,7 +106,7 @@ async def relay_answer(near: Streams, far: asyncio.StreamReader, allowance: Allo
 
 
 async def _until_left(near: asyncio.StreamReader) -> None:
-    """Wait until the browser hangs up; what it sends meanwhile belongs to no request."""
+    """Wait until the browser disconnects; bytes it sends meanwhile belong to no request."""
     with contextlib.suppress(OSError):
         while await near.read(CHUNK):
             pass
@@ -115,9 +115,9 @@ async def _until_left(near: asyncio.StreamReader) -> None:
 async def _relay(
     far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: Allowance
 ) -> None:
-    """Forward the answer, telling the browser that the connection ends with it.
+    """Forward the response with `Connection: close`.
 
-    Were it kept open, the browser would send its next request, to any host, down the same line.
+    Otherwise the browser would send its next request, to any host, over the same connection.
     """
     while True:
         async with asyncio.timeout(SILENCE_S):
@@ -125,7 +125,7 @@ async def _relay(
         if head is None:
             raise BadHead
         near.write(head.render(" ".join(head.start).rstrip()))
-        if not head.start[1].startswith("1"):  # 1xx are notes before the answer
+        if not head.start[1].startswith("1"):  # 1xx responses precede the final one
             break
     await near.drain()
     await copy(far, near, MAX_BYTES_DOWN, allowance)

@@ -1,41 +1,41 @@
-"""Read and rewrite the head of an HTTP/1.1 message. Pure; used by proxy.py and forwarding.py."""
+"""Parse and rewrite HTTP/1.1 message heads. Pure; used by proxy.py and forwarding.py."""
 
 import asyncio
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64_000
-# Hop-by-hop, or ours: they end at the proxy.
+# Hop-by-hop headers and those for the proxy are not forwarded.
 _DROPPED = frozenset(
     {"connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "upgrade"}
 )
 
 
 class BadHead(Exception):
-    """What arrived is not HTTP as a browser writes it."""
+    """The input is not HTTP as a browser sends it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A start line and its header fields, as they came."""
+    """A start line and its header fields, as received."""
 
     start: tuple[str, str, str]
     fields: tuple[tuple[str, str], ...]
 
     def get(self, name: str) -> str | None:
-        """Give the first field of that name (lower case)."""
+        """Return the first field with that name (lower case), or None."""
         return next((value for key, value in self.fields if key.lower() == name), None)
 
     def render(self, start: str) -> bytes:
-        """Give the bytes of this head under another start line, closing after one exchange."""
+        """Return the bytes of this head with another start line and `Connection: close`."""
         kept = [f"{k}: {v}" for k, v in self.fields if k.lower() not in _DROPPED]
         return "\r\n".join([start, *kept, "Connection: close", "", ""]).encode("latin-1")
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """Read one head; None when the peer hung up before it began.
+    """Read one head; return None if the peer disconnected before it began.
 
-    Raises BadHead for anything that is none, or longer than 64,000 bytes.
+    Raises BadHead if it is malformed or longer than 64,000 bytes.
     """
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
@@ -58,7 +58,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request wants to go."""
+    """The target of a proxy request."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class Target:
 
 
 def target_of(method: str, uri: str) -> Target:
-    """Read the target of a proxy request: `host:port` of CONNECT, else an absolute http URL.
+    """Parse the target of a proxy request: `host:port` of CONNECT, else an absolute http URL.
 
     Raises BadHead for any other form.
     """

@@ -1,7 +1,7 @@
-"""The forced way out: an HTTP proxy on loopback that Chromium cannot go around.
+"""Egress proxy: an HTTP proxy on loopback, Chromium's only route to the network.
 
-Opened by app.py; pages/chromium.py hands its address and a pass to each context. Each connection is
-judged and dialled by resolve.py, then forwarding.py moves the bytes.
+Opened by app.py; pages/chromium.py passes its address and an agent's credentials to each context.
+resolve.py checks and dials each address, then forwarding.py copies the bytes.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ GUARD_HEADER = "choir-guard"
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What an agent's context shows the proxy: nobody else on this machine may use it."""
+    """Proxy credentials of an agent's context, so that no other process on the machine can use the proxy."""
 
     username: str
     password: str
@@ -40,7 +40,7 @@ class Pass:
 
 @dataclass(slots=True)
 class _Holder:
-    """One pass's owner, what it may still use, and what it was last refused."""
+    """An agent's password, remaining allowance and recent refusals."""
 
     password: str
     allowance: Allowance
@@ -50,7 +50,7 @@ class _Holder:
 
 
 class EgressProxy:
-    """Forwards to permitted addresses; answers 403 for the others and says why."""
+    """Forwards to permitted addresses; answers 403 with the reason for others."""
 
     def __init__(self, dialler: Dialler, rates: Rates, clock: Clock) -> None:
         self._dialler = dialler
@@ -66,7 +66,7 @@ class EgressProxy:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop listening and cut what is open."""
+        """Stop listening and close open connections."""
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -75,13 +75,13 @@ class EgressProxy:
 
     @property
     def url(self) -> str:
-        """Where Chromium finds the proxy."""
+        """The proxy's URL for Chromium."""
         if self._server is None:
             raise RuntimeError("the proxy is not open")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def issue(self, agent_id: str) -> Pass:
-        """Give an agent its pass; it is the same until withdrawn."""
+        """Return an agent's credentials; they stay the same until withdrawn."""
         holder = self._holders.get(agent_id)
         if holder is None:
             allowance = Allowance(self._rates, self._clock)
@@ -91,11 +91,11 @@ class EgressProxy:
         return Pass(agent_id, holder.password)
 
     def withdraw(self, agent_id: str) -> None:
-        """End an agent's pass."""
+        """Revoke an agent's credentials."""
         self._holders.pop(agent_id, None)
 
     def take_refusal(self, agent_id: str) -> ChoirError | None:
-        """Give the last refusal of an agent's connection and forget all of them."""
+        """Return the last refusal of an agent's connections, or None, and clear all of them."""
         holder = self._holders.get(agent_id)
         if holder is None or not holder.refusals:
             return None
@@ -112,9 +112,9 @@ class EgressProxy:
         try:
             await self._exchange((reader, writer))
         except (BadHead, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            pass  # the browser hung up or spoke nonsense: there is nobody to tell
+            pass  # the browser disconnected or sent invalid data: there is nobody to answer
         except asyncio.CancelledError:
-            pass  # closing: asyncio would log a cancelled connection as an error
+            pass  # on shutdown: asyncio would log a cancelled connection as an error
         except Exception:  # outermost loop of a connection
             log.exception("proxy connection failed")
         finally:
@@ -197,7 +197,7 @@ async def _forward(
 
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _Holder, error: ChoirError) -> None:
-    """Answer in the server's place, and keep what a tunnel's user would not get to read."""
+    """Answer in the server's place and store the reason, which a tunnel's client cannot read."""
     match error:
         case Forbidden():
             status = "403 Forbidden"

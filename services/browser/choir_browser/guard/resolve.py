@@ -1,7 +1,7 @@
-"""Turn a name into the addresses that may be dialled for it, and dial exactly one of those.
+"""Resolve a name, check its addresses, and dial exactly the addresses that were checked.
 
-Called by proxy.py for each connection. The name is resolved here, once: what was judged is what is
-dialled, so a name that changes its answer (DNS rebinding) gains nothing.
+Called by proxy.py for each connection. The name is resolved here, once: the checked address is the
+dialled address, so a name that changes its answer (DNS rebinding) gains nothing.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from choir_common.errors import BadInput, Forbidden, Unavailable
 
 DIAL_TIMEOUT_S = 10.0
 RESOLVE_TIMEOUT_S = 5.0
-# Look-ups cannot be called off, so many may hang at once; an idle thread costs nothing to speak of.
+# Look-ups cannot be cancelled, so many may hang at once; an idle thread costs almost nothing.
 LOOKUPS = 32
-# A name with many addresses must not hold a page up while each times out.
+# A name with many addresses must not delay a page while each times out.
 MAX_DIALS = 3
 
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -28,16 +28,16 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class SystemResolver:
-    """Resolves as any program here would, in threads of its own.
+    """Resolves with getaddrinfo, in its own thread pool.
 
-    In those that all work of this process shares, a silent name server would hold up every agent.
+    In the pool that the whole process shares, an unresponsive name server would block every agent.
     """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="resolve")
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Raise Unavailable when the name has no address."""
+        """Return the addresses of a name; raises Unavailable if it has none."""
         ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
@@ -50,15 +50,16 @@ class SystemResolver:
 
 @dataclass(frozen=True, slots=True)
 class Dialler:
-    """Opens connections to permitted addresses, and to no others."""
+    """Opens connections to permitted addresses only."""
 
     allow: Allowlist
     resolver: Resolver = field(default_factory=SystemResolver)
 
     async def permitted(self, host: str, port: int) -> Sequence[Address]:
-        """Give the addresses of `host` that may be dialled.
+        """Return the addresses of `host` that may be dialled.
 
-        Raises Forbidden when it has none, Unavailable when it does not resolve.
+        Raises BadInput for an invalid host or port, Forbidden if no address is permitted, and
+        Unavailable if the name does not resolve.
         """
         if not host or not 0 < port < 65536:
             raise BadInput(f"{host}:{port} is no place on a network.")
@@ -74,7 +75,7 @@ class Dialler:
     async def dial(self, host: str, port: int) -> Streams:
         """Connect to a permitted address of `host`.
 
-        Raises Forbidden as `permitted` does, Unavailable when none answers.
+        Raises as `permitted` does, and Unavailable if no address answers.
         """
         for address in (await self.permitted(host, port))[:MAX_DIALS]:
             try:

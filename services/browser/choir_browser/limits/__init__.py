@@ -1,7 +1,5 @@
-"""What one agent's pages may take from the others: turns to load, memory and processor time.
+"""Limits on what one agent's pages may take from others: load slots, memory and processor time.
 
-Owns the turns, and the watch over Chromium's processes, which it may slow down and end. Never touches a page
-or a connection: what a page may fetch is the guard's.
-
-Ladder: watch > rule > processes; turns; endings.
+Owns the load slots and the process watchdog, which lowers the priority of Chromium's processes or
+kills them. Network limits belong to `guard`.
 """

@@ -1,7 +1,7 @@
-"""Why a page was ended, for the moment at which its agent learns that it crashed.
+"""Reasons why pages were killed, until the crash of the page is reported to its agent.
 
-Written by watch.py; read by pages/tab.py when Chromium says of a page that it crashed, and no more, and by
-contexts/rooms.py when the whole browser is gone.
+Written by watch.py. Read by pages/tab.py, because Chromium reports only that a page crashed, and by
+contexts/rooms.py after a crash of the whole browser.
 """
 
 from collections import deque
@@ -14,18 +14,18 @@ KEPT = 16
 
 
 class Endings:
-    """The last few pages that were ended on purpose."""
+    """The most recent pages that were killed on purpose."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: deque[tuple[float, str]] = deque(maxlen=KEPT)
 
     def note(self, why: str) -> None:
-        """Remember that a page is ended now."""
+        """Record the reason of a kill that happens now."""
         self._last.append((self._clock.monotonic(), why))
 
     def recent(self) -> str | None:
-        """Give the reason of an ending a moment ago, once."""
+        """Return the reason of a recent kill and remove it, or None."""
         while self._last:
             at, why = self._last.popleft()
             if self._clock.monotonic() - at <= TOLD_WITHIN_S:

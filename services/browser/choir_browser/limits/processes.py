@@ -1,6 +1,6 @@
-"""Read Chromium's processes from /proc, slow them down, end them. Linux only, as is the whole worker.
+"""Read Chromium's processes from /proc, lower their priority, kill them. Linux only, like the service.
 
-Called by watch.py, in a thread: a dozen small files a look.
+Called by watch.py in a thread: each call reads about a dozen small files.
 """
 
 import contextlib
@@ -17,37 +17,37 @@ _MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One of Chromium's processes at one look."""
+    """One of Chromium's processes at one moment."""
 
     pid: int
     started: int
-    """In ticks since the machine's start; with `pid` it names one process for ever."""
+    """Start time in clock ticks since boot; unique together with `pid`."""
     renderer: bool
     memory: int
-    """Bytes of its own, swapped out or not: no program text, no files."""
+    """Private and shared anonymous memory in bytes, including swap; no program text, no files."""
     cpu_s: float
     """Processor seconds since it started."""
 
 
 def chromium_processes(root: int) -> Sequence[Process]:
-    """List Chromium's processes below the process `root`."""
+    """Return Chromium's processes among the descendants of the process `root`."""
     found = []
     for pid in _children(root):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end while it is read
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process may end in between
             command = (PROC / str(pid) / "cmdline").read_bytes()
             if b"--type=" in command or b"--remote-debugging-pipe" in command:
                 found.append(_process(pid, b"--type=renderer" in command))
-            # a page's process has many threads to look through, and no children
+            # A renderer has no children, but many threads that would have to be read.
             if b"--type=renderer" not in command:
                 found.extend(chromium_processes(pid))
     return found
 
 
 def slow_down(pid: int) -> None:
-    """Let every other process go first, for all threads of this one and those that it begins.
+    """Give a process the idle scheduling class, including its threads and those that it will start.
 
-    Not by niceness: Chromium sets that itself where it may, and sixty-four threads of the least weight
-    together still weigh as much as one of ours. What is idle to the kernel gives way at once.
+    Niceness does not work: Chromium sets it itself, and 64 threads of the lowest weight together
+    still weigh as much as one normal thread. SCHED_IDLE yields immediately.
     """
     with contextlib.suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
@@ -55,14 +55,14 @@ def slow_down(pid: int) -> None:
 
 
 def end(process: Process) -> None:
-    """Kill a process, unless its number belongs to another by now."""
+    """Kill a process, unless its pid was reused."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         if _process(process.pid, process.renderer).started == process.started:
             os.kill(process.pid, signal.SIGKILL)
 
 
 def children_of(pid: int, sign: bytes) -> Iterator[int]:
-    """List a process's children that live and have `sign` in their command line."""
+    """Yield a process's live children with `sign` in their command line."""
     for child in _children(pid):
         with contextlib.suppress(OSError):
             if sign in (PROC / str(child) / "cmdline").read_bytes():
@@ -70,7 +70,7 @@ def children_of(pid: int, sign: bytes) -> Iterator[int]:
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process and all below it."""
+    """Kill a process and all its descendants."""
     for each in (*_descendants(pid), pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

@@ -1,47 +1,47 @@
-"""Decide which of Chromium's processes is slowed down and which is ended. Pure; asked by watch.py."""
+"""Decide which of Chromium's processes to slow down and which to kill. Pure; called by watch.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_browser.limits.processes import Process
 
-# This share of a processor a page may use for ever; what it uses above it piles up.
+# Share of a processor that a page may use permanently; usage above it accumulates.
 FREE_SHARE = 0.25
-# A page that is built up works hard for a moment; with more than this, the others go first.
+# Loading a page takes much processor time for a moment; above this, its priority is lowered.
 SLOWED_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may be used at most."""
+    """Upper limits of resource usage."""
 
     agent_memory: int
-    """Bytes, of all pages of one agent together."""
+    """Bytes, for all pages of one agent together."""
     memory: int
-    """Bytes, of all of Chromium."""
+    """Bytes, for all of Chromium."""
     work_s: float
-    """Processor seconds that a page may pile up."""
+    """Excess processor seconds that a page may accumulate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A process to end, and the words for the agent whose page it shows."""
+    """A process to kill, and the reason to report to its agent."""
 
     process: Process
     why: str
 
 
 Owners = Mapping[str, frozenset[int]]
-"""By agent, the processes that show its pages."""
+"""Process ids of the renderers of each agent's pages."""
 
 
 def piled_up(pile_s: float, used_s: float, seconds: float) -> float:
-    """Return the processor seconds above its share of a page that used `used_s` in `seconds`."""
+    """Return a page's excess processor seconds after it used `used_s` in an interval of `seconds`."""
     return max(0.0, pile_s + used_s - FREE_SHARE * seconds)
 
 
 def owners_wanted(found: Sequence[Process], bounds: Bounds) -> bool:
-    """Tell whether any agent could be over its memory: who owns what is dear to ask."""
+    """Return whether any agent could exceed its memory limit; finding a page's owner is expensive."""
     pages = [process.memory for process in found if process.renderer]
     return len(pages) > 1 and sum(pages) > bounds.agent_memory
 
@@ -49,7 +49,11 @@ def owners_wanted(found: Sequence[Process], bounds: Bounds) -> bool:
 def endings(
     found: Sequence[Process], piles: Mapping[int, float], owners: Owners, bounds: Bounds
 ) -> Sequence[Ending]:
-    """List what is to be ended: each page that takes too much, then the fattest of who does."""
+    """Return the processes to kill, each with the reason.
+
+    First pages over a limit, then the largest page of each agent over its memory limit. Only if
+    there are none and Chromium as a whole is over its limit: the largest process.
+    """
     chosen: dict[int, Ending] = {}
     pages = sorted((p for p in found if p.renderer), key=lambda p: p.memory, reverse=True)
     for page in pages:
@@ -63,8 +67,8 @@ def endings(
         if not ended and sum(page.memory for page in theirs) > bounds.agent_memory:
             chosen[theirs[0].pid] = Ending(theirs[0], _memory_words(bounds))
     if not chosen and sum(process.memory for process in found) > bounds.memory:
-        # What a page stores lies in other processes, and is freed with the page: if that helps no
-        # more, whoever is fattest now is the one that keeps it all.
+        # What a page stores is in other processes and is freed with the page. If no page is left to
+        # kill, the largest process is the one that keeps the memory.
         fattest = max(found, key=lambda process: process.memory)
         chosen[fattest.pid] = Ending(fattest, _CROWDED)
     return tuple(chosen.values())

@@ -1,6 +1,7 @@
-"""Look at Chromium's processes all the time; slow down and end those that take too much.
+"""Watchdog for Chromium's processes: slow down and kill those that use too many resources.
 
-Run by app.py as long as the worker lives; rule.py decides, processes.py does it, endings.py keeps why.
+Started by app.py for the service's lifetime. rule.py decides, processes.py acts, endings.py stores
+the reasons.
 """
 
 import asyncio
@@ -24,17 +25,17 @@ from choir_common.clock import Clock
 
 log = structlog.get_logger("choir.browser.limits")
 
-# Filling 1 GB takes a page a second or so.
+# A page can fill 1 GB in about a second.
 LOOK_EVERY_S = 0.25
 OWNERS_WITHIN_S = 5.0
-# Who owns what takes Chromium a third of a second to say.
+# Chromium needs a third of a second to report which pages a process shows.
 OWNERS_AT_MOST_EVERY_S = 3.0
 
 AskOwners = Callable[[], Awaitable[Owners]]
 
 
 class Watch:
-    """The watch over what is under this process."""
+    """Periodically checks the Chromium processes below this process."""
 
     def __init__(self, bounds: Bounds, ask_owners: AskOwners, noted: Endings, clock: Clock) -> None:
         self._bounds = bounds
@@ -48,16 +49,16 @@ class Watch:
         self._asked_at = float("-inf")
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 await self.look()
-            except Exception:  # outermost loop: a look that fails must not end the watch
+            except Exception:  # outermost loop: one failure must not stop the watchdog
                 log.exception("could not look at the browser's processes")
 
     async def look(self) -> None:
-        """Look once, and act."""
+        """Check once, and act."""
         found = await asyncio.to_thread(processes.chromium_processes, os.getpid())
         now = self._clock.monotonic()
         self._measure(found, now)
@@ -72,7 +73,7 @@ class Watch:
             await asyncio.to_thread(processes.end, process)
 
     def _measure(self, found: Sequence[Process], now: float) -> None:
-        """Keep, by process, how much it has worked without a rest."""
+        """Update each process's excess processor seconds."""
         seconds, self._looked_at = now - self._looked_at, now
         known, self._before = self._before, {(p.pid, p.started): p for p in found}
         piles: dict[int, float] = {}
@@ -85,7 +86,7 @@ class Watch:
         self._piles = piles
 
     async def _slow_down(self, process: Process) -> None:
-        """Give the others way, for good: this page has shown what it is."""
+        """Lower a page's priority permanently: a page that did this once does it again."""
         key = (process.pid, process.started)
         if key not in self._slowed:
             self._slowed = (self._slowed & set(self._before)) | {key}

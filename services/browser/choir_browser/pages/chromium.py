@@ -1,7 +1,7 @@
-"""Chromium under Playwright: the engine that contexts/keeper.py starts on the first browse.
+"""Chromium under Playwright: the engine that contexts/keeper.py starts on the first browse request.
 
-Importing this module costs 16 MB and starting it a node process and Chromium, so only
-contexts/engine.py imports it, when it is first needed.
+Importing this module costs 16 MB, and starting it a Node process and Chromium. So only
+contexts/lazily.py imports it, on first use.
 """
 
 import asyncio
@@ -24,13 +24,15 @@ from choir_common.errors import ChoirError, Unavailable
 log = structlog.get_logger("choir.browser.pages")
 
 LAUNCH_TIMEOUT_S = 30.0
-# Playwright lets pages open tabs as they please, and flood the browser with requests to itself; with
-# these away, only a press opens a tab, and 200 moves in history are all there are in ten seconds.
+# Playwright disables two protections: against popups, and against pages that flood the browser
+# process with requests. Without these flags only a click opens a tab, and a page can navigate its
+# history at most 200 times in ten seconds.
 FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking", "--disable-ipc-flooding-protection")
-# Scripts of a page must not find a way to the network that is no HTTP.
+# Page scripts must have no access to non-HTTP networking.
 _NO_PEERS = "delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;"
 _NO_TRANSPORT = "delete window.WebTransport;"
-# Nobody reads their errors here, and a storm of them would come down the line of all.
+# Nobody reads page errors here, and a flood of them would delay every agent's messages on the one
+# connection to the driver.
 _NO_ERRORS = (
     "for(const kind of ['error','unhandledrejection'])"
     "addEventListener(kind,e=>e.preventDefault(),true);"
@@ -38,7 +40,7 @@ _NO_ERRORS = (
 
 
 class ChromiumEngine:
-    """A running Chromium and the Playwright driver that holds it."""
+    """A running Chromium and its Playwright driver."""
 
     def __init__(self, driver: Driver, browser: Browser, launch: Launch) -> None:
         self._driver = driver
@@ -51,9 +53,9 @@ class ChromiumEngine:
         return self._browser.is_connected()
 
     async def new_room(self, entry: Pass, state: str | None) -> ChromiumRoom:
-        """Open a context that goes through the proxy under `entry`.
+        """Open a browser context that uses the proxy with the credentials `entry`.
 
-        Raises Unavailable when Chromium is gone.
+        Raises Unavailable if Chromium is gone.
         """
         try:
             context = await self._browser.new_context(
@@ -73,14 +75,14 @@ class ChromiumEngine:
         return ChromiumRoom(context, self._launch.shelf, book)
 
     async def close(self) -> None:
-        """End Chromium and the driver."""
+        """Stop Chromium and the driver."""
         await self._driver.end(self._browser.close)
 
 
 async def start_chromium(launch: Launch) -> ChromiumEngine:
     """Start the driver and Chromium.
 
-    Raises Unavailable when there is no Chromium, or it does not start; the message says why.
+    Raises Unavailable with the reason if there is no Chromium, or it does not start.
     """
     driver = await start_driver()
     chromium = driver.playwright.chromium

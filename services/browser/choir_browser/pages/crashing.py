@@ -1,7 +1,7 @@
-"""Crash a page that does not let go. Called by room.py when an action in it did not end.
+"""Crash a page that does not respond. Called by room.py when an action in it failed or timed out.
 
-A tab that is only closed may go on for seconds with a loop of dialogs, which Chromium shows one after the
-other while all other tabs wait.
+Closing the tab is not enough: a loop of dialogs may continue for seconds, and Chromium shows them
+one after the other while all other tabs wait.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ CRASHED_WITHIN_S = 2.0
 
 
 async def crash(tab: Tab) -> None:
-    """End all that a page does, here and now; the tab is to be closed next."""
-    # the command itself is never answered: the page is gone
+    """Crash a page's process; the caller closes the tab next."""
+    # The command gets no response: the page is gone.
     asking = asyncio.create_task(tab.line.send("Page.crash"))
     gone = asyncio.create_task(tab.crashed.wait())
     try:

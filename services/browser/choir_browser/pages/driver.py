@@ -1,7 +1,7 @@
-"""Playwright's driver, a process of node that holds Chromium: started and ended, whatever state it is in.
+"""Start and stop Playwright's driver, a Node process that controls Chromium, whatever state it is in.
 
-Used by chromium.py. What does not end when asked is killed with all below it: a worker that lives for months
-must not gather browsers that hang.
+Used by chromium.py. A driver that does not stop in time is killed with all its descendants: a
+service that runs for months must not accumulate hanging browsers.
 """
 
 import asyncio
@@ -30,16 +30,17 @@ class Driver:
         self._pids = pids
 
     async def end(self, close: Callable[[], Awaitable[None]] | None = None) -> None:
-        """End Chromium by `close`, then the driver, then by force whatever is left of them."""
+        """Stop Chromium by `close`, then the driver, then kill what is left of them."""
         if close is not None:
             await _in_time(close)
         await _in_time(self.playwright.stop)
         if await asyncio.to_thread(_kill, self._pids):
-            await _in_time(self.playwright.stop)  # takes note of the end, which comes at once now
+            # returns at once: only updates Playwright's own state
+            await _in_time(self.playwright.stop)
 
 
 async def start_driver() -> Driver:
-    """Start a driver. Raises Unavailable when it does not start in time."""
+    """Start a driver; raises Unavailable if it does not start in time."""
     before = _drivers()
     try:
         async with asyncio.timeout(START_WITHIN_S):
@@ -66,7 +67,7 @@ def _drivers() -> frozenset[int]:
 
 
 def _kill(pids: frozenset[int]) -> bool:
-    """Kill those that still run, with all below them; tell whether there were any."""
+    """Kill the processes that still run, with their descendants; return whether there were any."""
     running = pids & _drivers()
     for pid in running:
         log.warning("the browser's driver does not end and is killed", pid=pid)

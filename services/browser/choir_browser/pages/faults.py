@@ -1,4 +1,4 @@
-"""Say in Choir's words what Playwright reports. Used by tab.py, room.py and chromium.py."""
+"""Translate Playwright's errors into Choir's. Used by tab.py, room.py and chromium.py."""
 
 import re
 
@@ -27,27 +27,27 @@ CRASHED = "The browser or the page crashed; it is replaced at the next call."
 
 
 def is_gone(error: Exception) -> bool:
-    """Tell whether the page, its context or the whole browser is no more."""
+    """Return whether the page, its context or the whole browser no longer exists."""
     return any(sign in str(error) for sign in _GONE)
 
 
 def is_download(error: Exception) -> bool:
-    """Tell whether what was opened was a file, so that the page before it is still there."""
+    """Return whether the opened URL was a file, in which case the previous page is still shown."""
     return "Download is starting" in str(error) or "ERR_ABORTED" in str(error)
 
 
 def is_interrupted(error: BaseException | None) -> bool:
-    """Tell whether the page that was to be left went elsewhere itself meanwhile."""
+    """Return whether the current page started another navigation and thereby stopped the requested one."""
     return _INTERRUPTED in str(error)
 
 
 def is_elsewhere(error: Exception) -> bool:
-    """Tell whether the page that was asked something had already made room for the next one."""
+    """Return whether the page navigated away before it was evaluated."""
     return any(sign in str(error) for sign in _ELSEWHERE)
 
 
 def translate(error: Error, what: str) -> ChoirError:
-    """Give the Choir error behind what failed; `what` is an address, or an action in words."""
+    """Return the Choir error for a failed action; `what` is a URL or a description of the action."""
     if isinstance(error, PlaywrightTimeout):
         return DeadlineExceeded(f"{what} did not load in time.")
     if is_gone(error):
@@ -63,5 +63,5 @@ def translate(error: Error, what: str) -> ChoirError:
 
 
 def reason_of(code: str) -> str:
-    """Say what one of Chromium's codes means."""
+    """Return the meaning of one of Chromium's error codes."""
     return _SAYINGS.get(code, code) or "the browser refused it"

@@ -1,7 +1,7 @@
-"""Fetch a file through the browser: its cookies, its proxy, and never its disk.
+"""Download a file through the browser, with its cookies and proxy, without using its disk.
 
-Called by room.py. The answer of a navigation is stopped at its head and its body taken as a stream, piece by
-piece, so that a server that sends without end costs no more than the cap.
+Called by room.py. The response to a navigation is paused after its head, and its body is read as a
+stream. So a server that sends endlessly costs no more than the size limit.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from choir_browser.pages.filenames import name_of, origin_of
 from choir_common.errors import BadInput, Forbidden, TooLarge, Unavailable
 from choir_common.wire.browsing import Blob
 
-# after a press; a server may take longer once it has been asked
+# After a click, until the first response; the transfer may take longer.
 ANSWER_S = 15.0
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -40,7 +40,7 @@ class _Asked(BaseModel):
 
 
 class _Paused(BaseModel):
-    """A request whose answer's head has come."""
+    """A request that Chromium paused when its response head arrived."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -57,7 +57,7 @@ class _Paused(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file, and where it came from after redirects."""
+    """A downloaded file, and its URL after redirects."""
 
     blob: Blob
     url: str
@@ -66,7 +66,7 @@ class Fetched:
 
 
 class Fetching:
-    """Stops the answers to a tab's navigations while it is open."""
+    """Pauses the responses to a tab's navigations while it is open."""
 
     def __init__(self, line: CDPSession) -> None:
         self._line = line
@@ -74,8 +74,8 @@ class Fetching:
         self._paused: asyncio.Queue[_Paused] = asyncio.Queue(maxsize=100)
 
     async def __aenter__(self) -> Self:
-        """Begin to stop them."""
-        # asked now: a page that is on its way elsewhere answers nothing
+        """Start pausing responses."""
+        # Asked first: a page that is navigating away does not answer.
         tree = await self._line.send("Page.getFrameTree")
         self._frame = str(tree["frameTree"]["frame"]["id"])
         self._line.on("Fetch.requestPaused", self._on_paused)
@@ -84,22 +84,22 @@ class Fetching:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Let everything go its way again."""
+        """Stop pausing responses."""
         self._line.remove_listener("Fetch.requestPaused", self._on_paused)
         with contextlib.suppress(Error):
             await self._line.send("Fetch.disable")
 
     async def file(self, begin: Callable[[], Awaitable[object]], shelf: Shelf) -> Fetched:
-        """Do what makes the browser ask for a file, and keep what it is answered.
+        """Run `begin`, which makes the browser request a file, and store the response.
 
-        Raises Forbidden from the guard, BadInput for an answer that is no file, TooLarge.
+        Raises Forbidden from the guard, BadInput if the response is not a file, and TooLarge.
         """
         beginning = asyncio.create_task(_quietly(begin))
         waiting = asyncio.create_task(self._head())
         try:
             await asyncio.wait({beginning, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                await beginning  # raises what is wrong with it
+                await beginning  # raises its error
                 await asyncio.wait({waiting}, timeout=ANSWER_S)
             if not waiting.done():
                 raise BadInput(f"Within {ANSWER_S:g} s no file came of it.")
@@ -118,7 +118,7 @@ class Fetching:
             self._paused.put_nowait(_Paused.model_validate(event))
 
     async def _head(self) -> _Paused:
-        """Wait for the answer that is the file's; redirects and frames go on."""
+        """Wait for the file's response; let redirects and other frames continue."""
         while True:
             paused = await self._paused.get()
             if paused.frameId == self._frame and paused.responseStatusCode not in REDIRECTS:
@@ -173,13 +173,13 @@ class Fetching:
                 await self._line.send("IO.close", {"handle": stream})
 
     async def _let_go(self, head: _Paused) -> None:
-        """Tell the browser that nothing comes: the body is ours now."""
+        """Abort the request in the browser: the body was read here."""
         failing = {"requestId": head.requestId, "errorReason": "Aborted"}
         with contextlib.suppress(Error):
             await self._line.send("Fetch.failRequest", failing)
 
 
 async def _quietly(begin: Callable[[], Awaitable[object]]) -> None:
-    """Do it; that the browser calls it aborted is what we made of it."""
+    """Run `begin` and ignore that the browser reports the navigation as aborted, which we caused."""
     with contextlib.suppress(Error):
         await begin()

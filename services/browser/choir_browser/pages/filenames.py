@@ -1,4 +1,4 @@
-"""Read addresses, and name files after what a stranger's server says of them: pure.
+"""Parse URLs, and derive safe file names from untrusted response headers. Pure.
 
 Used by tab.py, pictures.py and fetching.py.
 """
@@ -13,18 +13,18 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 def origin_of(url: str) -> str:
-    """Give scheme, host and port of an address; empty for none."""
+    """Return scheme, host and port of a URL; empty if it has no host."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
 
 
 def host_of(url: str) -> str:
-    """Give an address's host as part of a file's name."""
+    """Return a URL's host as a part of a file name."""
     return harmless(urlsplit(url).hostname or "page")
 
 
 def name_of(url: str, disposition: str, mime: str) -> str:
-    """Give the name a download ought to have: the server's, else the address's, with an ending."""
+    """Return a download's file name: the server's, else the URL's, with an extension."""
     header = Message()
     header["content-disposition"] = disposition.encode("latin-1", "replace").decode(
         "utf-8", "replace"
@@ -37,7 +37,7 @@ def name_of(url: str, disposition: str, mime: str) -> str:
 
 
 def harmless(name: str) -> str:
-    """Keep letters, digits, dots and dashes, and neither a hidden name nor a long one."""
+    """Return a name with only letters, digits, dots, dashes and underscores, not hidden, at most 80 long."""
     safe = _UNSAFE.sub("_", name).strip("._-") or "file"
     if len(safe) <= MAX_CHARS:
         return safe

@@ -1,4 +1,4 @@
-"""Press, type and choose in a tab, as a person's mouse and keys would. Called by room.py."""
+"""Input actions in a tab, performed as real mouse and keyboard events. Called by room.py."""
 
 from choir_browser.pages.script import Answer, Focused, Point
 from choir_browser.pages.tab import Tab
@@ -7,19 +7,19 @@ from choir_common.wire.browsing import Click, Scroll, SelectOption, TypeText
 
 
 async def click(tab: Tab, action: Click) -> None:
-    """Press something and wait for what comes of it. Raises Conflict when another thing lies over it."""
+    """Click an element and wait for the effect; raises Conflict if another element covers it."""
     with tab.listening():
         await press(tab, action.ref)
         await tab.follow()
 
 
 async def press(tab: Tab, ref: int) -> None:
-    """Press something, and wait for nothing."""
+    """Click an element without waiting."""
     point = await tab.script.ask(Point, "point", ref)
     if not point.by:
         await tab.page.mouse.click(point.x, point.y)
     elif point.tick:
-        # a box that is painted by something over it: everyone's pages do that
+        # A checkbox covered by its own decoration, which is common, is clicked by script.
         await tab.script.ask(Answer, "press", ref)
     else:
         raise Conflict(
@@ -28,7 +28,7 @@ async def press(tab: Tab, ref: int) -> None:
 
 
 async def type_text(tab: Tab, action: TypeText) -> None:
-    """Fill in a field; with `submit` wait for where that leads."""
+    """Fill in a field; with `submit`, press Enter and wait for the next page."""
     focused = await tab.script.ask(Focused, "focus", action.ref, action.text)
     if not focused.done:
         await _replace(tab, action.text)
@@ -42,7 +42,7 @@ async def type_text(tab: Tab, action: TypeText) -> None:
 
 
 async def select(tab: Tab, action: SelectOption) -> None:
-    """Choose options and wait for what the page makes of it."""
+    """Select options of a list and wait for the page's reaction."""
     with tab.listening():
         chosen = await tab.script.ask(Answer, "select", action.ref, list(action.options))
         tab.note(f"List {action.ref} now has {chosen.value!r} chosen.")
@@ -50,14 +50,14 @@ async def select(tab: Tab, action: SelectOption) -> None:
 
 
 async def scroll(tab: Tab, action: Scroll) -> None:
-    """Scroll, and wait for what the page shows there."""
+    """Scroll, and wait until the page has rendered."""
     with tab.listening():
         await tab.script.ask(Answer, "scroll", action.to)
         await tab.follow()
 
 
 async def _replace(tab: Tab, text: str) -> None:
-    """Put a text in place of what is selected."""
+    """Replace the selection by a text."""
     if text:
         await tab.page.keyboard.insert_text(text)
     else:

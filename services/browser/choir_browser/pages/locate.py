@@ -1,6 +1,6 @@
-"""Find Chromium, and say how it is started.
+"""Find Chromium, and define its command-line flags.
 
-Called by chromium.py at launch and by app.py for readiness.
+Called by chromium.py at launch and by doors.py for readiness.
 """
 
 import os
@@ -12,7 +12,7 @@ from choir_common.errors import Unavailable
 
 _ON_PATH = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
-# Of several lists Chromium obeys the last alone. That is ours, so it repeats what Playwright's names.
+# Chromium uses only the last of several lists, which is ours, so it repeats Playwright's.
 FEATURES_OF_PLAYWRIGHT: Sequence[str] = (
     "AvoidUnnecessaryBeforeUnloadCheckSync",
     "DestroyProfileOnBrowserClose",
@@ -31,8 +31,8 @@ FEATURES_OF_PLAYWRIGHT: Sequence[str] = (
     "msForceBrowserSignIn",
     "msEdgeUpdateLaunchServicesPreferredVersion",
 )
-# The address bar's list of suggestions is a page with a process of its own in each window, half a second
-# of processor time and 150 MB; nobody types an address here.
+# The address bar's suggestion list is a page with its own process in each window: half a second of
+# processor time and 150 MB. Nobody types an address here.
 FEATURES_NOT_WANTED: Sequence[str] = (
     *FEATURES_OF_PLAYWRIGHT,
     "WebUIOmniboxPopup",
@@ -40,7 +40,7 @@ FEATURES_NOT_WANTED: Sequence[str] = (
     "WebUIOmniboxFullPopup",
 )
 
-# Nothing but pages may use the network, and pages only through the proxy.
+# Only pages may use the network, and only through the proxy.
 FLAGS: Sequence[str] = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -48,7 +48,7 @@ FLAGS: Sequence[str] = (
     "--disable-domain-reliability",
     "--disable-features=" + ",".join(FEATURES_NOT_WANTED),
     "--disable-gpu",
-    "--disable-quic",  # QUIC and WebTransport are UDP, which no HTTP proxy sees
+    "--disable-quic",  # QUIC and WebTransport use UDP, which bypasses an HTTP proxy
     "--disable-sync",
     "--dns-prefetch-disable",
     "--no-first-run",
@@ -60,9 +60,9 @@ FLAGS: Sequence[str] = (
 
 
 def find_chromium(chosen: Path | None, of_playwright: Path | None) -> Path:
-    """Return the Chromium to use: the setting, Playwright's own, else the distribution's.
+    """Return the Chromium to use: the setting's, Playwright's own, else the distribution's.
 
-    Raises Unavailable saying how to get one.
+    Raises Unavailable with instructions to install one.
     """
     if chosen is not None:
         if os.access(chosen, os.X_OK) and chosen.is_file():

@@ -1,7 +1,7 @@
-"""Ask Chromium which processes show the pages of a context. Called by chromium.py for the watch.
+"""Find the processes that show the pages of a context. Called by room.py for the watchdog.
 
-No command of the debugging protocol says so. A trace does: it begins with a list of the page's frames and
-their processes, which the browser itself writes, so that a page that hangs is listed as well.
+The debugging protocol has no command for it. A trace starts with a list of the page's frames and
+their processes. The browser process writes that list, so it includes pages that hang.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class _Event(BaseModel):
 
 
 async def renderers_of(context: BrowserContext) -> frozenset[int]:
-    """Return the processes of all pages and their frames; of a page that does not answer, none."""
+    """Return the processes of all pages and their frames; pages that do not answer are skipped."""
     found: set[int] = set()
     for page in list(context.pages):
         with contextlib.suppress(Error, TimeoutError):

@@ -1,6 +1,6 @@
-// Reads a page and finds what can be pressed in it. Evaluated by script.py in a world of its own, where the
-// page's scripts have replaced nothing; the elements are shared, so no property that a page can shadow by an
-// element's name is read from them directly.
+// Renders a page as Markdown and numbers its interactive elements. Evaluated by script.py in an isolated world,
+// where the page's scripts cannot replace built-in functions. The DOM elements are shared with the page, so a
+// property that a page can shadow by an element's name is never read from them directly.
 globalThis.choir ??= (() => {
   const getter = (type, name) => {
     const read = Object.getOwnPropertyDescriptor(type.prototype, name).get;
@@ -53,7 +53,7 @@ globalThis.choir ??= (() => {
     const element = things.get(number)?.deref();
     return element && connected(element) ? element : null;
   };
-  // a page cannot pass its own words off as a number of ours
+  // a page's text must not look like one of our element numbers
   const tame = (text) => String(text ?? "").replace(/\[(?=\s*\d+\s*:)/g, "(");
   const squeeze = (text, most) => {
     const flat = tame(text).replace(/\s+/g, " ").trim();
@@ -251,7 +251,7 @@ globalThis.choir ??= (() => {
       this.stuck = false;
       this.line(2);
     }
-    // the control says its label itself; a control that is not shown is pressed by its label
+    // a visible control renders its own label; a hidden control is clicked by its label
     label(element) {
       const control = element.control;
       if (!control || styleOf(element).display === "none") return false;
@@ -466,7 +466,7 @@ globalThis.choir ??= (() => {
     };
   };
 
-  // what is hit at a point, through shadow roots and frames of the same origin
+  // the element hit at a point, through shadow roots and frames of the same origin
   const hitAt = (element, x, y) => {
     let scope = Node.prototype.getRootNode.call(element);
     return scope.elementFromPoint ? scope.elementFromPoint(x, y) : null;

@@ -1,4 +1,4 @@
-"""Take a picture of a tab. Called by room.py; the picture waits on the shelf for control."""
+"""Take a screenshot of a tab and store it as a blob for control. Called by room.py."""
 
 from playwright.async_api import FloatRect
 
@@ -9,12 +9,12 @@ from choir_browser.pages.tab import Tab
 from choir_common.errors import NotFound
 from choir_common.wire.browsing import BrowsedPage, Screenshot
 
-# Taller ones cost a renderer hundreds of megabytes, and nobody looks at them.
+# Taller screenshots cost a renderer hundreds of megabytes and are of no use.
 MAX_HEIGHT = 8_000
 
 
 async def take_picture(tab: Tab, action: Screenshot, shelf: Shelf, timeout_s: float) -> BrowsedPage:
-    """Take a PNG of what is seen, of the whole page, or of one thing on it."""
+    """Take a PNG of the visible area, of the whole page, or of one element."""
     if not tab.url:
         raise NotFound("No page is open in this tab: `open` one.")
     clip = await _clip(tab, action)

@@ -1,6 +1,6 @@
-"""What the rooms need of a browser engine, without importing one.
+"""Protocols of the browser engine, so that `contexts` need not import Playwright.
 
-Called by contexts; `chromium` implements it.
+Used by `contexts`, implemented by `chromium` and `room`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,31 +31,31 @@ class Room(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be used; a tab that crashed does not end it."""
+        """Whether it can still be used; a crashed tab does not end it."""
         ...
 
     async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
-        """Do one action in the lane's current tab, one at a time.
+        """Run one action in the lane's current tab; actions of a context run one at a time.
 
-        Raises DeadlineExceeded, BadInput for what cannot be done, NotFound for what is not there, Forbidden
-        from the guard, TooLarge, Unavailable when the page or the browser crashed.
+        Raises DeadlineExceeded, BadInput for an impossible action, NotFound, Conflict, Forbidden
+        from the guard, TooLarge, and Unavailable if the page or the browser crashed.
         """
         ...
 
     def places(self) -> dict[str, str]:
-        """Tell at which address each lane is."""
+        """Return each lane's URL."""
         ...
 
     async def renderers(self) -> frozenset[int]:
-        """Tell which processes show this room's pages; empty when the engine does not say."""
+        """Return the ids of the processes that show this context's pages."""
         ...
 
     async def saved_state(self) -> str:
-        """Give cookies and local storage, for a later room of the same agent."""
+        """Return cookies and local storage as text, for a later context of the same agent."""
         ...
 
     async def close(self) -> None:
-        """Destroy the room and everything in it."""
+        """Destroy the context and its pages."""
         ...
 
 
@@ -68,11 +68,11 @@ class Engine(Protocol):
         ...
 
     async def new_room(self, entry: Pass, state: str | None) -> Room:
-        """Open an isolated context that reaches the web under `entry` alone."""
+        """Open an isolated context that reaches the web only with the proxy credentials `entry`."""
         ...
 
     async def close(self) -> None:
-        """End the browser and its processes."""
+        """Stop the browser and its processes."""
         ...
 
 

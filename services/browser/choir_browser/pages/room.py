@@ -1,7 +1,7 @@
-"""One agent's context: do an action in a tab, and close the tab in which one went badly wrong.
+"""One agent's browser context: run an action in a tab, and close tabs that hang or crash.
 
-Made by chromium.py; called by contexts/rooms.py. What is done is in tab.py, hands.py, pictures.py and
-fetching.py; which tab it is done in, tabbook.py knows.
+Created by chromium.py; called by contexts/rooms.py. The actions are in tab.py, hands.py,
+pictures.py and fetching.py; tabbook.py selects the tab.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 5.0
 PROBE_S = 2.0
-# after these a tab is as good as it was before
+# After these errors the tab is unharmed.
 _HARMLESS = (BadInput, NotFound, Conflict, TooLarge)
 
 
 class ChromiumRoom:
-    """A context whose tabs stay as they are left, until they are closed or the browser rests."""
+    """A context whose tabs stay open until they are closed or the browser is stopped."""
 
     def __init__(self, context: BrowserContext, shelf: Shelf, book: TabBook) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class ChromiumRoom:
         self.alive = True
 
     async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
-        """Do one action; see `Room.act`."""
+        """Run one action; see `Room.act`."""
         async with self._turn:
             match action:
                 case Tabs():
@@ -81,25 +81,26 @@ class ChromiumRoom:
             except Unavailable as error:
                 if not is_interrupted(error.__cause__):
                     raise
-            # a page that goes elsewhere by itself without end is left by closing it, which is done
+            # The page kept navigating and stopped our navigation. Its tab is closed now, so try
+            # again in another.
             return await self._safely(
                 lane, await self._book.current_or_new(lane), action, timeout_s
             )
 
     def places(self) -> dict[str, str]:
-        """Tell at which address each lane is."""
+        """Return each lane's URL."""
         return self._book.places()
 
     async def renderers(self) -> frozenset[int]:
-        """Tell which processes show this room's pages."""
+        """Return the ids of the processes that show this context's pages."""
         return await renderers_of(self._context)
 
     async def saved_state(self) -> str:
-        """Give cookies and local storage as JSON text."""
+        """Return cookies and local storage as JSON text."""
         return json.dumps(await self._context.storage_state())
 
     async def close(self) -> None:
-        """Destroy the context; a browser that is already gone has done so itself."""
+        """Destroy the context; no error if the browser is already gone."""
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._context.close()
@@ -118,8 +119,8 @@ class ChromiumRoom:
                 f"{what} did not get done within {timeout_s:g} s; its tab was closed."
             ) from error
         except Error as error:
-            # a page that could not be loaded becomes an error page a moment later, and would cut off
-            # the next load; only a download leaves its tab where it was
+            # A failed load shows an error page a moment later, which would interrupt the next
+            # navigation, so the tab is closed. A download leaves its tab unchanged.
             sound = is_download(error)
             if is_gone(error):
                 raise Unavailable(await tab.why_gone()) from error
@@ -165,7 +166,7 @@ class ChromiumRoom:
         return await self._look(lane, tab)
 
     async def _look(self, lane: str, tab: Tab) -> BrowsedPage:
-        """Read a tab, or the one that a press in it has opened."""
+        """Read a tab, or the tab that a click in it has opened."""
         newer = await self._book.take_opened(lane)
         if newer is not None:
             with newer.listening():
@@ -193,7 +194,7 @@ class ChromiumRoom:
             )
 
     async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowsedPage:
-        """Fetch a file in a tab of its own, as if the lane's page had led there."""
+        """Download a URL in a temporary tab, with the lane's page as referrer."""
         current = self._book.current(lane)
         tab = await self._book.new(spare=True)
         going = {"url": url, "referrer": current.url if current else ""}
@@ -212,7 +213,7 @@ class ChromiumRoom:
             await self._book.drop(tab)
 
     async def _probe(self) -> None:
-        """Find out whether only a tab is lost, or the context with it."""
+        """Check whether the context still works or is lost with the tab."""
         try:
             async with asyncio.timeout(PROBE_S):
                 await self._context.cookies("http://choir.invalid/")
@@ -221,7 +222,7 @@ class ChromiumRoom:
 
 
 async def unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
-    """Do something in a tab; raises Unavailable when the tab crashes meanwhile, or has before."""
+    """Run a coroutine for a tab; raises Unavailable if the tab crashes meanwhile or has crashed before."""
     work, crash = asyncio.create_task(doing), asyncio.create_task(tab.crashed.wait())
     try:
         await asyncio.wait({work, crash}, return_when=asyncio.FIRST_COMPLETED)

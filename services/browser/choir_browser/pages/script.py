@@ -1,6 +1,7 @@
-"""Ask `page.js` in a page, in a world of its own that the page's scripts cannot touch.
+"""Call `page.js` in a page, in an isolated world that the page's scripts cannot modify.
 
-Called by tab.py and hands.py; the answers are parsed here, for they come from a renderer a stranger wrote to.
+Called by tab.py, hands.py, pictures.py and room.py. Results are validated here, because they come
+from a renderer process that runs untrusted scripts.
 """
 
 import asyncio
@@ -15,15 +16,15 @@ from choir_browser.pages.faults import is_elsewhere
 from choir_common.errors import BadInput, ChoirError, Conflict, NotFound
 
 SOURCE = files("choir_browser.pages").joinpath("page.js").read_text()
-# a page of a hundred thousand elements takes about a second
+# A page of 100,000 elements takes about a second.
 WITHIN_MS = 10_000
-# A page that sends its visitor on at once is asked where it led.
+# A page that redirects at once is evaluated where it leads.
 TRIES = 5
 PAUSE_S = 0.1
 
 
 class Answer(BaseModel):
-    """What a script call gives: a fault, or what its kind has."""
+    """A script call's result: an error code, or the fields of its kind."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -32,7 +33,7 @@ class Answer(BaseModel):
 
 
 class Reading(Answer):
-    """A page as markdown."""
+    """A page as Markdown."""
 
     title: str
     text: str
@@ -44,17 +45,17 @@ class Reading(Answer):
 
 
 class Point(Answer):
-    """Where to press."""
+    """Where to click."""
 
     x: float = 0
     y: float = 0
     by: str = ""
-    """What lies over it, if anything does."""
+    """The element that covers it, if any."""
     tick: bool = False
 
 
 class Box(Answer):
-    """Where something is on the screen."""
+    """An element's position on the screen."""
 
     x: float = 0
     y: float = 0
@@ -63,7 +64,7 @@ class Box(Answer):
 
 
 class Focused(Answer):
-    """A field that waits for text, or is filled in already."""
+    """A field that is ready for text, or was filled in already."""
 
     done: bool = False
 
@@ -73,15 +74,16 @@ Argument = str | int | bool | list[str] | dict[str, int | float | bool]
 
 
 class PageScript:
-    """The script in one tab, whatever page is in it."""
+    """Runs the script in one tab, whatever page is in it."""
 
     def __init__(self, line: CDPSession) -> None:
         self._line = line
 
     async def ask(self, shape: type[A], call: str, *arguments: Argument) -> A:
-        """Call a function of `page.js`.
+        """Call a function of `page.js` and return its validated result.
 
-        Raises NotFound for a number that is not on the page, BadInput for what cannot be done with it.
+        Raises NotFound for a number that is not on the page, Conflict for a disabled or hidden
+        element, and BadInput if the action is impossible on it.
         """
         given = ",".join(json.dumps(argument) for argument in arguments)
         answer = await self._evaluate(f"{SOURCE};JSON.stringify(choir.{call}({given}))")
@@ -106,7 +108,7 @@ class PageScript:
             }
             return await self._line.send("Runtime.evaluate", asked)
         except Error as error:
-            # the page went elsewhere before it was asked: it is asked where it is now
+            # The page navigated away before it was evaluated: retry on the page it led to.
             if not is_elsewhere(error) or tries <= 1:
                 raise
         await asyncio.sleep(PAUSE_S)

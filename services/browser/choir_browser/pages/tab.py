@@ -1,6 +1,7 @@
-"""One tab: what is loaded in it, what it went through, and what it looks like now.
+"""One tab: its page, its pending notes, and its content as Markdown.
 
-Made and kept by room.py; hands.py presses and types in it, pictures.py and fetching.py take files out of it.
+Created by tabbook.py. hands.py clicks and types in it, pictures.py and fetching.py take files out
+of it.
 """
 
 import asyncio
@@ -20,26 +21,26 @@ from choir_browser.pages.script import PageScript, Reading
 from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
 from choir_common.wire.browsing import BrowsedPage
 
-# Past the first content, a page gets this long to finish what a reader would wait for.
+# After the first content, time for a page to finish loading what a reader would wait for.
 SETTLE_S = 2.0
-# After a press, a page gets this long to begin to go elsewhere.
+# After a click, time for a page to start a navigation.
 BEGIN_S = 0.4
-# Under this, a page is likely still drawing itself by script.
+# Below this, the page is probably still rendered by script.
 SPARSE_CHARS = 40
-# Enough for an article; more would push the conversation out of the model's window.
+# Enough for an article; more would take too much of the model's context window.
 MAX_TEXT_CHARS = 20_000
-# A page this short has no clutter worth leaving out.
+# A shorter page has no menus worth leaving out.
 SHORT_CHARS = 2_000
-# Less than this share of what is seen means that the text itself was taken for clutter.
+# A smaller share of the visible text means that the content itself was classified as menus.
 LEAST_SHARE = 0.1
 MAX_TITLE_CHARS = 200
 TITLE_S = 1.0
 MAX_NOTES = 6
 MAX_NOTE_CHARS = 300
 
-# From the end of a page's process to the word that it crashed.
+# From the end of a page's process until Playwright reports the crash.
 GONE_S = 1.0
-# What a page asks in one action; it waits between further ones.
+# Dialogs without a delay in one action; further ones are answered with a pause.
 DIALOGS_AT_ONCE = 3
 DIALOG_PAUSE_S = 0.3
 
@@ -47,7 +48,7 @@ Popup = Callable[["Tab", Page], Awaitable[None]]
 
 
 class Tab:
-    """A page of an agent's context, with the debugging line that reads it."""
+    """A page of an agent's context, with a debugging session (CDP) that reads it."""
 
     def __init__(
         self, number: int, page: Page, line: CDPSession, popup: Popup, endings: Endings
@@ -57,7 +58,7 @@ class Tab:
         self.line = line
         self.script = PageScript(line)
         self.crashed = asyncio.Event()
-        """Set when its process is gone: nothing asked of it is ever answered then."""
+        """Set when its process is gone: requests to it are never answered then."""
         self._endings = endings
         self._ended = CRASHED
         self._dialogs = 0
@@ -78,42 +79,42 @@ class Tab:
 
     @property
     def url(self) -> str:
-        """Where it is; empty when it shows no page of the web."""
+        """The page's URL; empty unless it is an http or https page."""
         where = self.page.url
         return where if where.startswith(("http://", "https://")) else ""
 
     def note(self, text: str) -> None:
-        """Remember something to tell with the next answer; a storm of it is cut."""
+        """Store a note for the next answer; their number and length are limited."""
         if len(self._notes) < MAX_NOTES and text not in self._notes:
             self._notes.append(text[:MAX_NOTE_CHARS])
 
     def take_notes(self) -> tuple[str, ...]:
-        """Give what there is to tell, and forget it."""
+        """Return the pending notes and clear them."""
         taken, self._notes = tuple(self._notes), []
         return taken
 
     async def why_gone(self) -> str:
-        """Say what became of a page that is no more."""
+        """Return the reason why the page is gone."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GONE_S):
                 await self.crashed.wait()
         return self._ended
 
     def hear(self) -> None:
-        """Note that what was done has begun to have an effect."""
+        """Record that the action has started to have an effect."""
         self._begun.set()
 
     async def title(self) -> str:
-        """Give the page's title. Raises TimeoutError when the page is too busy to say."""
+        """Return the page's title; raises TimeoutError if the page is too busy to answer."""
         async with asyncio.timeout(TITLE_S):
             return (await self.page.title())[:MAX_TITLE_CHARS]
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear of the tab's requests for the block: they are the consequence of what is done in it.
+        """Track the tab's requests during the block: they are the effect of the action in it.
 
-        At no other time: a page can make a hundred thousand, and every agent's answers come down the
-        same line behind what is told of them.
+        At no other time: a page can make 100,000 requests, and the events of all agents' pages
+        share one connection to the driver.
         """
         self._begun.clear()
         self._loading, self._failure, self._dialogs = False, "", 0
@@ -128,7 +129,7 @@ class Tab:
             self._listen_no_more()
 
     async def open(self, url: str, timeout_s: float) -> None:
-        """Load a page. Raises as `Room.act` does, and Playwright's errors."""
+        """Load a page; raises as `Room.act` does, and Playwright's errors."""
         self._answer, self._dialogs = None, 0
         response = await self.page.goto(
             url, wait_until="domcontentloaded", timeout=timeout_s * 1000
@@ -140,7 +141,7 @@ class Tab:
         await self._settle("load")
 
     async def back(self, timeout_s: float) -> None:
-        """Go to the page before. Raises NotFound when there is none."""
+        """Go to the previous page; raises NotFound if there is none."""
         history = await self.line.send("Page.getNavigationHistory")
         at = int(history["currentIndex"])
         before = history["entries"][at - 1] if at > 0 else None
@@ -152,7 +153,7 @@ class Tab:
         await self._settle("load")
 
     async def follow(self) -> None:
-        """Wait for what a press began: another page, or a change of this one."""
+        """Wait for the effect of a click: another page, or a change of this one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BEGIN_S):
                 await self._begun.wait()
@@ -164,9 +165,9 @@ class Tab:
         await self._judge(self.page.url)
 
     async def look(self, start: int = 0, whole: bool = False, seen: bool = False) -> BrowsedPage:
-        """Read the page as markdown; `seen` reads only what is on the screen.
+        """Read the page as Markdown; with `seen`, only the visible area.
 
-        Raises NotFound when there is no page.
+        Raises NotFound if there is no page.
         """
         if not self.url:
             raise NotFound("No page is open in this tab: `open` one.")
@@ -197,7 +198,7 @@ class Tab:
         truncated: bool = False,
         next_start: int | None = None,
     ) -> BrowsedPage:
-        """Give an answer with where the tab is and what there is to tell."""
+        """Return an answer with the tab's URL, status and pending notes."""
         return BrowsedPage(
             url=self.url,
             origin=origin_of(self.url),
@@ -211,7 +212,7 @@ class Tab:
         )
 
     async def close(self) -> None:
-        """Throw the tab away, whatever state it is in."""
+        """Close the tab, whatever state it is in."""
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(3):
                 await self.page.close(run_before_unload=False)
@@ -233,9 +234,9 @@ class Tab:
             await self.page.wait_for_load_state(state, timeout=SETTLE_S * 1000)
 
     async def _judge(self, asked: str) -> None:
-        """Raise what the proxy answered in the server's place, or why there is no page at all.
+        """Raise the proxy's refusal, or the reason why no page was loaded.
 
-        A page may forge the header; all it gains is that it is not read.
+        A page may forge the header, but gains nothing: it is then not read.
         """
         code = self._answer.headers.get(GUARD_HEADER) if self._answer is not None else None
         if self._answer is not None and code is not None:
@@ -247,7 +248,7 @@ class Tab:
     def _is_ours(self, request: Request) -> bool:
         try:
             return request.is_navigation_request() and request.frame == self.page.main_frame
-        except Error:  # its frame is not there yet, or no more
+        except Error:  # its frame does not exist yet or any more
             return False
 
     def _on_request(self, request: Request) -> None:
@@ -273,7 +274,7 @@ class Tab:
             self._arrive()
 
     def _on_crash(self, _: Page) -> None:
-        # now, and not when its agent comes back: by then the reason would be another's
+        # Read the reason now: when the agent calls again, it could be another page's.
         self._ended = self._endings.recent() or CRASHED
         self.crashed.set()
 
@@ -288,10 +289,10 @@ class Tab:
         self.note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
         self._dialogs += 1
         if self._dialogs > DIALOGS_AT_ONCE:
-            # a loop of them keeps Chromium itself busy, which shows the pages of all
+            # A loop of dialogs keeps Chromium itself busy, which serves the pages of all agents.
             await asyncio.sleep(DIALOG_PAUSE_S)
         with contextlib.suppress(Error):
-            # `stay on this page?` is the one question to say yes to, or nothing could be left
+            # `beforeunload` must be accepted, or the page could never be left.
             await (dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
 
     def _arrive(self) -> None:

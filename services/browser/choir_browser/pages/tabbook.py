@@ -1,7 +1,7 @@
-"""The tabs of one agent: their numbers, their bound, and which of them each lane is at.
+"""The tabs of one agent: their numbers, their limit, and each lane's current tab.
 
-Kept by room.py. A tab is made by an action, or by a press that opens one; what a page opens on its own is
-closed at once.
+Owned by room.py. A tab is opened by an action, or by a click that opens one. A tab that a page
+opens by itself is closed at once.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ NEW_TRIES = 2
 
 
 class TabBook:
-    """Every tab of a context."""
+    """The tabs of a context."""
 
     def __init__(self, context: BrowserContext, max_tabs: int, endings: Endings) -> None:
         self._context = context
@@ -29,24 +29,27 @@ class TabBook:
         self._tabs: dict[int, Tab] = {}
         self._current: dict[str, int] = {}
         self._left: dict[str, str] = {}
-        """Where each lane was whose tab went by itself: with the browser, mostly."""
+        """Last URL of each lane whose tab was closed by itself, usually with the browser."""
         self._made = 0
         self._pressed: Tab | None = None
         self._popups: list[Page] = []
 
     def current(self, lane: str) -> Tab | None:
-        """Give the tab a lane is at."""
+        """Return a lane's current tab, or None."""
         return self._tabs.get(self._current.get(lane, 0))
 
     def current_or_fail(self, lane: str) -> Tab:
-        """Give it, or raise NotFound saying what to do."""
+        """Return a lane's current tab; raises NotFound with instructions if there is none."""
         tab = self.current(lane)
         if tab is None:
             raise NotFound("No page is open: `open` one first.")
         return tab
 
     async def current_or_new(self, lane: str) -> Tab:
-        """Give it, made if there is none that works. Raises Conflict when there are too many."""
+        """Return a lane's current tab, or a new one if there is none that works.
+
+        Raises Conflict if too many tabs are open.
+        """
         tab = self.current(lane)
         if tab is not None and not tab.crashed.is_set():
             return tab
@@ -59,15 +62,15 @@ class TabBook:
         return newer
 
     def places(self) -> dict[str, str]:
-        """Tell at which address each lane is."""
+        """Return each lane's URL."""
         found = {lane: self.current(lane) for lane in self._current}
         at = {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
         return self._left | at
 
     async def new(self, spare: bool = False) -> Tab:
-        """Make an empty tab, or one over the bound for a moment's errand.
+        """Open an empty tab; `spare` allows one above the limit, for a temporary tab.
 
-        Raises Conflict when there are too many, Unavailable without a browser.
+        Raises Conflict if too many are open, Unavailable without a browser.
         """
         if len(self._tabs) >= self._max_tabs and not spare:
             raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
@@ -76,7 +79,7 @@ class TabBook:
                 async with asyncio.timeout(NEW_WITHIN_S):
                     return await self._enter(await self._context.new_page())
             except TimeoutError:
-                continue  # the process that was to show it died, and Chromium does not say so
+                continue  # its process died, which Chromium does not report
             except Error as error:
                 raise Unavailable(CRASHED) from error
         raise Unavailable(CRASHED)
@@ -87,22 +90,22 @@ class TabBook:
         await tab.close()
 
     def press_in(self, tab: Tab | None) -> None:
-        """Let this tab open others from now on; with none, no tab may."""
+        """Allow this tab to open others from now on; with None, no tab may."""
         self._pressed, self._popups = tab, []
 
     async def take_opened(self, lane: str) -> Tab | None:
-        """Give the tab that a press has opened last, now the lane's current one."""
+        """Return the newest tab that a click has opened, and make it the lane's current one."""
         newest: Tab | None = None
         while self._popups:
             try:
                 newest = await self._enter(self._popups.pop(0))
             except Error:
-                continue  # it closed itself again
+                continue  # it has closed itself
             self._current[lane] = newest.number
         return newest
 
     async def arrange(self, lane: str, action: Tabs) -> BrowsedPage:
-        """List, make, close or change tabs."""
+        """List, open, close or switch tabs."""
         match action.do:
             case "new":
                 self._current[lane] = (await self.new()).number
@@ -162,7 +165,7 @@ def _nothing() -> BrowsedPage:
 
 
 async def _title(tab: Tab) -> str:
-    """Give a tab's title without waiting for a page that is busy."""
+    """Return a tab's title, or "" if its page is too busy to answer."""
     try:
         return await tab.title()
     except (Error, TimeoutError):
