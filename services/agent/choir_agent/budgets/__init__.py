@@ -1,4 +1,4 @@
-"""Budgets (spec 7.6): hard stops, reserved before a model call and settled after it.
+"""Budgets of a session: hard limits, reserved before a model call and settled after it.
 
-Pure apart from the reservations of calls in flight; what was spent stands in the log's state.
+Pure except for the reservations of model calls in flight; the amounts spent are in the folded state.
 """

@@ -1,7 +1,7 @@
-"""What a session's budgets still leave, from the log's state alone: pure (spec 7.6).
+"""Limits and remaining amounts of a session's budgets, from the folded state alone. Pure.
 
-Called by `reserve`, the arbiter's policy and the tool that starts core jobs. Injections never change any of
-it: only the user's grant does.
+Called by `reserve`, the arbiter's policy and the tool that starts core jobs. Injections never change a
+budget; a grant by the user or a configuration change does.
 """
 
 from typing import Literal
@@ -17,26 +17,26 @@ CALLS: BudgetName = "max_tool_calls_per_session"
 
 
 def limit_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
-    """Return the limit in force: the configured one, and what the user granted beyond it."""
+    """Return the limit in force: the configured limit plus the user's grants."""
     if budget == TOKENS:
         return budgets.total_session_tokens + state.spent.granted_tokens
     return budgets.max_tool_calls_per_session + state.spent.granted_tool_calls
 
 
 def spent_of(budget: BudgetName, state: SessionState) -> int:
-    """Return what the session has used of a budget."""
+    """Return the amount of a budget that the session has used."""
     return state.spent.tokens if budget == TOKENS else state.spent.tool_calls
 
 
 def left_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
-    """Return what is left of a budget, zero when more than all of it was used."""
+    """Return the remaining amount of a budget; zero if it is overdrawn."""
     return max(0, limit_of(budget, state, budgets) - spent_of(budget, state))
 
 
 def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
-    """Return the structured refusal of one more tool call, None while there is room.
+    """Return the error that refuses one more tool call, or None while the budget allows it.
 
-    Exact if nothing is awaited between this and the call's `tool_call_committed`.
+    Exact only if nothing is awaited between this check and the call's `tool_call_committed`.
     """
     if left_of(CALLS, state, budgets) > 0:
         return None
@@ -49,7 +49,7 @@ def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
 
 
 def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
-    """Return the structured refusal of one more core job, None while there is room."""
+    """Return the error that refuses one more core job, or None while the limits allow it."""
     if state.spent.jobs_unasked >= budgets.max_core_jobs_per_message:
         return {
             "code": "too_many_jobs",
@@ -67,9 +67,9 @@ def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
 
 
 def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None:
-    """Return the budget that stops the session, None while none does.
+    """Return the budget that stops the session, or None.
 
-    A budget that was raised in the configuration since it was used up stops nothing.
+    A budget whose configured limit was raised after it was exhausted does not stop the session.
     """
     if state.exhausted is None:
         return None
@@ -80,7 +80,7 @@ def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None
 def exhausted(
     budget: BudgetName, state: SessionState, budgets: Budgets, dm: str
 ) -> BudgetExhausted | None:
-    """Return the event that says a budget is used up, None when the log already says it."""
+    """Return the event that records an exhausted budget, or None if the log already has it."""
     if exhausted_budget(state, budgets) == budget:
         return None
     return BudgetExhausted(budget=budget, limit=limit_of(budget, state, budgets), dm=dm)

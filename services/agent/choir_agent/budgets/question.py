@@ -1,7 +1,7 @@
-"""Ask the user whether a session may use more than its budget, and read the answer: pure (spec 7.6).
+"""Question to the user about exceeding a budget, and parsing of the reply. Pure.
 
-Called by `reserve` and the lanes for the words, and by the edge lane with each message that comes while a
-budget is used up.
+The question is used by `reserve` and the lanes; the edge lane passes each message that arrives while a
+budget is exhausted to `answer_to`.
 """
 
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ _UNIT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The user allows `amount` more of a budget."""
+    """The user's permission to use `amount` more of a budget."""
 
     budget: BudgetName
     amount: int
 
     def event(self, inbox_id: str) -> BudgetGranted:
-        """Return the event that makes it so, naming the message that said it."""
+        """Return the event for this grant; it names the message that contained it."""
         return BudgetGranted(budget=self.budget, amount=self.amount, inbox_id=inbox_id)
 
 
 def question_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> str:
-    """Return the words that say what was used, what the limit is, and how to go on."""
+    """Return the text for the user: the amount used, the limit, and how to continue."""
     limit, used = limit_of(budget, state, budgets), spent_of(budget, state)
     left = ", and the next step needs more than is left" if used < limit else ""
     return (
@@ -48,7 +48,10 @@ def question_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> st
 
 
 def answer_to(text: str, state: SessionState, budgets: Budgets) -> Grant | None:
-    """Return what a user's message grants: as much again, if a question is open and this says yes."""
+    """Return the grant in a user's message, if a budget is exhausted and the message means yes.
+
+    A grant is worth the configured limit once more.
+    """
     budget = exhausted_budget(state, budgets)
     if budget is None or text.strip().rstrip(".!").lower() not in YES:
         return None

@@ -1,7 +1,7 @@
-"""Set aside tokens for a model call before it is made (spec 7.6).
+"""Reservation of tokens before a model call.
 
-Called around every model call: of a turn, a core job, a compaction. What was spent is the log's state; here
-stand only the calls in flight, so that several at once cannot overshoot together.
+Used around every model call: of a turn, a core job or a compaction. The tokens spent are in the folded
+state; this module tracks calls in flight only, so that concurrent calls cannot exceed the budget together.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from choir_common.wire.config import Budgets
 
 
 class BudgetSpent(ChoirError):
-    """A session's budget is used up; the message tells the user what was used and how to go on."""
+    """A session's budget is exhausted; the message tells the user what was used and how to continue."""
 
     code, status = "budget_exhausted", 429
 
@@ -25,7 +25,7 @@ class BudgetSpent(ChoirError):
 
 
 class Purse:
-    """The tokens of one session."""
+    """Token reservations of one session."""
 
     def __init__(self, state: Callable[[], SessionState], budgets: Callable[[], Budgets]) -> None:
         self._state = state
@@ -34,15 +34,15 @@ class Purse:
 
     @property
     def reserved(self) -> int:
-        """Tokens set aside for calls in flight."""
+        """Tokens reserved for calls in flight."""
         return self._reserved
 
     @contextmanager
     def reserve(self, estimate: int) -> Iterator[None]:
-        """Set `estimate` tokens aside while the block runs.
+        """Reserve `estimate` tokens for the duration of the context.
 
-        Commit the event that holds the real usage inside the block: then what was set aside becomes spent
-        with no moment in between. Raises BudgetSpent when there is no room.
+        Commit the event with the real usage inside the context: reserved tokens then become spent tokens
+        without a gap. Raises BudgetSpent if the budget does not allow the reservation.
         """
         state, budgets = self._state(), self._budgets()
         if state.spent.tokens + self._reserved + estimate > limit_of(TOKENS, state, budgets):

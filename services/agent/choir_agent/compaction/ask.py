@@ -1,4 +1,4 @@
-"""Ask a lane's model for one JSON answer, without tools. Called by `compact` and `session_summary`."""
+"""Model calls that return one JSON object, without tools. Called by `compact` and `session_summary`."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,23 +26,23 @@ class Asker:
         self._without_json_mode: set[str] = set()
 
     def origin(self, lane: str) -> str:
-        """Return what identifies a lane's model."""
+        """Return the identifier of a lane's model."""
         return origin_of(model_of(self._current().settings, lane))
 
     def context_window(self, lane: str) -> int:
-        """Return the tokens that a lane's model takes."""
+        """Return the context window of a lane's model, in tokens."""
         return model_of(self._current().settings, lane).context_window
 
     @asynccontextmanager
     async def ask(
         self, lane: str, instructions: str, material: str, *further: bytes
     ) -> AsyncIterator[Thought]:
-        """Yield the answer; commit the event with its usage inside the block.
+        """Yield the model's answer; commit the event with its usage inside the context.
 
         Raises BudgetSpent, RateLimited or ModelFailed.
         """
         messages = (system_message(instructions), user_message(material), *further)
-        # `lane` for the log lines of the call
+        # Adds `lane` to the log lines of the call.
         with spans.compaction(lane), structlog.contextvars.bound_contextvars(lane=lane):
             async with AsyncExitStack() as stack:
                 yield await self._thought(stack, lane, messages)
@@ -62,17 +62,17 @@ class Asker:
                 log.info("the endpoint takes no response_format", reason=error.message)
         thought = await stack.enter_async_context(self._model.thought(model, key, Prompt(messages)))
         if wanted:
-            # only now is it known that the format was at fault
+            # Only a success without the format proves that the format was the reason for the refusal.
             self._without_json_mode.add(origin)
         return thought
 
 
 def user_message(text: str) -> bytes:
-    """Render what is asked."""
+    """Render a user message."""
     return orjson.dumps({"role": "user", "content": text})
 
 
 def correction(answer: str, fault: str) -> tuple[bytes, bytes]:
-    """Render the model's own answer and what is wrong with it."""
+    """Render the model's own answer and the request to correct it."""
     said = orjson.dumps({"role": "assistant", "content": answer})
     return said, user_message(f"That cannot be used: {fault} Answer again with the whole object.")

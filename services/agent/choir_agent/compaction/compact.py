@@ -1,9 +1,9 @@
-"""Fold a lane's old events into its reference summary while the lane goes on (spec 11.3).
+"""Compactor: folds a lane's old events into its reference summary while the lane continues.
 
-Told of each committed event; `run` belongs to the agent's task group. The one event `memory_compacted`
-changes summary and window together, so nobody ever sees one without the other; whatever fails changes nothing
-and is tried again when the window has grown. After a few failures in a row (`backoff`) lines are selected
-without the model (`select`). `shrink` is for a lane whose prompt no longer fits.
+Registered for all committed events; `run` is a task of the agent. A single event, `memory_compacted`,
+changes summary and window together. A failure changes nothing and is retried when the window has grown.
+After a few consecutive failures (`backoff`), lines are selected without the model (`select`). `shrink` is
+for a lane whose prompt is too long.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ from choir_common.wire.events import (
 log = structlog.get_logger("choir.agent.compaction")
 
 ATTEMPTS = 2
-"""A model that answers with a delta out of order is told once what is wrong with it."""
+"""Model calls per compaction: after an invalid delta the model gets one chance to correct it."""
 RETRY_SHARE = 8
-"""After a failure the window has to grow by this part before the next attempt."""
+"""After a failure the window must grow by this fraction (1/n of its maximum) before the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What the model is told of its task."""
+    """Prompt texts for compaction."""
 
     text: str
     edge: str
@@ -57,20 +57,20 @@ class Instructions:
 
     @classmethod
     def read(cls) -> "Instructions":
-        """Read the texts beside this module."""
+        """Read the texts from this package."""
         texts = files("choir_agent.compaction")
         edge, core = texts.joinpath("roles.md").read_text("utf-8").split("\n---\n")
         text = texts.joinpath("compact.md").read_text("utf-8")
         return cls(text.strip(), edge.strip(), core.strip())
 
     def of(self, lane: str, room: int) -> str:
-        """Return the instructions for a lane whose summary may take `room` bytes."""
+        """Return the instructions for a lane; its summary may take `room` bytes."""
         role = self.edge if lane == EDGE else self.core
         return self.text.replace("{role}", role).replace("{room}", str(room))
 
 
 class Committer(Protocol):
-    """The arbiter, as far as it is needed here."""
+    """The part of the arbiter that compaction needs."""
 
     @property
     def state(self) -> SessionState: ...
@@ -80,7 +80,7 @@ class Committer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One compaction: what is folded, and into what."""
+    """One compaction: the events to fold and the summary to update."""
 
     lane: str
     window: LaneWindow
@@ -90,7 +90,7 @@ class Job:
 
 
 class Compactor:
-    """Compacts the windows of all lanes, one compaction in flight for each."""
+    """Compacts the windows of all lanes, at most one compaction for each lane at a time."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Compactor:
         self._backoffs: dict[str, ModelBackoff] = {}
 
     def take_in(self, event: Committed) -> None:
-        """Note what may call for a compaction."""
+        """Record events that may require a compaction."""
         match event.payload:
             case ModelOutput() | ToolResultCommitted():
                 self._touched.add(event.lane)
@@ -131,8 +131,8 @@ class Compactor:
         self._wake.set()
 
     async def run(self) -> None:
-        """Compact whatever lane needs it; runs for ever."""
-        # a restored log may have been cut off in the middle of a compaction
+        """Compact every lane that needs it, until cancelled."""
+        # A restored log may end in the middle of a compaction.
         self._touched.update(self._memory.lanes())
         self._wake.set()
         async with asyncio.TaskGroup() as tasks:
@@ -147,19 +147,19 @@ class Compactor:
                         tasks.create_task(self._in_background(lane, why))
 
     async def shrink(self, lane: str) -> bool:
-        """Make a lane's window smaller now, whatever it takes; returns whether it is."""
+        """Make a lane's window smaller now, without a model if necessary; return whether it is smaller."""
         window = self._memory.window(lane)
         if window is None:
             return False
         before = window.through_rev
         async with self._busy_of(lane):
-            # what was in flight may have done it
+            # The compaction that was in flight may have done it.
             if window.through_rev == before and not await self._compact(lane, "overflow"):
                 self._let_go(lane, "overflow")
         return window.through_rev > before
 
     def _look_at(self, lane: str) -> Why | None:
-        """Return why a lane is to be compacted now; first lets go what cannot wait for that."""
+        """Return why a lane must be compacted now, or None; events that cannot wait are dropped first."""
         window = self._memory.window(lane)
         if window is None:
             self._forget(lane)
@@ -180,17 +180,17 @@ class Compactor:
         try:
             await self._compact(lane, why)
         except Exception:
-            # the outermost frame of a compaction: its bug must not end the session
+            # Outermost frame of a compaction: a bug in it must not end the session.
             log.exception("a compaction broke", lane=lane)
             self._wait_for_growth(lane)
         finally:
             self._busy_of(lane).release()
-            # what came meanwhile was not looked at
+            # Events that arrived in the meantime were not examined.
             self._touched.add(lane)
             self._wake.set()
 
     async def _compact(self, lane: str, why: Why) -> bool:
-        """Fold a lane's old events; returns whether that worked."""
+        """Fold a lane's old events; return whether that succeeded."""
         job = self._plan(lane, why)
         if job is None:
             return False
@@ -201,7 +201,7 @@ class Compactor:
         try:
             folded = await self._fold(job)
         except BudgetSpent as error:
-            # no call was made: the model is not to blame
+            # No model call was made, so this is no failure of the model.
             log.warning("no compaction", lane=lane, reason=error.message)
             self._wait_for_growth(lane)
             return False
@@ -237,7 +237,7 @@ class Compactor:
         context = self._asker.context_window(job.lane)
         room = room_for(context)
         instructions = self._instructions.of(job.lane, room)
-        # outputs may be long, and the lane is not to wait
+        # Outputs may be long; do not block the event loop.
         lines = await asyncio.to_thread(lines_of, job.events, job.lane, context)
         before = job.before.model_dump_json()
         material = f"The summary so far:\n{before}\n\nThe events:\n{lines}"
@@ -251,7 +251,7 @@ class Compactor:
         return False
 
     def _commit(self, job: Job, thought: Thought, room: int) -> str:
-        """Commit what the model made of it; returns what is wrong with it, or nothing."""
+        """Commit the model's delta; return the fault of an invalid one, or an empty text."""
         if self._memory.window(job.lane) is not job.window:
             ended = "the job had ended"
             self._append(job.lane, job.through_rev, job.before, thought=thought, failed=ended)
@@ -270,13 +270,13 @@ class Compactor:
         return ""
 
     def _let_go(self, lane: str, why: Why) -> None:
-        """Let the oldest events roll off now, without a model."""
+        """Fold the oldest events now, without a model."""
         job = self._plan(lane, why)
         if job is not None:
             self._select(job)
 
     def _select(self, job: Job) -> None:
-        """Fold events without a model: lines of them are kept; all stay in the log."""
+        """Fold events without a model: the summary gets selected lines; the log stays complete."""
         if self._memory.window(job.lane) is not job.window:
             return  # the job has ended
         room = room_for(self._asker.context_window(job.lane))
@@ -295,7 +295,7 @@ class Compactor:
         failed: str = "",
     ) -> None:
         if self._committer.state.stopped:
-            return  # nothing follows the end of a session
+            return  # no event may follow the session's end
         compacted = MemoryCompacted(
             target=lane,
             through_rev=through_rev,

@@ -1,7 +1,7 @@
-"""Write down the events that are to be folded, for the model that sums them up: pure.
+"""Text form of events, as input for the model that summarizes them. Pure.
 
-Called by `compact` and `session_summary`. One JSON object a line: what stands in an event cannot pass for
-anything else. Outputs that a lane's prompts may not show are not shown here either.
+Called by `compact` and `session_summary`. Each event is one JSON object per line, so that its content
+cannot imitate another event. Outputs that a lane's prompts must not show are omitted here too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,9 +28,10 @@ LONGEST_TEXTS = (8_000, 4_000, 2_000, 1_000, 400, 150)
 def lines_of(
     events: Iterable[Committed], lane: str, room: int, *, with_recalled: bool = True
 ) -> str:
-    """Return the events as lines; the more there are, the shorter each, to fit about `room` bytes.
+    """Return the events as lines, shortened as far as needed to fit about `room` bytes.
 
-    Without what was recalled from memory: nothing may be remembered because it was remembered.
+    With `with_recalled=False`, results of memory queries are omitted: a recalled text must not be stored
+    again.
     """
     told = [
         (event, _told(event, lane)) for event in events if with_recalled or not _is_recalled(event)
@@ -40,12 +41,12 @@ def lines_of(
         text = "\n".join(_line(event, parts, longest) for event, parts in told)
         if len(text.encode()) <= room:
             return text
-    # rather a part of everything than nothing: the newest matter most
+    # If even the shortest form is too long, keep the end: the newest events matter most.
     return text.encode()[-room:].decode(errors="ignore")
 
 
 def hashes_of(events: Sequence[Committed]) -> tuple[str, ...]:
-    """Return the hashes a summary of these events may name."""
+    """Return the event hashes that a summary of these events may refer to."""
     return tuple(event.hash for event in events if event.hash)
 
 

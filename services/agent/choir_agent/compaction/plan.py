@@ -1,6 +1,6 @@
-"""Decide whether a lane's window is to be folded, and up to where: pure.
+"""Decision whether a lane's window must be folded, and up to which event. Pure.
 
-Called by `compact` after each model output and each tool result (spec 11.3).
+Called by `compact` after each model output and each tool result.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,8 @@ from choir_agent.log.state import EDGE
 from choir_agent.memory.window import LaneWindow, Piece
 
 Why = Literal["full", "asked", "overflow"]
-"""The window is full; someone wants it folded; the provider refused the prompt as too long."""
+"""`full`: the window is full. `asked`: user or model requested it. `overflow`: the provider refused the
+prompt as too long."""
 
 HARD_COUNT = 2
 HARD_SHARE = 0.9
@@ -20,45 +21,45 @@ LEAST_SIZE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a lane's window may hold."""
+    """Limits of a lane's window."""
 
     events: int
     size: int
-    """Bytes of what can be compacted (spec 11.3: 80 % of the context window, less what cannot)."""
+    """Bytes of compactable content: a share of the context window without its fixed parts."""
     hard_size: int
-    """Bytes beyond which a prompt would hardly fit any more."""
+    """Bytes beyond which a prompt would probably not fit."""
 
 
 def limits_of(event_window: int, threshold: float, context_size: int, fixed_size: int) -> Limits:
-    """Return the limits, given the bytes that fill the model's context and those never compacted."""
+    """Return the limits; `context_size` and `fixed_size` (what is never compacted) are in bytes."""
     room = max(LEAST_SIZE, context_size - fixed_size)
     hard = max(LEAST_SIZE, int(context_size * HARD_SHARE) - fixed_size)
     return Limits(event_window, max(LEAST_SIZE, int(room * threshold)), hard)
 
 
 def is_full(window: LaneWindow, limits: Limits) -> bool:
-    """Tell whether the window holds more than it should."""
+    """Return whether the window exceeds a limit."""
     return window.count > limits.events or window.size > limits.size
 
 
 def is_bursting(window: LaneWindow, limits: Limits, *, in_flight: bool) -> bool:
-    """Tell whether events have to go at once, although no model has summed them up."""
+    """Return whether events must be folded at once, even without a model's summary."""
     too_many = window.count > HARD_COUNT * limits.events and not in_flight
     return too_many or window.size > limits.hard_size
 
 
 def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
-    """Return up to which event the window is to be folded; none if nothing can or need be.
+    """Return the revision up to which the window must be folded, or None if nothing can or needs to be.
 
-    It goes down to half at once, so that the prompt's beginning then stays the same for long.
+    The window shrinks to half at once, so that the prompt's prefix then stays unchanged for long.
     """
     usual = list(window.usual_pieces())
     all_pieces = sorted([*usual, *window.further_pieces()], key=lambda piece: piece.last_rev)
     if why == "asked":
-        # a job goes on from its newest steps
+        # A job continues from its newest steps.
         return usual[-1].last_rev if usual else None
     if why == "overflow":
-        # only bytes matter, and half of them is what a refusal costs
+        # Only the size matters here; a refusal costs half of the window.
         return _first_enough(all_pieces, window, window.count, window.size // 2)
     if not is_full(window, limits):
         return None
@@ -74,7 +75,7 @@ def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
 def _first_enough(
     pieces: Iterable[Piece], window: LaneWindow, goal_count: int, goal_size: int
 ) -> int | None:
-    """Return the end of the first pieces that leave no more than the goal, or of all of them."""
+    """Return the end of the first pieces whose removal reaches the goal, or of all pieces."""
     through: int | None = None
     count, size = window.count, window.size
     for piece in pieces:

@@ -1,8 +1,8 @@
-"""Fold events into a summary without a model: keep the beginning of what was said, line by line. Pure.
+"""Compaction without a model: keeps the beginning of each message as one line. Pure.
 
-Called by `compact` when the model cannot be had or gives nothing usable. Only words of the user and of
-the agent and instructions are kept; what tools returned stays in the log, where the hash in front of each
-line leads.
+Called by `compact` if the model is unavailable or its answers are unusable. Only texts of the user and the
+agent, and instructions, are kept. Tool results stay in the log, where the hash at the start of each line
+leads.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ LONGEST_LINE = 240
 def select_summary(
     before: ReferenceSummary, events: Sequence[Committed], room: int
 ) -> ReferenceSummary:
-    """Return the summary with lines of the events added, the oldest left out to fit `room` bytes."""
+    """Return the summary with lines of the events added; the oldest lines are dropped to fit `room`."""
     written, _, selected = before.summary.partition(HEADING)
     earlier = [line for line in selected.splitlines() if line]
     lines = [*earlier, *filter(None, map(_line, events))]

@@ -1,6 +1,6 @@
-"""Sum up a session as the last thing of a stop in good order (spec 11.8).
+"""Summary of a session, made as the last step of an orderly shutdown.
 
-Called by `app`, which puts the result into `session_stopped`; from there it becomes long-term memory.
+Called by `app`, which puts the result into `session_stopped`; it becomes part of long-term memory.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_TOPICS = 12
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """What is kept of a session in long-term memory."""
+    """The summary of a session for long-term memory."""
 
     text: str
     topics: tuple[SummaryTopic, ...] = ()
@@ -64,9 +64,9 @@ class SessionSummarizer:
         self._instructions = texts.joinpath("session.md").read_text("utf-8").strip()
 
     async def sum_up(self, state: SessionState) -> SessionSummary | None:
-        """Return the summary; none for a session without a completed turn, or when there is no time.
+        """Return the summary, or None without a completed turn, or after a failure or timeout.
 
-        A stop never fails for want of a summary (spec 11.8).
+        A shutdown never fails because of a missing summary.
         """
         timeout_s = self._current().settings.summary_timeout_ms / 1000
         if not state.turns_done or not timeout_s:
@@ -85,12 +85,12 @@ class SessionSummarizer:
 
 
 def material_of(state: SessionState, window: LaneWindow | None, room: int) -> str:
-    """Return what a session is summed up from: its own events, not those copied from the one before.
+    """Return the input of the summary: the session's own events, without carried events.
 
-    That one has a summary of its own. Said again here, its words would be trusted by what this session has
-    read, and would stay in memory when the other one is erased.
+    The predecessor has its own summary. Repeating its content here would give it this session's trust, and
+    would keep it in memory after the predecessor is erased.
     """
-    # copies follow the first event
+    # Carried events directly follow the first event.
     copied_through = state.carried + 1 if state.carried else 0
     summary = state.summary(EDGE)
     folded = summary is not None and summary.through_rev > copied_through
@@ -102,7 +102,7 @@ def material_of(state: SessionState, window: LaneWindow | None, room: int) -> st
 
 
 def read_summary(answer: str) -> SessionSummary | None:
-    """Return the summary in a model's answer; plain words are a summary without topics."""
+    """Return the summary in a model's answer; plain text becomes a summary without topics."""
     try:
         read = _Answer.model_validate_json(json_in(answer))
     except ValidationError:

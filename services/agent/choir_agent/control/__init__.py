@@ -1,4 +1,4 @@
-"""The door to control: the eight verbs, and the signals it sends.
+"""Client for control: the eight verbs, and the signals that control sends.
 
-Never decides anything; errors come out as the classes of `choir_common.errors`.
+Makes no decisions; errors are raised as the classes of `choir_common.errors`.
 """

@@ -1,4 +1,4 @@
-"""Wait a little longer after each failure: the one schedule of all retries towards control."""
+"""Backoff schedule for all retries towards control."""
 
 import random
 
@@ -7,7 +7,7 @@ LONGEST_S = 2.0
 
 
 class Backoff:
-    """Pauses of 50 ms doubling to 2 s, with jitter so that many agents do not knock together."""
+    """Pauses of 50 ms, doubling up to 2 s, with jitter so that agents do not retry in step."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_S

@@ -1,7 +1,6 @@
-"""Speak the eight verbs of spec 12.5 to control.
+"""HTTP client for control's eight RPC verbs.
 
-Called by `app` (hello, terminate), `replication` (heartbeats), host tools and settings. What comes next is
-control's `rpc` door.
+Called by `app` (hello, terminate), `replication` (heartbeats), the host tools and the settings.
 """
 
 from collections.abc import Sequence
@@ -39,13 +38,13 @@ from choir_common.wire.runtime import AgentBoot
 R = TypeVar("R", bound=Wire)
 
 CALL_TIMEOUT_S = 10.0
-# control looks at a proposed branch where it was pushed to
+# Control may have to fetch the proposed branch from its remote.
 ASK_TIMEOUT_S = 25.0
 SERVER_ERROR = 500
 
 
 class Control:
-    """Control, as one agent process sees it."""
+    """Client for control, authenticated with the lease token of this session."""
 
     def __init__(self, boot: AgentBoot) -> None:
         headers = {
@@ -62,7 +61,7 @@ class Control:
         )
         self.agent_id = boot.agent_id
         self.session_id = boot.session_id
-        # Made once: letting the client merge URL and headers costs as much as the rest of a call.
+        # Computed once: letting the client merge URL and headers costs as much as the rest of a call.
         self._headers = [*headers.items(), ("Host", self.http.base_url.netloc.decode())]
         self._urls = {verb: self.http.base_url.join(f"/rpc/{verb}") for verb in VERBS}
 
@@ -71,34 +70,35 @@ class Control:
         await self.http.aclose()
 
     async def hello(self, request: HelloRequest) -> HelloResponse:
-        """Introduce this process; raises Fenced or Unauthorized when it is not wanted any more."""
+        """Register this process; raises Fenced or Unauthorized if the session is no longer ours."""
         return await self._call("INIT_HELLO", request, HelloResponse)
 
     async def get_secrets(self, request: SecretsRequest) -> SecretsResponse:
-        """Fetch the secrets of our bound resources."""
+        """Fetch secrets of our bound resources."""
         return await self._call("GET_SECRETS", request, SecretsResponse)
 
     async def heartbeat(
         self, request: HeartbeatRequest, patches: Sequence[bytes]
     ) -> HeartbeatResponse:
-        """Give a sign of life, and the events that followed; returns what is durable.
+        """Send a heartbeat with new events; return the durable head.
 
-        The events come as JSON already, and `request.patches` is empty: each is rendered once only.
+        `patches` contains the events as JSON, and `request.patches` is empty: each event is rendered only
+        once.
         """
         head = request.model_dump_json(exclude={"patches"}).encode()
         body = b"".join((head[:-1], b',"patches":[', b",".join(patches), b"]}"))
         return await self._post("HEARTBEAT", body, HeartbeatResponse)
 
     async def request_approval(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask for a human decision; the same call_id always gets the same approval."""
+        """Request a human's decision; the same call_id always gets the same approval."""
         return await self._call("REQUEST_APPROVAL", request, ApprovalResponse, ASK_TIMEOUT_S)
 
     async def report_status(self, report: StatusReport) -> None:
-        """Say what a lane is doing."""
+        """Report a lane's status."""
         await self._call("REPORT_STATUS", report, Ack)
 
     async def terminate(self, request: TerminateRequest) -> None:
-        """Say that we flushed our log and are about to exit."""
+        """Report that the log is flushed and this process is about to exit."""
         await self._call("TERMINATE_SELF", request, Ack)
 
     async def fetch_config(self, request: ConfigRequest) -> ConfigResponse:
@@ -106,7 +106,7 @@ class Control:
         return await self._call("FETCH_DYNAMIC_CONFIG", request, ConfigResponse)
 
     async def use_host_tool(self, request: HostToolRequest, timeout_s: float) -> HostToolResponse:
-        """Run a tool on the host's side under its call_id."""
+        """Run a tool on the host, under its call_id."""
         return await self._call("EXECUTE_HOST_TOOL", request, HostToolResponse, timeout_s)
 
     async def _call(
@@ -143,7 +143,7 @@ class Control:
 
 
 def error_of(status: int, body: bytes, retry_after: str | None = None) -> ChoirError:
-    """Return the error a response says; a server error without a problem document may pass."""
+    """Return the error in a response; a server error without a problem document counts as temporary."""
     error = read_problem(status, body, retry_after)
     if type(error) is ChoirError and status >= SERVER_ERROR:
         return OutcomeUnknown(f"control answered {status}: {error.message}")
@@ -151,7 +151,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ChoirE
 
 
 def says_stop(error: BaseException) -> bool:
-    """Tell whether control's word to stop is (or is inside) this error."""
+    """Return whether an error, or one inside its group, means that control ended this session."""
     if isinstance(error, BaseExceptionGroup):
         return any(says_stop(inner) for inner in error.exceptions)
     return isinstance(error, Fenced | Unauthorized)

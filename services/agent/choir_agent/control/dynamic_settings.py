@@ -1,6 +1,7 @@
-"""Keep the settings and secrets of the running agent, swapped whole when control has newer ones (spec 16.3).
+"""Current settings and secrets of the agent, replaced as a whole when control has newer ones.
 
-Built by `app`; read at the start of each model call. Told of a new version by a heartbeat or a signal.
+Built by `app`; read at the start of each model call. A heartbeat response or a signal announces a new
+version.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ RETRY_S = 2.0
 
 
 async def _nobody(_: CurrentSettings) -> None:
-    """Tell nobody of new settings."""
+    """Ignore new settings."""
 
 
 class DynamicSettings:
-    """The newest settings this agent has."""
+    """The newest settings that this agent has loaded."""
 
     def __init__(
         self,
@@ -37,7 +38,8 @@ class DynamicSettings:
         settings: AgentSettings,
         adopt: Callable[[CurrentSettings], Awaitable[None]] = _nobody,
     ) -> None:
-        """Start from what control said; `adopt` is told of every later state, and must not raise."""
+        """Start from the settings in control's hello; `adopt` receives later versions and must not
+        raise."""
         self._control = control
         self._redactor = redactor
         self._adopt = adopt
@@ -46,19 +48,19 @@ class DynamicSettings:
         self._newer = asyncio.Event()
 
     def current(self) -> CurrentSettings:
-        """Return the settings of this moment."""
+        """Return the current settings."""
         return self._current
 
     def heartbeat_interval_s(self) -> float:
-        """Return the longest pause between heartbeats."""
+        """Return the maximum pause between heartbeats, in seconds."""
         return self._current.settings.heartbeat_interval_ms / 1000
 
     def renew(self) -> None:
-        """Note that settings or secrets have changed."""
+        """Record that settings or secrets have changed."""
         self._newer.set()
 
     async def load_secrets(self) -> None:
-        """Fetch the secrets that the present settings name (spec 14.2), for as long as it takes."""
+        """Fetch the secrets that the current settings name; retries while control is unavailable."""
         backoff = Backoff()
         while True:
             try:
@@ -69,7 +71,7 @@ class DynamicSettings:
             await asyncio.sleep(backoff.pause_s())
 
     async def run(self) -> None:
-        """Fetch newer settings whenever there are some; runs for ever."""
+        """Fetch settings after each announced change, until cancelled."""
         while True:
             await self._newer.wait()
             self._newer.clear()
@@ -84,7 +86,7 @@ class DynamicSettings:
         answer = await self._control.fetch_config(
             ConfigRequest(current_config_version=self.version)
         )
-        # secrets may have changed although the settings did not (secret apply)
+        # Secrets may have changed although the settings did not (`secret apply`).
         await self._swap(answer.config or self._current.settings)
         self.version = answer.config_version
         log.info("settings swapped", version=self.version)
@@ -100,27 +102,27 @@ class DynamicSettings:
             value = await self._fetch(name)
             if value is not None:
                 values[name] = value
-        # learned before anything can use them: no log line may ever hold one
+        # Register with the redactor before any use, so that no log line ever contains a secret.
         self._redactor.learn([*values.values(), *_in_use(settings, values)])
         return CurrentSettings(settings, MappingProxyType(values))
 
     async def _fetch(self, name: str) -> str | None:
-        # one by one, so that a missing one does not take the others along
+        # One request per secret, so that a missing one does not fail the others.
         try:
             answer = await self._control.get_secrets(SecretsRequest(resources=(name,)))
         except (Forbidden, NotFound) as error:
-            # whoever needs it will tell the user; the session must go on
+            # A tool that needs it will report that; the session must continue.
             log.warning("control does not give a secret", secret=name, reason=error.message)
             return None
         return answer.secrets.get(name)
 
 
 def _in_use(settings: AgentSettings, values: Mapping[str, str]) -> list[str]:
-    """Return secrets joined with what they are sent with: a header holds the two as one base64 word."""
+    """Return secrets as HTTP headers contain them: user name and token joined, for basic authentication."""
     git = settings.git_identity
     return [f"{git.username}:{values[git.secret]}"] if git and git.secret in values else []
 
 
 def secret_names(settings: AgentSettings) -> tuple[str, ...]:
-    """Return the names of the secrets that the settings' resources need (spec 14.2)."""
+    """Return the sorted names of the secrets that the settings refer to."""
     return tuple(sorted(settings.secret_names()))

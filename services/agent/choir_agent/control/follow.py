@@ -1,6 +1,6 @@
-"""Follow control's signals over SSE, across reconnects (spec 12.1).
+"""Stream of control's signals over SSE, across reconnects.
 
-Called by `app`, which hands each signal to the lane. `Last-Event-ID` makes the stream go on where it broke.
+Called by `app`. `Last-Event-ID` makes the stream continue where it was interrupted.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from choir_common.wire.signals import SIGNAL_BODY, Signal
 
 log = structlog.get_logger("choir.agent.signals")
 
-# control sends a comment every 15 s; three missed ones mean the connection is dead
+# Control sends a comment every 15 s; after three missing ones the connection is dead.
 SILENCE_S = 45.0
 
 
 async def follow_signals(control: Control) -> AsyncIterator[Signal]:
-    """Yield every signal once and in order, for ever.
+    """Yield every signal once and in order, until cancelled.
 
-    Raises Fenced or Unauthorized when this session is no longer ours.
+    Raises Fenced or Unauthorized if this session is no longer ours.
     """
     last_seen: int | None = None
     backoff = Backoff()

@@ -1,4 +1,4 @@
-"""Introduce this process to control (INIT_HELLO, spec 13.2). Called by `app` before anything else runs."""
+"""Registration of this process with control (INIT_HELLO). Called by `app` before anything else runs."""
 
 import asyncio
 
@@ -9,10 +9,10 @@ from choir_common.wire.rpc import HelloRequest, HelloResponse
 
 
 async def greet(control: Control, request: HelloRequest, patience_s: float) -> HelloResponse:
-    """Return what control hands over; it may still be starting.
+    """Send INIT_HELLO and return the response; retries, because control may still be starting.
 
-    Raises StartupError when control does not answer within `patience_s`, Fenced or Unauthorized when
-    it does not want us.
+    Raises StartupError if control does not answer within `patience_s` or rejects the request, and Fenced or
+    Unauthorized if the session is no longer ours.
     """
     deadline = asyncio.get_running_loop().time() + patience_s
     backoff = Backoff()

@@ -1,6 +1,6 @@
-"""Tell control what the lanes are doing (REPORT_STATUS), at most once a second: it is for people.
+"""Reporter of the lanes' states to control (REPORT_STATUS), at most once a second.
 
-Started by `app`. A short turn makes no report at all, so it costs nothing.
+Started by `app`. Reports are for display only; a short turn sends none.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ log = structlog.get_logger("choir.agent.status")
 
 INTERVAL_S = 1.0
 Describe = Callable[[str, str], StatusReport]
-"""From a lane and its state to the whole report."""
+"""Takes a lane and its state; returns the complete report."""
 
 
 class StatusReporter:
-    """Keeps the newest state of each lane and reports it when it has changed."""
+    """Tracks the newest state of each lane and reports changes."""
 
     def __init__(self, control: Control, describe: Describe) -> None:
         self._control = control
@@ -31,13 +31,13 @@ class StatusReporter:
         self._changed = asyncio.Event()
 
     def note(self, lane: str, state: str, *, ended: bool = False) -> None:
-        """Remember a lane's state; one that has ended is told of once more and forgotten."""
+        """Record a lane's state; a lane that has ended is reported a last time and then removed."""
         self._newest[lane] = state
         (self._ended.add if ended else self._ended.discard)(lane)
         self._changed.set()
 
     async def run(self) -> None:
-        """Report for ever; a report that fails is left to the next change."""
+        """Send reports until cancelled; a failed report is not repeated before the next change."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(INTERVAL_S)

@@ -1,7 +1,7 @@
-"""Speak HTTP/1.1 over a Unix socket at half the usual cost.
+"""HTTP/1.1 transport over a Unix socket, at half the cost of the usual one.
 
-Called by httpx2, as the transport of `client`'s requests. An agent sends a heartbeat for nearly every event,
-so this is most of its work. The parser is the one uvicorn uses (httptools); a request goes out in one write.
+Used by httpx2 for `client`'s requests. An agent sends a heartbeat for almost every event, so this is most
+of its CPU time. The parser is httptools, as in uvicorn; a request is sent in one write.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import httpx2
 
 CHUNK = 65_536
 MAX_IDLE = 4
-# control keeps idle connections for 75 s; ours must not be used in the moment it closes them
+# Control closes idle connections after 75 s; ours must not be used at the moment it closes them.
 IDLE_S = 60.0
 _HOP_BY_HOP = {b"connection", b"accept-encoding"}
 
 
 class _Reading:
-    """A response as far as it has come (what httptools calls back)."""
+    """Incremental state of a response; implements httptools' callbacks."""
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
@@ -33,10 +33,10 @@ class _Reading:
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        # an interim answer (100 Continue) is followed by the real one
+        # An interim response (100 Continue) is followed by the real one.
         if self.parser.get_status_code() >= 200:
             self.head_complete = True
-            # asked here: at the end of the message the parser has forgotten
+            # Read it here: at the end of the message the parser has reset it.
             self.keep_alive = self.parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
@@ -56,11 +56,11 @@ class _Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether a request may still be sent here."""
+        """Whether another request may be sent on this connection."""
         return not (self.reader.at_eof() or self._writer.is_closing())
 
     def write(self, data: bytes) -> None:
-        """Send; what the socket does not take at once waits in memory, which our sizes allow."""
+        """Send data; unsent bytes are buffered without a limit, which is fine for requests of our size."""
         self._writer.write(data)
 
     def close(self) -> None:
@@ -68,14 +68,14 @@ class _Connection:
 
 
 class UnixTransport(httpx2.AsyncBaseTransport):
-    """All connections of one client to one socket."""
+    """Connection pool of one client to one socket."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._idle: list[_Connection] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return its response as soon as its head is there."""
+        """Send a request; return the response as soon as its head has arrived."""
         timeouts = request.extensions.get("timeout", {})
         body = await request.aread()
         connection = self._take_idle() or await self._connect(request, timeouts.get("connect"))
@@ -92,13 +92,13 @@ class UnixTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close what is idle; what is in use is closed by its response."""
+        """Close idle connections; a connection in use is closed by its response."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
 
     def give_back(self, connection: _Connection) -> None:
-        """Keep a connection for the next request."""
+        """Return a connection to the pool."""
         if connection.usable and len(self._idle) < MAX_IDLE:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
@@ -126,7 +126,7 @@ class UnixTransport(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of a response; when it ends, the connection goes back."""
+    """Body of a response; returns the connection to the pool at its end."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class _Body(httpx2.AsyncByteStream):
         self.reading = _Reading()
 
     async def read_head(self) -> None:
-        """Read until the head is complete; raises as `_read_on`."""
+        """Read until the head is complete; raises the same errors as `_read_on`."""
         while not self.reading.head_complete:
             await self._read_on()
 
     async def _read_on(self) -> None:
-        """Parse what has come; raises httpx2.ReadTimeout, ReadError or RemoteProtocolError."""
+        """Read and parse more data; raises httpx2.ReadTimeout, ReadError or RemoteProtocolError."""
         try:
             async with asyncio.timeout(self._read_timeout_s):
                 data = await self._connection.reader.read(CHUNK)
@@ -173,7 +173,7 @@ class _Body(httpx2.AsyncByteStream):
             await self._read_on()
 
     async def aclose(self) -> None:
-        """Give the connection back if the response was read to its end, else close it."""
+        """Return the connection to the pool if the response was read completely, else close it."""
         if not self._open:
             return
         self._open = False

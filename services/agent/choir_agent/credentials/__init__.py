@@ -1,9 +1,8 @@
-"""Secrets narrowed to who may have them, and git's credentials in memory (spec 14).
+"""Secrets limited to the tools that need them, and git credentials served from memory.
 
-Owns the private directory that git's configuration and sockets lie in. Never writes a secret to disk, an
-environment, an argument list or a log, and never answers for a host that the identity does not name.
+Owns the private directory with git's configuration and sockets. Never writes a secret to disk, an
+environment variable, an argument list or a log, and never answers for a host that the identity does not
+name.
 
-Ladder, top to bottom:
-    git > door | ssh_agent > answer | config_files | peers > scope | own_children
-`cred_helper` is run as a script by git, and imports nothing but the standard library.
+`cred_helper` is run by git as a script and imports the standard library only.
 """

@@ -1,4 +1,4 @@
-"""Answer git's question for a credential: pure (spec 14.4). Called by `door`.
+"""Responses to git's credential requests. Pure. Called by `door`.
 
 The protocol is that of git-credential(1): lines of `key=value`.
 """
@@ -13,7 +13,7 @@ HTTPS_PORT = ":443"
 
 @dataclass(frozen=True, slots=True)
 class GitCredential:
-    """An identity and its token; none when its secret is a private key, or missing."""
+    """A git identity and its token; None if its secret is a private key, or missing."""
 
     identity: GitIdentityConfig
     token: str | None
@@ -21,14 +21,14 @@ class GitCredential:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What git is given, and what the person at its standard error is told; one of the two is empty."""
+    """Response to git: either the credential, or a refusal that git prints on standard error."""
 
     text: str = ""
     refusal: str = ""
 
 
 def answer_to(question: str, credential: GitCredential | None) -> Answer:
-    """Return the credential for an allowed host over HTTPS, else why there is none."""
+    """Return the credential for an allowed host over HTTPS, else the reason for the refusal."""
     fields = _parse(question) if len(question) <= MAX_QUESTION else None
     if fields is None:
         return Answer(refusal="the question is malformed")
@@ -49,7 +49,7 @@ def answer_to(question: str, credential: GitCredential | None) -> Answer:
 
 
 def allows(hosts: tuple[str, ...], host: str) -> bool:
-    """Tell whether `host`, maybe with a port, is one of `hosts`: exactly, never as a suffix."""
+    """Return whether `host`, with or without a port, is one of `hosts`. Suffixes do not match."""
     asked = host.lower().removesuffix(HTTPS_PORT)
     return bool(asked) and asked in {name.lower().removesuffix(HTTPS_PORT) for name in hosts}
 
@@ -60,7 +60,7 @@ def _parse(question: str) -> dict[str, str] | None:
         if not line:
             continue
         key, separator, value = line.partition("=")
-        # a key twice, or a control character, is how one host is passed off as another
+        # Repeated keys and control characters are tricks to make one host look like another.
         repeated = key in fields and not key.endswith("[]")
         if not separator or repeated or not value.isprintable():
             return None

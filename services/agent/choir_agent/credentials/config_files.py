@@ -1,4 +1,4 @@
-"""Write git's and ssh's configuration: pure. Called by `git`; no secret stands in either."""
+"""Configuration files for git and ssh. Pure. Called by `git`; neither file contains a secret."""
 
 import shlex
 from pathlib import Path
@@ -9,12 +9,12 @@ KEY_MARK = "PRIVATE KEY-----"
 
 
 def is_private_key(secret: str) -> bool:
-    """Tell a private key from a token."""
+    """Return whether a secret is a private key; otherwise it is a token."""
     return KEY_MARK in secret
 
 
 def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper: str) -> str:
-    """Return a git configuration; `own` is the user's, which stays in force below ours."""
+    """Return git's configuration; settings in the user's file `own` apply unless ours override them."""
     return "\n".join(
         [
             "[include]",
@@ -23,13 +23,13 @@ def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper:
             f"\tname = {_quoted(identity.name)}",
             f"\temail = {_quoted(identity.email)}",
             "[credential]",
-            # an empty one drops those configured before it
+            # An empty value resets the list of helpers configured before.
             "\thelper =",
             f"\thelper = {_quoted(helper)}",
             "[core]",
             f"\tsshCommand = {_quoted(f'ssh -F {shlex.quote(str(ssh_config))}')}",
             "[safe]",
-            # a bind-mounted workspace belongs to whoever owns it on the host
+            # A bind-mounted workspace may belong to another user on the host.
             "\tdirectory = *",
             "",
         ]
@@ -37,9 +37,9 @@ def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper:
 
 
 def ssh_config(hosts: tuple[str, ...], known_hosts: Path, agent_socket: Path | None) -> str:
-    """Return an ssh configuration that offers the key to `hosts`, and nothing to anybody else.
+    """Return an ssh configuration that offers the key to `hosts` and to no other host.
 
-    ssh takes the first value it finds for each option, so the last block holds what is not said above.
+    ssh uses the first value of each option, so the last block contains the defaults.
     """
     lines: list[str] = []
     names = [name for name in map(_host_name, hosts) if name]
@@ -59,7 +59,7 @@ def ssh_config(hosts: tuple[str, ...], known_hosts: Path, agent_socket: Path | N
 
 
 def _host_name(host: str) -> str:
-    """Return a host as a pattern that matches itself alone; nothing for what could match more."""
+    """Return a host as a pattern that matches only itself; empty if it could match more."""
     name = host.partition(":")[0].lower()
     plain = all(letter.isascii() and (letter.isalnum() or letter in ".-_") for letter in name)
     return name if plain else ""

@@ -1,7 +1,7 @@
-"""Carry git's question for a credential to the agent, and its answer back (spec 14.4).
+"""git credential helper: forwards git's request to the agent, and its response back.
 
-Run by git as `git-cred-helper -I -S cred_helper.py SOCKET get`, where `git-cred-helper` is a link to the
-agent's Python; what comes next is `door`. It holds nothing itself, and imports little: git waits for it.
+Run by git as `git-cred-helper -I -S cred_helper.py SOCKET get`, where `git-cred-helper` is a symlink to the
+agent's Python; `door` responds. It stores nothing, and imports little because git waits for it.
 """
 
 import sys
@@ -11,7 +11,7 @@ PATIENCE_S = 10
 
 
 def ask(path: str, question: bytes) -> bytes:
-    """Return the agent's answer; raises OSError when it does not listen."""
+    """Return the agent's response; raises OSError if the agent does not listen."""
     connection = socket(AF_UNIX, SOCK_STREAM)
     connection.settimeout(PATIENCE_S)
     connection.connect(path)
@@ -24,7 +24,7 @@ def ask(path: str, question: bytes) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer `get`; there is nothing to store or to erase."""
+    """Handle `get`; other operations succeed without effect, because nothing is stored."""
     if len(arguments) != 2 or arguments[1] != "get":
         return 0
     question = sys.stdin.buffer.read(8192)

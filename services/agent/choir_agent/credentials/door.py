@@ -1,6 +1,7 @@
-"""Listen for git's questions on a private Unix socket. Opened by `git`; what comes next is `answer`.
+"""Server for git's credential requests on a private Unix socket. Opened by `git`; `answer` decides.
 
-The socket's mode keeps other users out, the peer's parentage everybody whom this agent did not start.
+The socket's mode excludes other users; the check of the peer's ancestors excludes processes that this agent
+did not start.
 """
 
 import asyncio
@@ -18,19 +19,19 @@ PATIENCE_S = 5.0
 
 
 class CredentialDoor:
-    """Answers the helper with the credential of the moment."""
+    """Serves the current credential to the helper."""
 
     def __init__(self, credential: Callable[[], GitCredential | None]) -> None:
         self._credential = credential
         self._server: asyncio.Server | None = None
 
     async def open(self, path: Path) -> None:
-        """Listen at `path`; raises OSError when that cannot be."""
+        """Listen at `path`; raises OSError if that fails."""
         self._server = await asyncio.start_unix_server(self._serve, path, limit=MAX_QUESTION)
         await asyncio.to_thread(path.chmod, 0o600)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 

@@ -1,7 +1,7 @@
-"""Give git its identity (spec 14.4): configuration in a private directory, credentials from memory.
+"""Git access of an agent: configuration in a private directory, credentials served from memory.
 
-Built by `app`; told of the settings at the start and at each swap; the tools that run programs ask it for
-their environment. What comes next is `door` for tokens and `ssh_agent` for private keys.
+Built by `app`, which passes it the settings at startup and on each change; tools that run programs add its
+environment. Tokens are served by `door`, private keys by `ssh_agent`.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class GitAccess:
-    """What git may use in this agent, and for which hosts."""
+    """Git identity of this agent, limited to its hosts."""
 
     def __init__(self, tmp_dir: str, home: Path) -> None:
-        """Describe where: the private directory lies in `tmp_dir`, the user's own settings in `home`."""
+        """Use a private directory below `tmp_dir`, and the user's own git settings in `home`."""
         self._tmp_dir = tmp_dir
         self._home = home
         self.own_children = OwnChildren()
@@ -51,11 +51,11 @@ class GitAccess:
         self._adopting = asyncio.Lock()
 
     def environment(self) -> Mapping[str, str]:
-        """Return what a program's environment needs; it holds no secret."""
+        """Return the environment variables that a program needs for git; they contain no secret."""
         return self._environment
 
     async def adopt(self, current: CurrentSettings) -> None:
-        """Take over an identity, another one, or none; never raises for what git can do without."""
+        """Switch to the identity of these settings, or to none; logs an OSError instead of raising it."""
         async with self._adopting:
             identity = current.settings.git_identity
             secret = current.secret(identity.secret) if identity else None
@@ -65,7 +65,7 @@ class GitAccess:
                 log.warning("git is left without its identity", reason=str(error))
 
     async def close(self) -> None:
-        """End what was started and leave nothing behind."""
+        """Stop all helpers and delete the private directory."""
         self._environment, self._credential = NOTHING, None
         await self._door.close()
         await self._end_ssh_agent()
@@ -81,7 +81,7 @@ class GitAccess:
             self._place = await asyncio.to_thread(self._make_place)
             await self._door.open(self._place / "door")
         key = secret if secret and is_private_key(secret) else None
-        # swapped whole: a question gets the old identity with its token, or the new one
+        # Replace both at once: a request must not combine one identity with the token of another.
         self._credential = GitCredential(identity, None if key else secret)
         await self._use_key(key)
         helper = _helper_command(self._place)
@@ -90,7 +90,7 @@ class GitAccess:
 
     def _make_place(self) -> Path:
         place = Path(tempfile.mkdtemp(prefix="choir-git-", dir=self._tmp_dir))
-        # a link, so that it runs where temporary files must not be executed
+        # A symlink works even where the temporary directory is mounted noexec.
         (place / HELPER).symlink_to(sys.executable)
         return _short(place)
 
@@ -123,7 +123,8 @@ class GitAccess:
 
 
 def _environment(place: Path, helper: str) -> Mapping[str, str]:
-    # A repository's own helper would store the token on disk: ours stands after it and drops it.
+    # A helper in the repository's configuration could store the token on disk. The environment is
+    # applied after the repository's configuration, so the empty entry removes such helpers.
     return MappingProxyType(
         {
             "GIT_CONFIG_GLOBAL": str(place / "gitconfig"),
@@ -143,7 +144,7 @@ def _helper_command(place: Path) -> str:
 
 
 def _short(place: Path) -> Path:
-    """Return the shorter name of a directory if sockets in it would have too long a path."""
+    """Return a shorter name of the same directory if socket paths in it would be too long."""
     other = SHORT_TMP / place.name
     if len(str(place / "ssh-1000")) <= LONGEST_SOCKET_PATH or not other.exists():
         return place

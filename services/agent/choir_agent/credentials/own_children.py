@@ -1,6 +1,6 @@
-"""Remember which child processes are the agent's own, so that nobody takes them for a command's leavings.
+"""Registry of the agent's own child processes, so that they are not killed as orphans of a command.
 
-Kept by `ssh_agent`; read by the tools' sweep for strays.
+Maintained by `ssh_agent` and `tokenizer`; read by the tools' cleanup of orphan processes.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class OwnChildren:
-    """Children that outlive the call in which they were started."""
+    """Child processes that outlive the call in which they were started."""
 
     def __init__(self) -> None:
         self.pids: set[int] = set()
@@ -16,12 +16,12 @@ class OwnChildren:
 
     @property
     def starting(self) -> bool:
-        """Tell whether one is just being started, so that its pid is not known yet."""
+        """Whether a child is being started and its pid is not known yet."""
         return self._starting > 0
 
     @contextmanager
     def start(self) -> Iterator[None]:
-        """Note that one is being started while the block runs."""
+        """Mark a child as being started for the duration of the context."""
         self._starting += 1
         try:
             yield

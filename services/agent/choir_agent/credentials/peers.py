@@ -1,4 +1,4 @@
-"""Tell whether a process is ours: it, its parent, or one further up. Called by `door`."""
+"""Check whether the peer of a Unix socket descends from this process. Called by `door`."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ DEEPEST = 64
 
 
 def pid_of_peer(connection: socket.socket) -> int:
-    """Return the pid at the other end of a Unix socket, 0 where the system does not say."""
+    """Return the pid of the peer of a Unix socket, or 0 if the system does not provide it."""
     if sys.platform != "linux":
         return 0
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -20,7 +20,7 @@ def pid_of_peer(connection: socket.socket) -> int:
 
 
 def descends(pid: int, ancestor: int) -> bool:
-    """Tell whether `pid` lives and stands below `ancestor`; where there is no /proc, nobody does."""
+    """Return whether `pid` is alive and descends from `ancestor`; always False without /proc."""
     for _ in range(DEEPEST):
         if pid <= 1:
             return False
@@ -28,7 +28,7 @@ def descends(pid: int, ancestor: int) -> bool:
             text = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
             return False
-        # the command may hold spaces and parentheses
+        # The command name may contain spaces and parentheses.
         pid = int(text[text.rindex(")") + 2 :].split()[1])
         if pid == ancestor:
             return True
@@ -36,5 +36,5 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Tell whether the peer was started by this process, directly or not."""
+    """Return whether this process started the peer, directly or through others; True if not on Linux."""
     return sys.platform != "linux" or descends(pid_of_peer(connection), os.getpid())

@@ -1,6 +1,6 @@
-"""Narrow an agent's secrets to those a tool may have (spec 14.3): pure.
+"""Selection of the secrets that a tool may receive. Pure.
 
-Called by the arbiter when it makes a call's context; what comes next is the tool.
+Called by the arbiter when it makes a call's context.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,15 +11,15 @@ from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import AgentSettings
 
 SecretResource = Literal["git_identity", "notion", "email", "search", "voice_profile"]
-"""A resource the agent is bound to; its secret reaches only the tools that name it."""
+"""A resource that an agent can be bound to; its secret reaches only tools whose manifest names it."""
 
 
 def secrets_for(
     resources: Iterable[SecretResource], current: CurrentSettings
 ) -> Mapping[SecretResource, str]:
-    """Return the secrets of the resources a tool's manifest names, and no others.
+    """Return the secrets of the named resources, and no others.
 
-    One that the agent is not bound to, or whose value control does not have, is left out.
+    A resource without a binding, or without a value in control, is omitted.
     """
     found: dict[SecretResource, str] = {}
     for resource in resources:

@@ -1,6 +1,7 @@
-"""Hold a private key in an ssh-agent of our own (spec 14.4): it gets the key on standard input.
+"""A private ssh-agent process for one key, which it receives on standard input.
 
-Started by `git`. The key is in no file, argument or environment, and the ssh-agent ends with us.
+Started by `git`. The key is in no file, argument or environment variable, and the ssh-agent ends with this
+process.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ class NoSshAgent(ChoirError):
 
 
 class SshAgent:
-    """One ssh-agent with one key."""
+    """One ssh-agent process with one key."""
 
     def __init__(self, socket: Path, own: OwnChildren) -> None:
         self.socket = socket
@@ -31,7 +32,7 @@ class SshAgent:
         self._process: Process | None = None
 
     async def open(self, key: str) -> None:
-        """Start it and hand it the key; raises NoSshAgent."""
+        """Start the process and add the key; raises NoSshAgent."""
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):
                 await self._start()
@@ -44,7 +45,7 @@ class SshAgent:
             raise NoSshAgent(f"{error}") from error
 
     async def close(self) -> None:
-        """End it; the key is gone with it."""
+        """End the process, and the key with it."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -71,7 +72,7 @@ class SshAgent:
         environment = {"SSH_AUTH_SOCK": str(self.socket), "SSH_ASKPASS_REQUIRE": "never"}
         process = await self._spawn([_program("ssh-add"), "-q", "-"], environment, stdin=PIPE)
         try:
-            # a key without its last line break is none to ssh-add
+            # ssh-add rejects a key without a final line break.
             text = "\n".join(key.strip().splitlines()) + "\n"
             _, said = await process.communicate(text.encode())
         finally:
@@ -98,7 +99,7 @@ class SshAgent:
 
 
 async def _answers(path: Path) -> bool:
-    # its being there is not enough: it is bound a moment before it listens
+    # The socket's existence is not enough: it is bound a moment before it accepts connections.
     try:
         _, writer = await asyncio.open_unix_connection(path)
     except OSError:
@@ -115,6 +116,6 @@ def _program(name: str) -> str:
 
 
 def _mortal(argv: list[str]) -> list[str]:
-    """Let the kernel end it with us, however we end; without setpriv the runtime does it."""
+    """Make the kernel kill the process when ours ends; without setpriv the runtime does that."""
     setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
     return [setpriv, "--pdeathsig", "KILL", "--", *argv] if setpriv else argv

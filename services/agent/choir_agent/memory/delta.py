@@ -1,7 +1,7 @@
-"""Read a memory delta and apply it to a reference summary, within bounds (spec 11.3): pure.
+"""Memory deltas: parsing a model's change of a reference summary, and applying it within limits. Pure.
 
-Called by `compaction` with what a model answered. A delta that is not in order changes nothing at all and
-says why, so that no answer can corrupt what was kept before.
+Called by `compaction`. An invalid delta changes nothing and reports the reason, so that no answer can
+corrupt the summary.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from choir_common.wire.faults import fault_in_words
 from choir_common.wire.json import JsonObject
 
 SHORT_HASH = 12
-"""Characters of an event's hash that name it in prompts and summaries."""
+"""Length of the event hashes in prompts and summaries."""
 SHORTEST_HASH = 6
 MAX_FACTS = 100
 MAX_REFERENCES = 100
@@ -27,7 +27,7 @@ SMALLEST_ROOM = 500
 
 
 class BadDelta(ChoirError):
-    """The delta cannot be applied; the message tells a model what to change."""
+    """The delta cannot be applied; the message tells the model what to change."""
 
     code, status = "bad_delta", 422
 
@@ -62,7 +62,7 @@ _Many = Field(default=(), max_length=MAX_REFERENCES)
 
 
 class MemoryDelta(_Lenient):
-    """A change of a reference summary; where the spec has one fact, a list of facts is taken as well."""
+    """A change of a reference summary; `add_fact` and `remove_fact` accept one fact or a list."""
 
     mode: Literal["append", "overwrite"] = "append"
     summary_update: str = ""
@@ -72,18 +72,18 @@ class MemoryDelta(_Lenient):
     remove_fact: Annotated[tuple[_Key, ...], BeforeValidator(_keyed)] = _Many
 
     def as_json(self) -> JsonObject:
-        """Return what the log keeps of it."""
+        """Return the delta as it is stored in the log."""
         dumped: JsonObject = self.model_dump(mode="json")
         return dumped
 
 
 def room_for(context_window: int) -> int:
-    """Return how many bytes a summary may take: a sixth or so of a small model's window."""
+    """Return the maximum size of a summary in bytes: a third of a byte per token of the context window."""
     return max(SMALLEST_ROOM, min(ROOMIEST, context_window // 3))
 
 
 def read_delta(text: str) -> MemoryDelta:
-    """Return the delta in a model's answer, with or without a fence around it; raises BadDelta."""
+    """Parse the delta in a model's answer, with or without a code fence; raises BadDelta."""
     try:
         answer = orjson.loads(json_in(text))
     except orjson.JSONDecodeError as error:
@@ -99,7 +99,7 @@ def read_delta(text: str) -> MemoryDelta:
 
 
 def json_in(text: str) -> str:
-    """Return the part of an answer from its first brace to its last one."""
+    """Return the part of an answer from its first to its last brace."""
     start, end = text.find("{"), text.rfind("}")
     return text[start : end + 1] if 0 <= start < end else text
 
@@ -109,7 +109,7 @@ def apply_delta(
 ) -> ReferenceSummary:
     """Return the summary after the delta, at most `room` bytes long as JSON.
 
-    `hashes` are those of the folded events, the only ones that may be added. Raises BadDelta.
+    `hashes` are those of the folded events; only they may be added as references. Raises BadDelta.
     """
     known = tuple(hashes)
     if not (delta.summary_update.strip() or delta.add_fact):
@@ -120,7 +120,8 @@ def apply_delta(
         referenced_sessions=summary.referenced_sessions,
         referenced_events=_new_references(summary.referenced_events, delta, known),
     )
-    # small talk may leave a summary as it was; then it has to be said again, not left out
+    # Trivial events may leave a summary unchanged. Accept that only if the model repeats the summary
+    # explicitly.
     said_again = delta.mode == "overwrite" and bool(delta.summary_update.strip())
     if changed == summary and not said_again:
         raise BadDelta("The delta sums nothing up: summary_update or a fact is needed.")
@@ -148,7 +149,7 @@ def _new_facts(
         facts.pop(gone.key, None)
     for fact in delta.add_fact:
         source = _short(fact.source_event, known) if fact.source_event else ""
-        # a fact that changes moves to the end, where the newest stand
+        # A changed fact moves to the end, with the newest ones.
         facts.pop(fact.key, None)
         facts[fact.key] = Fact(key=fact.key, value=fact.value, source_event=source)
     if len(facts) > MAX_FACTS:
@@ -169,7 +170,7 @@ def _new_references(
 
 
 def _short(reference: str, known: tuple[str, ...]) -> str:
-    """Return the short hash of the one folded event that a reference names; raises BadDelta."""
+    """Return the short hash of the one folded event that a reference matches; raises BadDelta."""
     wanted = reference.strip().lower()
     fits = {event for event in known if event.startswith(wanted)}
     if len(wanted) < SHORTEST_HASH or len(fits) != 1:

@@ -1,8 +1,8 @@
-"""Take over the conversation of the session that a new one continues: pure.
+"""Continuation of the conversation of the previous session. Pure.
 
-Called by `app` while the session is opened. The predecessor's log is folded as after a crash. The edge lane's
-reference summary becomes the seed, and the events that its prompts still showed are copied into the new log.
-So the next prompt reads the same whether the agent was restarted or killed.
+Called by `app` when the session is opened. The predecessor's log is folded as after a crash. The edge
+lane's reference summary becomes the seed, and the events that its prompts still showed are copied into the
+new log. The next prompt is therefore the same after a restart as after a crash.
 """
 
 from bisect import bisect_right
@@ -39,13 +39,13 @@ log = structlog.get_logger("choir.agent.memory")
 
 _EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
 FIRST_COPY = 2
-"""The revision of the first copied event: it follows `session_started`."""
+"""Revision of the first carried event, which follows `session_started`."""
 MAX_SESSIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What a session takes over from its predecessor."""
+    """The part of the predecessor that a new session continues."""
 
     seed: tuple[LaneSummary, ...] = ()
     carried: tuple[CarriedEvent, ...] = ()
@@ -54,7 +54,7 @@ class Inheritance:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """An event of the predecessor, and where it was first written."""
+    """An event of the predecessor, with its original session and revision."""
 
     event: Committed
     session_id: str
@@ -62,9 +62,9 @@ class _Past:
 
 
 def inherit(snapshot: JsonObject | None, continues: str | None) -> Inheritance:
-    """Return what to take over from the end of the predecessor's log, which `snapshot` holds as `events`.
+    """Return what to continue from the end of the predecessor's log (`events` in `snapshot`).
 
-    A log that cannot be read is left out with a warning: it must not keep the agent from starting.
+    An invalid log is skipped with a warning: it must not prevent the agent from starting.
     """
     if continues is None:
         return Inheritance()
@@ -99,14 +99,14 @@ def _inherit(events: tuple[Event, ...], continues: str) -> Inheritance:
 def _is_shown(event: Committed, window: LaneWindow) -> bool:
     payload = event.payload
     if isinstance(payload, Reminded | TurnUnparked):
-        # where a turn stands that was put aside is part of what was shown
+        # The position of a turn that was parked is part of what was shown.
         return any(turn.turn_id == payload.turn_id for turn in window.turns)
     for turn in window.turns:
         if event.rev == turn.head.rev:
             return True
         if any(event.rev == other.rev for step in turn.steps for other in step.events):
             return True
-        # an answer that repeats the model's words is not shown, but marks the turn as answered
+        # A reply that repeats the model's text is not shown, but marks the turn as answered.
         if isinstance(payload, Reply) and payload.turn_id == turn.turn_id:
             return payload.kind not in PASSING
     return False
@@ -117,7 +117,7 @@ def _copies(shown: list[_Past]) -> Iterator[CarriedEvent]:
     for one in shown:
         payload: EventPayload = one.event.payload
         if isinstance(payload, ModelOutput) and payload.read_rev:
-            # what the model had read, in the numbers that the copies have in the new log
+            # Translate `read_rev` to the revisions of the copies in the new log.
             read = bisect_right(revs, payload.read_rev)
             payload = payload.model_copy(update={"read_rev": FIRST_COPY + read - 1 if read else 0})
         yield CarriedEvent(
@@ -130,7 +130,7 @@ def _copies(shown: list[_Past]) -> Iterator[CarriedEvent]:
 
 
 def _abandoned(past: list[_Past], window: LaneWindow) -> CarriedEvent | None:
-    """Return what the user was told instead of an answer when control ended the session."""
+    """Return the reply that the user got instead of an answer when control abandoned the session."""
     turn = window.turns[-1] if window.turns else None
     said = next(
         (one for one in reversed(past) if isinstance(one.event.payload, SessionAbandoned)), None
@@ -157,11 +157,11 @@ def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
         return ()
     old, sessions = before.summary, before.summary.referenced_sessions
     if before.through_rev:
-        # events of these sessions may have been folded, its own and copied ones
+        # Events of these sessions may have been folded: the predecessor's own and carried ones.
         named = dict.fromkeys((*sessions, *state.carried_from, continues))
         sessions = tuple(named)[-MAX_SESSIONS:]
     summary = old.model_copy(update={"referenced_sessions": sessions})
     if len(summary.model_dump_json().encode()) > ROOMIEST:
         summary = summary.model_copy(update={"facts": (), "referenced_events": ()})
-    # revisions are the predecessor's, so the summary covers none of the new log
+    # Revisions refer to the predecessor's log, so the summary covers no event of the new log.
     return (LaneSummary(lane=EDGE, summary=summary, through_rev=0),)

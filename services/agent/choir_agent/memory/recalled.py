@@ -1,7 +1,7 @@
-"""Tell a model what memory found: dated, with its origin, and quoted as data.
+"""Rendering of memory's search results for a model: dated, with their origin, quoted as data. Pure.
 
-Called by the tool `choir.memory.query`; pure. As in the session's own log, a core job never reads the user's
-own words.
+Called by the tool `choir.memory.query`. As in the session's own log, a core job never reads the user's own
+text.
 """
 
 import orjson
@@ -19,7 +19,7 @@ USER = "user"
 
 
 def recalled(answer: JsonObject, lane: str) -> JsonObject:
-    """Return the hits as a model reads them; `answer` is the memory service's."""
+    """Return the results as the model reads them; `answer` is the memory service's response."""
     found = MemoryHits.model_validate_json(orjson.dumps(answer))
     told = [_told(hit, lane) for hit in found.hits if _may_read(hit, lane)]
     result: JsonObject = {

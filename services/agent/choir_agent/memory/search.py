@@ -1,8 +1,8 @@
-"""Search the session's own log by words or by hash, or read it in order (spec 11.7, store `working`).
+"""Search in the session's own log by words or hash, or in order (store `working`). Pure.
 
-Called by the tool `choir.memory.query`, in a thread; pure. It looks at every event it is given, also at those
-that rolled off the window long ago. Only what a lane may read is found: a core job never sees the user's own
-words, and no lane an output that its prompts may not show.
+Called by the tool `choir.memory.query`, in a thread. Searches all events it is given, including those
+outside the window. Returns only what a lane may read: a core job never sees the user's own text, and no
+lane sees an output that its prompts must not show.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from choir_common.wire.log_search import MAX_WORDS, SHORTEST_HASH
 EXCERPT_CHARS = 600
 QUERY_TOOL = "choir.memory.query"
 
-# What was said, done and found; the rest repeats it, or is the session's own bookkeeping.
+# Event types with content; other events repeat it or are internal.
 _SAID = frozenset(
     {
         "user_msg",
@@ -38,8 +38,8 @@ _SAID = frozenset(
 )
 CARRIED = "carried_event"
 SEARCHED = _SAID | {CARRIED}
-"""The types of events that can be found."""
-# ids are no words of anybody
+"""Event types that can be found."""
+# Ids are not content.
 _UNSAID_KEYS = frozenset(
     {"turn_id", "inbox_id", "call_id", "job_id", "dm", "model", "answers", "provider_fields"}
 )
@@ -47,16 +47,16 @@ _UNSAID_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who asks."""
+    """The lane and the call that search."""
 
     lane: str = EDGE
     call_id: str = ""
-    """The question itself is no answer."""
+    """The querying call itself is excluded from the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An event that fits, what it says, and how many of the words it holds."""
+    """A matching event, its text, and the number of matching words."""
 
     event: Event
     text: str
@@ -64,13 +64,13 @@ class Found:
 
 
 def by_words(entries: Sequence[Entry], query: str, limit: int, reader: Reader) -> list[Found]:
-    """Return the events that hold most of the words; among equals the newest first."""
+    """Return the events with the most matching words; among equals, the newest first."""
     words = _words(query)
     on_the_wire = words_in_json(query)
     found: list[tuple[int, int, Found]] = []
     for entry in entries:
         lowered = entry.wire.decode().lower()
-        # most events hold none of the words in any place: only the others are worth reading
+        # Cheap filter: most events contain none of the words anywhere.
         if not any(word in lowered for word in on_the_wire):
             continue
         for hit in _read(entry, reader):
@@ -83,7 +83,7 @@ def by_words(entries: Sequence[Entry], query: str, limit: int, reader: Reader) -
 
 
 def by_hash(entries: Sequence[Entry], prefix: str, limit: int, reader: Reader) -> list[Found]:
-    """Return the events whose hash begins with `prefix` (six characters or more)."""
+    """Return the events whose hash begins with `prefix` (at least six characters)."""
     wanted = prefix.strip().lower()
     if len(wanted) < SHORTEST_HASH:
         return []
@@ -94,7 +94,10 @@ def by_hash(entries: Sequence[Entry], prefix: str, limit: int, reader: Reader) -
 def in_order(
     entries: Sequence[Entry], after: int | None, limit: int, reader: Reader
 ) -> tuple[list[Found], int | None]:
-    """Return the newest events in their order, or those after a revision; and where to go on, if anywhere."""
+    """Return the newest events in order, or those after a revision, and the revision to continue after.
+
+    The second value is None if there are no more events.
+    """
     if after is None:
         newest = (hit for entry in reversed(entries) for hit in _read(entry, reader))
         return list(islice(newest, limit))[::-1], None
@@ -104,7 +107,7 @@ def in_order(
 
 
 def excerpt(text: str, query: str) -> str:
-    """Return the part of `text` around the first word of `query` that stands in it."""
+    """Return the part of `text` around the first matching word of `query`."""
     lowered = text.lower()
     places = [place for word in _words(query) if (place := lowered.find(word)) >= 0]
     start = max(0, min(places, default=0) - EXCERPT_CHARS // 3)
@@ -113,7 +116,7 @@ def excerpt(text: str, query: str) -> str:
 
 
 def words_in_json(query: str) -> tuple[str, ...]:
-    """Return the words of a query in lower case, escaped as they stand in an event's JSON."""
+    """Return the words of a query in lower case, escaped as in an event's JSON."""
     return tuple(orjson.dumps(word).decode()[1:-1] for word in _words(query))
 
 
@@ -137,7 +140,7 @@ def _may_read(event: Event, reader: Reader) -> bool:
     if event.type == "user_msg" or payload.get("by") == "user":
         return reader.lane == EDGE
     if event.type == "tool_result_committed":
-        # what an earlier search found stands in the log at its own place
+        # Results of earlier searches are in the log at their original place.
         meant_for = "edge" if reader.lane == EDGE else "core"
         shown = payload.get("exposure", "both") in ("both", meant_for)
         return shown and payload.get("tool") != QUERY_TOOL

@@ -1,7 +1,7 @@
-"""Write the state into the log every so many events, so that recovery is bounded (spec 13.1, 13.4).
+"""Snapshots of the state in the log at regular intervals, so that recovery time is bounded.
 
-Called by the arbiter after it has committed; control begins the tail it hands over at `window_from` of the
-newest snapshot.
+Called by the arbiter after each commit. After a crash, control sends the log's tail from `window_from` of
+the newest snapshot.
 """
 
 import orjson
@@ -14,13 +14,13 @@ from choir_common.wire.events import Snapshot
 EVERY = 200
 LANE = "session"
 LARGEST = 900_000
-"""Bytes; what jobs and turns are in the middle of may be longer than one event should be."""
+"""Bytes. The state of open jobs and turns may be larger than an event should be."""
 PAUSE = 20
-"""Events until the next attempt."""
+"""Events until the next attempt, if the state was too large."""
 
 
 class Snapshots:
-    """Makes them in time."""
+    """Appends snapshots when they are due."""
 
     def __init__(self, memory: WorkingMemory, every: int = EVERY) -> None:
         self._memory = memory
@@ -28,7 +28,7 @@ class Snapshots:
         self._not_before = 0
 
     def follow(self, session_log: SessionLog) -> None:
-        """Append a snapshot if it is time for one; nothing follows the end of a session."""
+        """Append a snapshot if one is due and the session has not ended."""
         state = session_log.state
         due_at = max(self._memory.snapshot_rev + self._every, self._not_before)
         if state.rev < due_at or state.stopped:

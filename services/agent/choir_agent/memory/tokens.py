@@ -1,17 +1,18 @@
-"""Estimate tokens before a call: from bytes, and from what was counted for the lane's last prompt.
+"""Token estimates before a call, from bytes and from the count of the lane's last prompt.
 
-Read by `compaction` (is the window too big?) and by the lanes, which reserve budget before a call. Who
-counts, and when: docs/decisions/0013.
+Used by `compaction` for the size of a window, and by `metered` to reserve budget. See docs/decisions/0013
+for the rules of counting.
 """
 
 from typing import Protocol
 
 BYTES_PER_TOKEN = 2
-"""Fewer than text, code or JSON take in any common tokenizer; only base64 and hex digits take less."""
+"""A lower bound: in common tokenizers text, code and JSON have more bytes per token; only base64 and hex
+have fewer."""
 
 
 class Measurable(Protocol):
-    """A prompt."""
+    """The parts of a prompt that have a size."""
 
     @property
     def messages(self) -> tuple[bytes, ...]: ...
@@ -21,12 +22,12 @@ class Measurable(Protocol):
 
 
 def bytes_of(prompt: Measurable) -> int:
-    """Return the bytes a prompt has on the wire."""
+    """Return the size of a prompt on the wire, in bytes."""
     return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools)
 
 
 class TokenMeter:
-    """Knows for each lane what the provider counted for its last prompt."""
+    """The provider's token count of each lane's last prompt."""
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}
@@ -34,37 +35,38 @@ class TokenMeter:
         self._tokenized: dict[str, int] = {}
 
     def asked(self, lane: str, size: int) -> None:
-        """Note the bytes of a prompt that is about to be sent."""
+        """Record the size of a prompt that is about to be sent."""
         self._asked[lane] = size
 
     def counted(self, lane: str, tokens: int) -> None:
-        """Note what the provider counted for it; some say nothing, which teaches nothing."""
+        """Record the provider's count for that prompt; zero means that it does not count, and is
+        ignored."""
         size = self._asked.get(lane, 0)
         if size and tokens:
             self._counted[lane] = (size, tokens)
 
     def forget(self, lane: str) -> None:
-        """Drop what is known of a lane that has ended."""
+        """Remove a lane that has ended."""
         self._asked.pop(lane, None)
         self._counted.pop(lane, None)
         self._tokenized.pop(lane, None)
 
     def wants_count(self, lane: str, size: int) -> bool:
-        """Tell whether a prompt that no provider counts has outgrown what a tokenizer counted last."""
+        """Return whether an uncounted prompt exceeds the last tokenizer count by half."""
         return size * 2 > self._tokenized.get(lane, 0) * 3
 
     def tokenized(self, lane: str, size: int) -> None:
-        """Note that a tokenizer has counted a prompt of `size` bytes."""
+        """Record that a tokenizer has counted a prompt of `size` bytes."""
         self._tokenized[lane] = size
 
     def tokens(self, lane: str, size: int) -> int:
-        """Return how many tokens a prompt of `size` bytes has in this lane: rather too many than too few."""
+        """Return an upper estimate of the tokens of a prompt with `size` bytes in this lane."""
         then, counted = self._counted.get(lane, (0, 0))
         if size >= then:
             return counted + -(-(size - then) // BYTES_PER_TOKEN)
         return -(-counted * size // then)
 
     def size_of(self, lane: str, tokens: int) -> int:
-        """Return how many bytes fill `tokens` in this lane, by what its last prompt had for each."""
+        """Return the bytes that fill `tokens` in this lane, by the ratio of its last prompt."""
         then, counted = self._counted.get(lane, (BYTES_PER_TOKEN, 1))
         return tokens * then // counted

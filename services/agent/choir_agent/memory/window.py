@@ -1,7 +1,7 @@
-"""Keep the events of one lane that its prompts are made of, in turns and steps that roll off whole.
+"""Event window of a lane: the turns and steps that its prompts consist of.
 
-Fed by `working`; read by `prompt`. It only ever shrinks by a `memory_compacted` event, so the prompt's
-beginning keeps its bytes, which is what a provider's prefix cache lives on.
+Updated by `working`; read by `prompt`. Only a `memory_compacted` event removes events, so the prompt's
+prefix keeps its bytes, which providers' prefix caches depend on.
 """
 
 from collections import deque
@@ -26,64 +26,64 @@ from choir_common.wire.events import (
 from choir_common.wire.memory_reminders import Reminder
 
 PER_MESSAGE = 60
-"""Bytes that a message has around its words."""
+"""Bytes of a message besides its text."""
 MASKED = 300
 
 
 @dataclass(slots=True)
 class Step:
-    """A model output with the results of its calls and what else came until the next one."""
+    """A model output, the results of its calls, and other events up to the next output."""
 
     events: list[Committed] = field(default_factory=list)
     size: int = 0
 
     @property
     def last_rev(self) -> int:
-        """The newest of its events."""
+        """Revision of the newest event."""
         return max(event.rev for event in self.events)
 
     def append(self, event: Committed) -> None:
-        """Add one more event."""
+        """Add an event."""
         self.events.append(event)
         self.size += size_of(event)
 
 
 @dataclass(slots=True)
 class Turn:
-    """What a lane is to do, and its steps towards that; a core job is one turn."""
+    """The start of a turn and its steps; a core job is one turn."""
 
     turn_id: str
     head: Committed
     steps: list[Step] = field(default_factory=list)
     answered: bool = False
     reminders: tuple[Reminder, ...] = ()
-    """What memory laid beside the head; both stay where they are until the turn rolls off."""
+    """Memory's reminders for the head; they stay with it until the turn rolls off."""
 
     @property
     def size(self) -> int:
-        """Its bytes in a prompt, about."""
+        """Approximate bytes in a prompt."""
         return self.head_size + sum(step.size for step in self.steps)
 
     @property
     def head_size(self) -> int:
-        """The bytes of what it begins with."""
+        """Approximate bytes of the head and its reminders."""
         beside = sum(PER_MESSAGE + len(one.text.encode()) for one in self.reminders)
         return size_of(self.head) + beside
 
     @property
     def count(self) -> int:
-        """Its events."""
+        """Number of events."""
         return 1 + sum(len(step.events) for step in self.steps)
 
     @property
     def last_rev(self) -> int:
-        """The newest of its events."""
+        """Revision of the newest event."""
         return self.steps[-1].last_rev if self.steps else self.head.rev
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something that can roll off, with everything before it."""
+    """A part of the window that can roll off, together with everything before it."""
 
     last_rev: int
     count: int
@@ -97,16 +97,16 @@ class LaneWindow:
         self.lane = lane
         self.turns: deque[Turn] = deque()
         self.through_rev = 0
-        """What rolled off reaches up to here."""
+        """Events up to this revision have rolled off."""
         self.parked: set[str] = set()
-        """Turns that wait for a human and go on later."""
+        """Ids of turns that wait for a human."""
 
     def park(self, turn_id: str) -> None:
-        """Keep a turn that is put aside, whatever comes after it."""
+        """Retain a parked turn, whatever follows it."""
         self.parked.add(turn_id)
 
     def unpark(self, turn_id: str) -> None:
-        """Let a turn that was put aside stand last: the model goes on with it."""
+        """Move a parked turn to the end, because the model resumes it."""
         self.parked.discard(turn_id)
         turn = next((turn for turn in self.turns if turn.turn_id == turn_id), None)
         if turn is not None:
@@ -114,17 +114,17 @@ class LaneWindow:
             self.turns.append(turn)
 
     def begin(self, turn_id: str, head: Committed) -> None:
-        """Start a turn with what asks for it."""
+        """Start a turn with the event that requests it."""
         self.turns.append(Turn(turn_id, head))
 
     def remind(self, reminded: Reminded) -> None:
-        """Lay what memory brought beside the head of its turn."""
+        """Attach memory's reminders to the head of their turn."""
         for turn in self.turns:
             if turn.turn_id == reminded.turn_id:
                 turn.reminders = reminded.reminders
 
     def add(self, turn_id: str | None, event: Committed) -> None:
-        """Add an event to its turn; one of no turn of ours (a tail may begin inside one) is left out."""
+        """Add an event to its turn; ignore it if the turn began before the tail."""
         turn = next((turn for turn in reversed(self.turns) if turn.turn_id == turn_id), None)
         if turn is None:
             return
@@ -143,7 +143,7 @@ class LaneWindow:
             turn.steps[-1].append(follows)
 
     def roll_off(self, through_rev: int) -> None:
-        """Let everything up to `through_rev` go, apart from what is never touched."""
+        """Remove the events up to `through_rev`, except those that must stay."""
         if through_rev <= self.through_rev:
             return
         self.through_rev = through_rev
@@ -170,13 +170,13 @@ class LaneWindow:
                 yield Piece(turn.last_rev, turn.count, turn.size)
 
     def further_pieces(self) -> Iterator[Piece]:
-        """Yield what rolls off only when space would run out: steps of the turns that are kept."""
+        """Yield what rolls off only if space runs out: steps of turns that are otherwise retained."""
         if self.lane == EDGE:
             kept = self._kept()
             yield from self._steps_of([turn for turn in self.turns if turn.turn_id in kept])
 
     def events(self, through_rev: int) -> Iterator[Committed]:
-        """Yield the events up to `through_rev`, in the order they stand in prompts."""
+        """Yield the events up to `through_rev`, in prompt order."""
         for turn in self.turns:
             if turn.head.rev <= through_rev and not isinstance(turn.head.payload, CoreStarted):
                 yield turn.head
@@ -185,22 +185,22 @@ class LaneWindow:
 
     @property
     def count(self) -> int:
-        """How many events it holds."""
+        """Number of events in the window."""
         return sum(turn.count for turn in self.turns)
 
     @property
     def size(self) -> int:
-        """The bytes of what can ever be compacted, about."""
+        """Approximate bytes of all compactable content."""
         total = sum(turn.size for turn in self.turns)
         return total - sum(turn.head_size for turn in self.turns if self._is_fixed(turn))
 
     @property
     def reminded_of(self) -> tuple[str, ...]:
-        """The documents of memory that its prompts show, oldest first."""
+        """Ids of the memory documents that the window's prompts show, oldest first."""
         return tuple(one.document_id for turn in self.turns for one in turn.reminders)
 
     def shows(self, words: str) -> bool:
-        """Whether a user's message or the model's words in it hold these words."""
+        """Return whether a message or output in the window contains this text."""
         said = (turn.head.payload for turn in self.turns)
         done = (
             event.payload for turn in self.turns for step in turn.steps for event in step.events
@@ -212,8 +212,8 @@ class LaneWindow:
 
     @property
     def first_rev(self) -> int | None:
-        """The oldest event that is needed to build this window again."""
-        # a job's briefing stands in the state, so only its steps are needed
+        """Revision of the oldest event that is needed to rebuild this window."""
+        # A job's briefing is part of the state, so only its steps are needed.
         revs = (
             turn.head.rev if self.lane == EDGE else turn.steps[0].events[0].rev
             for turn in self.turns
@@ -222,7 +222,10 @@ class LaneWindow:
         return min(revs, default=None)
 
     def _kept(self) -> frozenset[str]:
-        """Return the turns of which the head and the last step never roll off (spec 11.3)."""
+        """Return the turns that must stay with their head and last step.
+
+        They are the newest turn, the newest message, the newest answer, and parked turns.
+        """
         newest = self.turns[-1].turn_id if self.turns else ""
         asked = next((t for t in reversed(self.turns) if isinstance(t.head.payload, UserMsg)), None)
         answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
@@ -241,7 +244,7 @@ class LaneWindow:
 
 
 def _take_unread(turn: Turn, read_rev: int) -> list[Committed]:
-    """Take out what was injected while the model was thinking: it stands after the output, as news."""
+    """Remove injections that arrived during the model call, so that they follow its output as news."""
     if not read_rev or not turn.steps:
         return []
     step = turn.steps[-1]
@@ -259,16 +262,16 @@ def _take_unread(turn: Turn, read_rev: int) -> list[Committed]:
 
 
 def _repeats(turn: Turn, reply: Reply) -> bool:
-    """Tell whether the reply is only what the model said last."""
+    """Return whether the reply only repeats the model's last text."""
     outputs = [event.payload for event in turn.steps[-1].events] if turn.steps else []
     return any(isinstance(p, ModelOutput) and p.text == reply.text for p in outputs)
 
 
 def size_of(event: Committed) -> int:
-    """Return the bytes an event takes in a prompt, about."""
+    """Return the approximate bytes of an event in a prompt."""
     match event.payload:
         case UserMsg() as said:
-            # each file is a line of its name, its kind and its path
+            # Each file is a line with its name, kind and path.
             files = sum(PER_MESSAGE + len(f.name) + len(f.path) for f in said.attachments)
             words = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
         case InjectedInstruction(text=text, sent=sent):

@@ -1,6 +1,6 @@
-"""Route the log's events to the windows of the lanes (spec 11.3).
+"""Working memory: routes the log's events to the windows of the lanes.
 
-Told of each committed event by the session's log, also while a log is restored; read by `prompt` and
+Receives each committed event from the session's log, also during restore; read by `prompt` and
 `compaction`.
 """
 
@@ -34,10 +34,10 @@ class WorkingMemory:
         self._windows = {EDGE: LaneWindow(EDGE)}
         self.meter = TokenMeter()
         self.snapshot_rev = 0
-        """Where the newest snapshot stands."""
+        """Revision of the newest snapshot."""
 
     def take_in(self, event: Committed) -> None:
-        """Add the next event of the log; those a prompt has no use for are passed over."""
+        """Add the next event of the log; events that prompts do not need are ignored."""
         payload = event.payload
         match payload:
             case CarriedEvent():
@@ -72,7 +72,7 @@ class WorkingMemory:
                 pass
 
     def window(self, lane: str) -> LaneWindow | None:
-        """Return a lane's window; none when there is no such lane."""
+        """Return a lane's window, or None if there is no such lane."""
         return self._windows.get(lane)
 
     def lanes(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class WorkingMemory:
         return tuple(self._windows)
 
     def needed_from(self, next_rev: int) -> int:
-        """Return the first event that is needed to build all windows again."""
+        """Return the revision of the oldest event that is needed to rebuild all windows."""
         firsts = (window.first_rev for window in self._windows.values())
         return min((rev for rev in firsts if rev is not None), default=next_rev)
 
@@ -94,7 +94,7 @@ class WorkingMemory:
         if lane in self._windows:
             self._windows[lane].add(turn_id, event)
         elif turn_id is not None:
-            # the job began before the tail we were given: the snapshot brings its briefing
+            # The job began before the tail; the next snapshot contains its briefing.
             window = LaneWindow(lane)
             window.begin(turn_id, Committed(0, "", lane, event.at, event.payload))
             window.add(turn_id, event)
@@ -104,7 +104,7 @@ class WorkingMemory:
         if injected.target != EDGE or injected.turn_id is not None:
             self._add(injected.target, injected.turn_id, event)
             return
-        # the edge lane is idle: the words stand for themselves until the next turn reads them
+        # The edge lane is idle: the text forms a turn of its own until the next turn reads it.
         self._windows[EDGE].begin(f"injected:{event.rev}", event)
 
     def _restore_jobs(self, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""The door to the language model: one port `Model`, one adapter for OpenAI-compatible endpoints (spec 21).
+"""Client for language models: the port `Model`, and an adapter for OpenAI-compatible endpoints.
 
-Never decides what to do with an answer; errors come out as `choir_common.errors` that can be shown to a user.
+Makes no decisions about an answer; errors are `choir_common.errors` with messages that a user can read.
 """

@@ -1,4 +1,4 @@
-"""Say which model failed and what mends it: pure. Called by the lanes for the words of an error."""
+"""User messages for model failures: which model failed, and how to fix it. Pure. Called by the lanes."""
 
 from typing import assert_never
 
@@ -7,12 +7,12 @@ from choir_common.wire.config import ModelConfig
 
 
 def explain(error: ModelFailed, name: str, model: ModelConfig) -> str:
-    """Return an error of the model that config.json calls `name`, in words for the user."""
+    """Return the message to the user for a failure of the model that config.json calls `name`."""
     return f"I could not get an answer from the model {describe(error, name, model)}"
 
 
 def describe(error: ModelFailed, name: str, model: ModelConfig) -> str:
-    """Return which model failed, how, and what mends it."""
+    """Return which model failed, why, and how to fix it."""
     what = error.message.rstrip(". ")
     return f"{model.model} at {model.endpoint}: {what}. {_advice(error, name, model)}"
 

@@ -1,7 +1,7 @@
-"""Keep one client for each endpoint and key: the few used last, built once each (spec 16.3).
+"""Pool of HTTP clients, one for each endpoint and key, limited to the most recently used.
 
-Called by `openai_model`. The edge lane and core jobs alternate between models, and a key may change while a
-call is under way: a client in use is never closed, a changed key takes the next call.
+Called by `openai_model`. The edge lane and core jobs alternate between models, and a key may change during
+a call: a client in use is never closed, and a changed key applies to the next call.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ KEPT = 4
 
 
 class Client(Protocol):
-    """Posts to one endpoint with one key."""
+    """Posts requests to one endpoint with one key."""
 
     async def complete(
         self, body: bytes, timeout_s: float, headers: Mapping[str, str]
@@ -37,13 +37,13 @@ class Clients:
     ) -> None:
         self._make = make
         self._kept = kept
-        # in the order of their last use
+        # Ordered by last use.
         self._clients: dict[tuple[str, str | None], _Kept] = {}
         self._making = asyncio.Lock()
 
     @asynccontextmanager
     async def borrow(self, endpoint: str, api_key: str | None) -> AsyncIterator[Client]:
-        """Yield the client for an endpoint and key; it stays open while the block runs."""
+        """Yield the client for an endpoint and key; it stays open for the duration of the context."""
         kept = await self._find(endpoint, api_key)
         kept.users += 1
         try:
@@ -53,7 +53,7 @@ class Clients:
             await self._close_surplus()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all clients."""
         clients, self._clients = self._clients, {}
         for kept in clients.values():
             await kept.client.close()
@@ -69,10 +69,11 @@ class Clients:
 
     async def _close_surplus(self) -> None:
         surplus = len(self._clients) - self._kept
-        # the last one used is the likeliest to be used again
+        # Never close the last used client: it is the most likely to be used again.
         older = list(self._clients.items())[:-1]
         idle = [wanted for wanted, kept in older if kept.users == 0]
-        # taken out before the first await: whoever asks meanwhile gets a new one, never a closing one
+        # Remove before the first await: a concurrent caller then gets a new client, never one that is
+        # closing.
         closing = [self._clients.pop(wanted) for wanted in idle[: max(0, surplus)]]
         for kept in closing:
             await kept.client.close()

@@ -1,8 +1,8 @@
-"""Write a chat completion request and read its response: pure.
+"""Rendering of chat completion requests, and parsing of their responses. Pure.
 
-Called by `openai_model`. The reader takes what compatible providers really send: unknown fields, missing
-usage, content in parts, tool calls with anything in them. What of a call is malformed stays as it is: the
-arbiter refuses it and the model is told, so that it never breaks a session (spec 7.7).
+Called by `openai_model`. The parser accepts what compatible providers really send: unknown fields, missing
+usage, content in parts, malformed tool calls. A malformed call is passed on unchanged: the arbiter refuses
+it and the model receives the error, so it cannot break a session.
 """
 
 from datetime import UTC, datetime
@@ -18,12 +18,12 @@ from choir_common.wire.config import ModelConfig
 from choir_common.wire.faults import fault_in_words
 
 MAX_TEXT = 200_000
-# longer arguments are cut, so that the arbiter finds them malformed and says so
+# Longer arguments are cut, so that the arbiter refuses them as malformed.
 MAX_ARGUMENTS = 200_000
 MAX_CALLS = 100
-"""Tool calls in one output; more are no plan but a loop."""
+"""Maximum tool calls in one output; a larger number indicates a loop."""
 MAX_TOKENS = 10_000_000
-"""No call uses more; a provider that says so is not believed."""
+"""Upper bound on reported usage; a larger number is a provider's mistake."""
 CUT = "[cut off here: the model reached the limit of its output]"
 
 
@@ -70,10 +70,10 @@ class _Completion(_Lenient):
 
 
 def read_response(body: bytes, asked_model: str, duration_ms: float) -> Thought:
-    """Return the model's thought.
+    """Parse the response body.
 
-    Raises ModelFailed when the body is not a chat completion, or a filter held it back; whatever
-    `failures` finds when it is an error with status 200.
+    Raises ModelFailed if the body is not a chat completion or a content filter removed the answer. An error
+    with status 200 is classified by `failures` and raised.
     """
     completion = _parse(body)
     choice = completion.choices[0] if completion.choices else None
@@ -129,7 +129,7 @@ def _text(content: JsonValue) -> str:
 
 
 def _calls(proposed: JsonValue) -> tuple[tuple[ProposedCall, ...], int]:
-    """Return the calls that are taken, and how many were too many."""
+    """Return the accepted calls, and the number of calls beyond the limit."""
     found = proposed if isinstance(proposed, list) else [proposed] if proposed else []
     return tuple(map(_proposed, found[:MAX_CALLS])), max(0, len(found) - MAX_CALLS)
 
@@ -139,7 +139,7 @@ def _proposed(call: JsonValue) -> ProposedCall:
     if not isinstance(function, dict):
         return ProposedCall("", "{}")
     name, arguments = function.get("name"), function.get("arguments")
-    # some servers send an object where the interface says text, and nothing where there are none
+    # Some servers send an object instead of text, or nothing if there are no arguments.
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
     return ProposedCall(
         name[:200] if isinstance(name, str) else "",

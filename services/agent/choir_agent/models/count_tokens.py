@@ -1,7 +1,7 @@
-"""Count the tokens of texts with an offline tokenizer: the program that `tokenizer` runs as a child.
+"""Program that counts tokens with an offline tokenizer; `tokenizer` runs it as a child process.
 
-Imported by nobody: the tables it loads take 70 MB, which the agent itself is not to carry. Reads lines, each
-a JSON string, and writes one count for each.
+Never imported: its tables take 70 MB, which the agent itself should not use. Reads lines, each a JSON
+string, and writes one count per line.
 """
 
 import json
@@ -13,7 +13,7 @@ ENCODING = "o200k_base"
 
 
 def main() -> None:
-    """Answer every line with its number of tokens."""
+    """Write the number of tokens of each input line."""
     encoding = bpe_openai.get_encoding(ENCODING)
     for line in sys.stdin:
         count = len(encoding.encode_ordinary(json.loads(line)))

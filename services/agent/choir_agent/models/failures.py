@@ -1,7 +1,7 @@
-"""Say what a provider's error means, in words a user can read: pure (spec 7.7).
+"""Classification of providers' errors, with messages that users can read. Pure.
 
-Called by `openai_sdk` with an error status, and by `completion` with an answer that is an error in disguise:
-OpenRouter reports upstream failures with HTTP 200.
+Called by `openai_sdk` for error statuses, and by `completion` for an error in a response with status 200,
+as OpenRouter reports upstream failures.
 """
 
 import email.utils
@@ -21,9 +21,9 @@ MAX_DETAIL = 300
 BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
 TOO_LARGE, UNPROCESSABLE, TOO_MANY = 413, 422, 429
 NO_ANSWER = (502, 503, 529)
-"""Nobody thought about the request: bad gateway, unavailable, overloaded."""
+"""Statuses that mean no model processed the request: bad gateway, unavailable, overloaded."""
 
-# Of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
+# Error texts of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|string_above_max_length|maximum context length"
     r"|context (length|window|size)|prompt is too long|input is too long|too many (input )?tokens"
@@ -46,12 +46,12 @@ _CAUSES: dict[int, Cause] = {FORBIDDEN: "key", NOT_FOUND: "not_found"}
 def failure_of(
     status: int, body: bytes, headers: Mapping[str, str], now: datetime, api_key: str | None = None
 ) -> ChoirError:
-    """Return the error that an HTTP answer with an error status means."""
+    """Return the error for an HTTP response with an error status."""
     return _classify(status, _whole_text(body), _said(body), headers, now, api_key)
 
 
 def disguised(error: JsonValue, now: datetime) -> ChoirError:
-    """Return the error that stands in an answer with status 200."""
+    """Return the error in the body of a response with status 200."""
     body = orjson.dumps({"error": error})
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) and not isinstance(code, bool) else 0
@@ -77,7 +77,7 @@ def _classify(
             f"the provider's content filter refused the request ({detail})", cause="filter"
         )
     if status == UNAUTHORIZED:
-        # its words may quote the key, also in part
+        # The provider's text may quote the key or a part of it.
         return ModelFailed("the provider refused the API key (401)", cause="key")
     if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(whole)):
         return ModelFailed(f"the provider account has no credit left ({detail})", cause="credit")
@@ -92,7 +92,10 @@ def _classify(
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds a provider asks to wait: milliseconds, seconds or a date; None if it does not."""
+    """Return the seconds that a provider asks to wait, or None.
+
+    Accepts milliseconds (`retry-after-ms`), seconds and a date (`retry-after`).
+    """
     lower = {name.lower(): value for name, value in headers.items()}
     exact = _number(lower.get("retry-after-ms"))
     if exact is not None:
@@ -105,13 +108,13 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
         at = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return None
-    # a date without a zone is UTC by RFC 9110
+    # By RFC 9110 a date without a zone is UTC.
     at = at if at.tzinfo else at.replace(tzinfo=now.tzinfo)
     return max(0.0, (at - now).total_seconds())
 
 
 def short(text: str, api_key: str | None = None) -> str:
-    """Return a text short enough for a message; the key is taken out before a cut could halve it."""
+    """Return the text cut to message length; the key is masked before the cut, which could split it."""
     text = " ".join(masked(text, api_key).split())
     return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
@@ -129,7 +132,7 @@ def _whole_text(body: bytes) -> str:
 
 
 def _said(body: bytes) -> str:
-    """Return the message of an error body, with what OpenRouter adds of the provider behind it."""
+    """Return the message of an error body, with the upstream error that OpenRouter adds."""
     try:
         parsed: JsonValue = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,6 +1,6 @@
-"""Call a model within the session's budget (spec 7.6): reserve before, settle after.
+"""Model wrapper that enforces the session's token budget: reserve before a call, settle after it.
 
-Used by the lanes and by compaction, which make no model call any other way; what comes next is a `Model`.
+Used by the lanes and by compaction for every model call.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,14 +20,14 @@ from choir_common.wire.config import ModelConfig
 log = structlog.get_logger("choir.agent.model")
 
 Count = Callable[[str, str], Awaitable[tuple[int, ...] | None]]
-"""Counts the tokens of a prompt and of what was said to it (`tokenizer`)."""
+"""Counts the tokens of a prompt and of its completion (`tokenizer`)."""
 
 USUAL_COMPLETION = 2_000
-"""Tokens set aside for an answer whose length is not limited."""
+"""Tokens reserved for a completion without a configured limit."""
 
 
 class MeteredModel:
-    """A model whose calls count."""
+    """A model whose calls are charged to the session's budget."""
 
     def __init__(self, model: Model, purse: Purse, meter: TokenMeter, count: Count) -> None:
         self._model = model
@@ -39,10 +39,10 @@ class MeteredModel:
     async def thought(
         self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str = ""
     ) -> AsyncIterator[Thought]:
-        """Yield what the model says; commit the event with its usage inside the block.
+        """Yield the model's output; commit the event with its usage inside the context.
 
-        A lane's own prompts are estimated by what the provider counted for its last one.
-        Raises BudgetSpent before any call is made, and whatever the model raises.
+        A lane's prompt is estimated from the provider's count of the lane's last prompt. Raises BudgetSpent
+        before any call is made, and all errors of the model.
         """
         asked = self._meter.tokens(lane, bytes_of(prompt))
         with self._purse.reserve(asked + (settings.max_completion_tokens or USUAL_COMPLETION)):
@@ -70,7 +70,7 @@ class MeteredModel:
             raise
 
     async def _counted(self, thought: Thought, prompt: Prompt, lane: str, asked: int) -> Thought:
-        """Count what the provider did not: what is not counted would be unlimited."""
+        """Count what the provider did not count: otherwise such usage would be unlimited."""
         size, said = bytes_of(prompt), _said(thought)
         counts: tuple[int, ...] | None = None
         if self._meter.wants_count(lane, size):
@@ -87,7 +87,7 @@ class MeteredModel:
 
 
 def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
-    """Return which call it is: a lane's, or one of compaction, whose lane is in the context."""
+    """Return log fields for a call: the lane, or `compaction`, whose lane is in the log context."""
     purpose = {"lane": lane, "purpose": "think"} if lane else {"purpose": "compaction"}
     return {"model": settings.model, **purpose}
 

@@ -1,6 +1,6 @@
-"""The port `Model`: think about a prompt, propose.
+"""The port `Model`, its result and its errors.
 
-Called by the turn; `openai_model` implements it.
+Implemented by `openai_model`; called by the lanes.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ Cause = Literal[
     "request",
     "format",
 ]
-"""Why a model call failed; decides what the user is advised to do (`advice`)."""
+"""Reason of a model failure; determines the advice to the user (`advice`)."""
 
 
 class ModelFailed(ChoirError):
@@ -44,36 +44,36 @@ class ModelFailed(ChoirError):
 
 
 class ContextOverflow(ModelFailed):
-    """The prompt is longer than the model takes."""
+    """The prompt is longer than the model's context window."""
 
     code = "context_overflow"
 
 
 class RequestRefused(ModelFailed):
-    """The provider finds fault with the request itself; written otherwise it may be taken."""
+    """The provider rejected the request as invalid; it may accept another format of the history."""
 
     code = "request_refused"
 
 
 class NoAnswer(ModelFailed):
-    """The call got no answer: no connection, or a gateway without a model behind it."""
+    """The call got no response: no connection, or a gateway without a model behind it."""
 
     code = "no_answer"
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
-    """A tool call as the model wrote it: its name for the tool, and JSON text that may be malformed."""
+    """A tool call as the model wrote it: the tool's name in the prompt, and possibly malformed JSON."""
 
     name: str
     arguments: str
     fields: JsonObject = field(default_factory=dict)
-    """What the provider sent with the call besides, its own id included."""
+    """Other fields that the provider sent with the call, including its own id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A completed model call."""
+    """Result of a completed model call."""
 
     text: str
     calls: tuple[ProposedCall, ...]
@@ -83,19 +83,19 @@ class Thought:
     completion_tokens: int
     duration_ms: float
     cached_tokens: int = 0
-    """Of the prompt's, those the provider had in its prefix cache."""
+    """Prompt tokens that were in the provider's prefix cache."""
     fields: JsonObject = field(default_factory=dict)
-    """What the provider sent with the message beside its words and calls."""
+    """Other fields that the provider sent with the message."""
 
 
 class Model(Protocol):
     """A language model."""
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
-        """Return what the model says.
+        """Return the model's output.
 
-        Raises RateLimited (with the seconds to wait, if the provider said them), ContextOverflow or
-        another ModelFailed; their messages can be shown to the user.
+        Raises RateLimited (with the seconds to wait, if the provider sent them), ContextOverflow or another
+        ModelFailed; their messages can be shown to the user.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Think through an OpenAI-compatible endpoint (spec 21.1).
+"""Model adapter for OpenAI-compatible endpoints.
 
-Called by `metered`; what comes next is `clients`. The SDK is imported at the first call, in a thread, so that
-an idle agent stays small and a heartbeat is never late because of an import.
+Called by `metered`; uses `clients`. The SDK is imported at the first call, in a thread: an idle agent stays
+small, and no heartbeat is delayed by the import.
 """
 
 import asyncio
@@ -21,19 +21,20 @@ class _Sdk(Protocol):
 
 
 class OpenAiModel:
-    """The configured models, each behind the client of its endpoint and key."""
+    """The configured models, each through the client for its endpoint and key."""
 
     def __init__(self) -> None:
         self._clients = Clients(_make_client)
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
-        """Post the prompt and read the answer; raises RateLimited or ModelFailed."""
+        """Post the prompt and parse the response; raises RateLimited or ModelFailed."""
         body = render_request(settings, prompt)
         timeout_s = settings.timeout_ms / 1000
         async with self._clients.borrow(settings.endpoint, api_key) as client:
             began = time.perf_counter()
             try:
-                # the SDK's timeout is per read; a trickling answer must end as well
+                # The SDK's timeout applies to each read; this one also ends a response that arrives in
+                # small pieces.
                 async with asyncio.timeout(timeout_s):
                     headers = settings.request.extra_headers
                     answer = await client.complete(body, timeout_s, headers)
@@ -52,6 +53,6 @@ async def _make_client(endpoint: str, api_key: str | None) -> Client:
 
 
 def _build_client(endpoint: str, api_key: str | None) -> Client:
-    # the one lazy import of the SDK: see models/openai_sdk.py
+    # The only import of the SDK, lazy: see models/openai_sdk.py.
     sdk = cast(_Sdk, import_sparingly("choir_agent.models.openai_sdk"))
     return sdk.SdkClient(endpoint, api_key)

@@ -1,8 +1,7 @@
-"""The openai SDK, reduced to what Choir uses of it: a client that posts bytes and returns the body.
+"""Minimal client based on the openai SDK: posts bytes and returns the response body.
 
-Imported by `openai_model` when the first model call is made, and nowhere else: importing the SDK takes
-time and memory (see `sdk_import`). `post` is used instead of `chat.completions.create`, which costs
-0.25 ms per message.
+Imported only by `openai_model`, at the first model call, because the import takes time and memory (see
+`sdk_import`). Uses `post` instead of `chat.completions.create`, which costs 0.25 ms per message.
 """
 
 import zlib
@@ -17,7 +16,8 @@ from choir_agent.models.failures import failure_of, short
 from choir_agent.models.model import ModelFailed, NoAnswer
 
 MAX_BODY = 16 << 20
-"""Bytes of an answer; a completion has thousands, an endless answer would take the agent's memory."""
+"""Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
+memory."""
 LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
 CONNECT_S = 10.0
 GZIP = zlib.MAX_WBITS | 16
@@ -26,11 +26,11 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class _TooLong(httpx2.TransportError):
-    """The answer has more bytes than any completion, or bytes that are nothing."""
+    """The response exceeds MAX_BODY or is not valid gzip."""
 
 
 class _Capped(httpx2.AsyncByteStream):
-    """An answer's bytes, unpacked here: a few packed ones can become any number."""
+    """Response bytes, unpacked with a size limit because compressed data can expand without bound."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
         self._stream = stream
@@ -71,20 +71,20 @@ class _Transport(httpx2.AsyncHTTPTransport):
 
 
 class SdkClient:
-    """One endpoint with one key; built once and kept."""
+    """Client for one endpoint with one key."""
 
     def __init__(self, endpoint: str, api_key: str | None) -> None:
         self._api_key = api_key
-        # a local endpoint needs no certificates, whose bundle takes 3 MB
+        # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
         verify = not endpoint.startswith("http://")
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
             api_key=api_key or "none",
-            # retries are ours (spec 7.7): `retrying`, and `lanes/think` for rate limits
+            # Choir retries itself: see `retrying`, and `lanes/think` for rate limits.
             max_retries=0,
             http_client=httpx2.AsyncClient(
                 transport=_Transport(verify=verify, limits=LIMITS),
-                # a key goes to the configured endpoint and nowhere else
+                # The key must reach the configured endpoint only.
                 follow_redirects=False,
             ),
         )

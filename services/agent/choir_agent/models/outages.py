@@ -1,7 +1,7 @@
-"""Remember which models do not answer, since when and why.
+"""Tracker of models whose newest call failed, with the time and the reason.
 
-Kept by the lanes' thinkers; read for the status reports to control. In memory: it is for people, and the next
-call of the model tells again.
+Updated by `lanes/think`; read for status reports to control. In memory only: it is for display, and the
+next call updates it.
 """
 
 from choir_agent.models.advice import describe
@@ -12,7 +12,7 @@ from choir_common.wire.config import ModelConfig
 from choir_common.wire.rpc import ModelFailure
 
 ABOUT_THE_PROMPT: tuple[Cause, ...] = ("filter", "too_long")
-"""Causes that say nothing about the next call: the model is there."""
+"""Causes that concern one prompt and do not mean that the model is unavailable."""
 
 
 class ModelOutages:
@@ -24,7 +24,7 @@ class ModelOutages:
         self._failures: dict[str, ModelFailure] = {}
 
     def record_failure(self, error: ModelFailed, name: str, model: ModelConfig) -> None:
-        """Note that a call of the model that config.json calls `name` failed."""
+        """Record a failed call of the model that config.json calls `name`."""
         if error.cause in ABOUT_THE_PROMPT:
             return
         known = self._failures.get(name)
@@ -35,9 +35,9 @@ class ModelOutages:
         )
 
     def record_answer(self, name: str) -> None:
-        """Note that a call of a model was answered."""
+        """Record a successful call of a model."""
         self._failures.pop(name, None)
 
     def of(self, name: str) -> ModelFailure | None:
-        """Return the failure of a model that does not answer."""
+        """Return the failure of a model whose newest call failed, or None."""
         return self._failures.get(name)

@@ -1,8 +1,8 @@
-"""Collect the fields of an assistant message that only its provider understands: pure.
+"""Extraction of message fields that only the model's provider understands. Pure.
 
-Called by `completion`. Gemini signs tool calls (`extra_content`), DeepSeek wants its `reasoning_content`,
-OpenRouter its `reasoning_details`: a later request without them is refused. So every field that is not
-known is kept, whatever its name.
+Called by `completion`. Gemini signs tool calls (`extra_content`), DeepSeek requires its
+`reasoning_content`, OpenRouter its `reasoning_details`: a later request without them is refused. Every
+unknown field is therefore stored, whatever its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,9 @@ from choir_agent.log.storable import too_deep
 from choir_common.wire.json import JsonObject
 
 MAX_BYTES = 500_000
-"""Of one message; reasoning takes tens of kilobytes. Cut signatures are worthless, so it is all or none."""
-# What the interface defines. The last four describe an answer and are no part of a request.
+"""Limit for one message; reasoning takes tens of kilobytes. A cut signature is useless, so it is all or
+nothing."""
+# Fields that the API defines. The last four belong to responses and are not part of a request.
 _MESSAGE = frozenset(
     {"role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call"}
 )
@@ -24,7 +25,7 @@ _FUNCTION = frozenset({"name", "arguments"})
 
 
 def message_fields(message: Mapping[str, JsonValue], content: JsonValue) -> JsonObject:
-    """Return the unknown fields of a message; content in parts that are not all text counts as one."""
+    """Return the unknown fields of a message, and `content` if it has parts other than text."""
     fields = _unknown(message, _MESSAGE)
     if isinstance(content, list) and any(_is_no_text(part) for part in content):
         fields["content"] = content
@@ -32,7 +33,7 @@ def message_fields(message: Mapping[str, JsonValue], content: JsonValue) -> Json
 
 
 def call_fields(call: Mapping[str, JsonValue]) -> JsonObject:
-    """Return the unknown fields of a tool call, and its id, to which other fields may refer."""
+    """Return the unknown fields of a tool call, and its id, because other fields may refer to it."""
     fields = _unknown(call, _CALL)
     function = call.get("function")
     beside = _unknown(function, _FUNCTION) if isinstance(function, dict) else {}
@@ -42,12 +43,12 @@ def call_fields(call: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def have_content(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
-    """Tell whether there is anything to keep; an id alone is not worth it."""
+    """Return whether there are fields to store; an id alone is not stored."""
     return bool(message) or any(fields.keys() - {"id"} for fields in calls)
 
 
 def _unknown(given: Mapping[str, JsonValue], known: frozenset[str]) -> JsonObject:
-    # providers fill in what they have nothing to say about, and some refuse to read it
+    # Providers send empty defaults, and some refuse to receive them.
     empty: tuple[JsonValue, ...] = (None, "", [], {})
     return {
         name: value for name, value in given.items() if name not in known and value not in empty
@@ -61,6 +62,6 @@ def _is_no_text(part: JsonValue) -> bool:
 def _bounded(fields: JsonObject) -> JsonObject:
     try:
         fits = not too_deep(fields) and len(orjson.dumps(fields)) <= MAX_BYTES
-    except TypeError:  # a number that is too large, or text that is none
+    except TypeError:  # a number that is too large, or invalid text
         fits = False
     return fields if fits else {}

@@ -1,8 +1,8 @@
-"""Try a model call again that got no answer.
+"""Model wrapper that retries calls without a response.
 
-Wraps `openai_model` for the lanes. Refused and reset connections and
-the statuses 502, 503 and 529 mostly pass within seconds. A call that was answered, and one that timed out,
-is not repeated: it may have been billed. Rate limits are waited for in `lanes/think`, which tells the user.
+Wraps `openai_model` for the lanes. Refused and reset connections and the statuses 502, 503 and 529 usually
+end within seconds. A call that timed out or got a response is not repeated, because it may have been
+billed. Rate limits are handled in `lanes/think`, which notifies the user.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from choir_common.wire.config import ModelConfig
 log = structlog.get_logger("choir.agent.model")
 
 RETRIES = 4
-"""With a first pause of a second the last try is made after about fifteen."""
+"""Number of retries. With a first pause of 1 s the last one is made after about 15 s."""
 LONGEST_PAUSE_S = 30.0
 
 
 class RetryingModel:
-    """A model whose unanswered calls are tried again with growing pauses."""
+    """A model whose calls are retried with growing pauses if they got no response."""
 
     def __init__(self, model: Model, current: Callable[[], CurrentSettings]) -> None:
-        """Wrap a model; the first pause is `rate_limit_retry_ms`, each further one twice as long."""
+        """Wrap a model; the first pause is `rate_limit_retry_ms`, and each pause doubles the one before."""
         self._model = model
         self._current = current
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
-        """Return what the model says.
+        """Return the model's output.
 
-        Raises NoAnswer when the last try got none either, and whatever else the model raises.
+        Raises NoAnswer if the last retry got no response either, and all other errors of the model at once.
         """
         now = self._current().settings
         pause_s = now.rate_limit_retry_ms / 1000

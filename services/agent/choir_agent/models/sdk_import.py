@@ -1,8 +1,8 @@
-"""Import the openai SDK without its catalogue of response types, which Choir never touches.
+"""Import of the openai SDK without its response types, which Choir does not use.
 
-Called by `openai_model` for the one import of `openai_sdk`. The catalogue is hundreds of pydantic models:
-12 MB and 0.3 s of every agent, for calls that `post` does not make. While the SDK loads, empty classes
-stand in their place; afterwards they are taken away, so that whoever needs a real type still gets it.
+Called by `openai_model` for the import of `openai_sdk`. The response types are hundreds of pydantic models:
+12 MB and 0.3 s in every agent, for calls that `post` does not make. During the import, empty classes
+replace them; afterwards the replacements are removed, so that a later import gets the real types.
 """
 
 import importlib
@@ -32,7 +32,7 @@ class _Blank(ModuleType):
 
 
 class _BlankCatalogue(MetaPathFinder, Loader):
-    """Finds the catalogue's modules, and makes them blank."""
+    """Import finder that replaces the modules of response types by blank ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -54,7 +54,7 @@ def _forget(which: Callable[[str], bool]) -> None:
 
 
 def import_sparingly(name: str) -> ModuleType:
-    """Import the module `name`, which imports the SDK; without savings if the SDK has changed."""
+    """Import the module `name`, which imports the SDK; on failure import the complete SDK."""
     if SDK in sys.modules:
         return importlib.import_module(name)
     finder = _BlankCatalogue()

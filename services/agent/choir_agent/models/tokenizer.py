@@ -1,6 +1,6 @@
-"""Have texts counted by an offline tokenizer, in a child that is gone afterwards.
+"""Offline token counts, made in a short-lived child process.
 
-Called by `metered` for what a provider did not count; what comes next is `count_tokens`, as a program.
+Called by `metered` for what a provider did not count; the program is `count_tokens`.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ PATIENCE_S = 20.0
 
 
 class Tokenizer:
-    """Counts exactly, for an encoding that most models come close to (o200k_base)."""
+    """Counts tokens with the o200k_base encoding, which is close to that of most models."""
 
     def __init__(self, own: OwnChildren) -> None:
-        """Describe it; `own` is told of the child, so that no sweep takes it for a command's."""
+        """Use `own` to register the child, so that it is not killed as an orphan of a command."""
         self._own = own
 
     async def count(self, *texts: str) -> tuple[int, ...] | None:
-        """Return the tokens of each text; none when the tokenizer could not be run in time."""
+        """Return the number of tokens of each text, or None if the tokenizer failed or timed out."""
         lines = b"".join(orjson.dumps(text) + b"\n" for text in texts)
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -1,5 +1,5 @@
-"""What the model reads (spec 11.3): instructions and identity, the event window, the user's message.
+"""The model's prompt: instructions and identity, reference summary, event window, notes.
 
-Pure, apart from reading the `.md` files once; every message is rendered to bytes once, so that the same
-history gives the same bytes at every call.
+Pure, except for reading the `.md` files once. Every message is rendered to bytes once, so that the same
+history gives the same bytes in every call.
 """

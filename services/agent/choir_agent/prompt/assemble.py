@@ -1,7 +1,7 @@
-"""Put the prompts together in the order of spec 11.3, for the edge lane and for core jobs.
+"""Assembly of prompts for the edge lane and for core jobs.
 
-Called by the lanes before each model call; what comes next is `models`. Every step is rendered once and
-kept, so a call costs a join, however long the history.
+Called by the lanes before each model call. Every step is rendered once and cached, so that a call only
+joins bytes, even with a long history.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from choir_common.wire.events import LaneSummary
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Messages and tools as JSON, ready to be joined into a request."""
+    """Messages and tools as JSON, ready for a request."""
 
     messages: tuple[bytes, ...]
     tools: bytes = b"[]"
-    """The tools the model may propose, as a JSON list."""
+    """The tools that the model may propose, as a JSON list."""
     json_only: bool = False
-    """Ask the provider to make the model answer with one JSON object."""
+    """Whether to request JSON mode (`response_format`) from the provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Rendered:
 
 
 class Assembler:
-    """Instructions and identity, the reference summary, the window, and last what is of the moment."""
+    """Builds prompts: instructions and identity, reference summary, window, and notes at the end."""
 
     def __init__(self, memory: WorkingMemory, static: StaticPrompts, model_name: ModelName) -> None:
         self._memory = memory
@@ -68,12 +68,12 @@ class Assembler:
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
         handed_on: str = "",
     ) -> Prompt:
-        """Return the prompt of an open core job: its briefing stands before its steps."""
+        """Return the prompt of an open core job; its briefing precedes its steps."""
         notes = end_notes(state, jobs=False, skill=skill_note, handed_on=handed_on)
         return self._assemble(core_lane(job_name), self._core, state, tools, notes, history)
 
     def fixed_size(self, state: SessionState, lane: str) -> int:
-        """Return the bytes of what is never compacted but for the newest message (spec 11.3)."""
+        """Return the bytes of the prompt's parts that are never compacted."""
         first = self._edge if lane == EDGE else self._core
         window = self._memory.window(lane)
         heads = sum(map(len, self._fixed_head(window))) if window is not None else 0
@@ -131,7 +131,7 @@ class Assembler:
     def _step(
         self, lane: str, step: Step, known: _Rendered | None, history: HistoryFormat
     ) -> _Rendered:
-        # a step only grows, and what was sent of it stays as it was
+        # A step only grows; the bytes that were sent do not change.
         if known is not None and (known.events, known.history) == (len(step.events), history):
             return known
         messages = step_messages(step.events, lane, self._model_name, history)

@@ -1,6 +1,6 @@
-"""How the earlier steps of a lane are written for one model, and what to try when it refuses them: pure.
+"""Format of earlier steps for one model, and the alternatives if the model refuses it. Pure.
 
-Used by `assemble` and `render`; chosen by `lanes/think`.
+Used by `assemble` and `render`; selected by `lanes/think`.
 """
 
 import re
@@ -16,33 +16,33 @@ _MISSES_FIELDS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HistoryFormat:
-    """How a model takes the steps of a history."""
+    """The format in which a model accepts its history."""
 
     origin: str = ""
-    """The model; fields that another one sent are left out."""
+    """Identifier of the model; fields from other models are omitted."""
     with_fields: bool = True
-    """Whether the model's own fields go back to it."""
+    """Whether the model's own fields are sent back to it."""
     fields_after: int = 0
-    """They do with messages after this revision."""
+    """Fields are sent back only with messages after this revision."""
     plain_through: int = 0
-    """Calls up to this revision are written as text, unless fields of the model go with them."""
+    """Calls up to this revision are written as text, unless fields of the model are sent with them."""
 
     def fields_of(self, rev: int, fields: ProviderFields | None) -> ProviderFields | None:
-        """Return the fields that go back with a message, if any."""
+        """Return the fields to send back with a message, or None."""
         if fields is None or fields.origin != self.origin:
             return None
         return fields if self.with_fields and rev > self.fields_after else None
 
     def is_plain(self, rev: int, fields: ProviderFields | None) -> bool:
-        """Tell whether the calls of a message are written as text."""
+        """Return whether the calls of a message are written as text."""
         return rev <= self.plain_through and self.fields_of(rev, fields) is None
 
     def alternatives(self, refusal: str, rev: int) -> tuple["HistoryFormat", ...]:
-        """Return what else to try, the likeliest first, after a request was refused at `rev`.
+        """Return the formats to try after a refusal at revision `rev`, the most likely first.
 
-        A history may lack fields that the model insists on (an older version of Choir dropped them, or
-        another model made the calls), hold fields that an endpoint sends but does not take, or
-        fields that are no longer valid.
+        A history may lack fields that the model requires (an older version of Choir dropped them, or
+        another model made the calls), contain fields that the endpoint sends but does not accept, or
+        contain fields that are no longer valid.
         """
         plain = replace(self, plain_through=rev)
         without = replace(self, with_fields=False)
@@ -51,6 +51,6 @@ class HistoryFormat:
 
 
 def call_id_of(call_id: str, fields: JsonObject) -> str:
-    """Return the id a call goes back under: the provider's own, if other fields may refer to it."""
+    """Return the id of a call in the request: the provider's own, because other fields may refer to it."""
     own = fields.get("id")
     return own if isinstance(own, str) else call_id

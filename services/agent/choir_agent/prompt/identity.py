@@ -1,6 +1,6 @@
-"""Read the lanes' instructions and the identity files from /choir (spec 11.3, 15.1).
+"""Static parts of the prompts: the lanes' instructions, and the identity files in /choir.
 
-Called once by `app`; identity changes only with a restart (spec 16.2).
+Read once by `app`; a change of the identity takes effect after a restart.
 """
 
 from collections.abc import Iterable
@@ -19,16 +19,16 @@ CORE_FILES = (("SOUL-CORE.md", "Your personality"),)
 
 @dataclass(frozen=True, slots=True)
 class StaticPrompts:
-    """What stands first in the prompts of each lane and never changes while we run."""
+    """The first part of each lane's prompt; it does not change while the agent runs."""
 
     edge: str
     core: str
 
 
 def read_static_prompts(choir_dir: Path, skills: Iterable[tuple[str, str]] = ()) -> StaticPrompts:
-    """Return instructions, the names and descriptions of skills, and identity, for each lane.
+    """Return instructions, names and descriptions of skills, and identity, for each lane.
 
-    A missing identity file is left out.
+    A missing identity file is skipped.
     """
     listed = _list_skills(skills)
     return StaticPrompts(

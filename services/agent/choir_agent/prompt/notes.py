@@ -1,8 +1,8 @@
-"""Put into words what was folded, and what changes from call to call: pure.
+"""Notes in a prompt: the reference summary, and what changes from call to call. Pure.
 
-Called by `assemble`. What changes stands at the very end of a prompt, or no provider could reuse the prompt's
-beginning. A system message holds Choir's own words alone: a summary, and what a job says of itself, may rest
-on what strangers wrote.
+Called by `assemble`. Changing parts are at the end of the prompt, because providers cache its prefix. A
+system message contains only Choir's own text: summaries and texts of jobs may rest on untrusted content, so
+they are quoted.
 """
 
 from choir_agent.log.state import JobState, SessionState
@@ -32,7 +32,7 @@ OF_EARLIER_SESSIONS = (
 
 
 def summary_messages(summary: LaneSummary) -> list[bytes]:
-    """Render a lane's reference summary (spec 11.3); there is none before anything was folded."""
+    """Render a lane's reference summary; returns no message before the first compaction."""
     if summary.summary != ReferenceSummary():
         record = quoted(summary.summary.model_dump_json())
         return [user_message(SUMMARY.format(where=_where(summary)) + record)]
@@ -47,9 +47,9 @@ def _where(summary: LaneSummary) -> str:
 
 
 def end_notes(state: SessionState, *, jobs: bool, skill: str, handed_on: str) -> list[bytes]:
-    """Return the notes for the moment: open core jobs for the edge lane, the step of a skill.
+    """Return the notes at the end: open core jobs for the edge lane, and the current skill step.
 
-    `handed_on` is what that step knows of the ones before.
+    `handed_on` is the input of that step, as JSON.
     """
     notes: list[str] = []
     if jobs and state.jobs:

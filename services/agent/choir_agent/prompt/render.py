@@ -1,8 +1,8 @@
-"""Render events as OpenAI chat messages, each to bytes: pure.
+"""Rendering of events as OpenAI chat messages, in bytes. Pure.
 
-Called by `assemble`. Every tool call of an assistant message gets exactly one tool message, also when the
-turn ended before the call ran: providers refuse a history where one is missing. Nothing that a tool or a
-job wrote stands anywhere but in a tool message or as a quotation.
+Called by `assemble`. Every tool call of an assistant message gets exactly one tool message, even if the
+turn ended before the call ran: providers refuse a history with a missing one. Text from tools and jobs
+appears only in tool messages and as quotations.
 """
 
 import re
@@ -30,7 +30,7 @@ from choir_common.wire.memory_reminders import REMINDERS, Reminder
 from choir_common.wire.provider_fields import ProviderFields
 
 ModelName = Callable[[str], str | None]
-"""From a tool's canonical name to the one the model knows; none for a tool that does not exist."""
+"""Maps a tool's canonical name to the name that the model knows; None for an unknown tool."""
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
@@ -56,12 +56,12 @@ def system_message(text: str) -> bytes:
 
 
 def user_message(text: str) -> bytes:
-    """Render a user message, of which Choir's own remarks say that they are."""
+    """Render a user message; remarks by Choir in it must be marked as such."""
     return orjson.dumps({"role": "user", "content": text})
 
 
 def head_messages(head: Committed, reminders: Sequence[Reminder] = ()) -> list[bytes]:
-    """Render what a turn begins with: the user's words, a report to make, a briefing, an instruction."""
+    """Render the start of a turn: the user's message, a report, a briefing or an instruction."""
     match head.payload:
         case UserMsg() as said:
             content = "\n\n".join([words_of(said), *reminding(reminders)])
@@ -79,7 +79,7 @@ def head_messages(head: Committed, reminders: Sequence[Reminder] = ()) -> list[b
 
 
 def words_of(said: UserMsg) -> str:
-    """Return a user's message as the model reads it: the words as they are, Choir's own remarks marked."""
+    """Return a user's message as the model reads it: the text unchanged, and Choir's remarks marked."""
     parts: list[str] = []
     if said.edits is not None:
         was = f" It said:\n{quoted(said.corrects)}" if said.corrects else ""
@@ -97,7 +97,7 @@ def _dated(words: str, sent: str) -> str:
 
 
 def _file(file: ReceivedFile) -> str:
-    # the name is the sender's own: as JSON it stays in its line
+    # The sender chose the file name: as JSON it cannot break out of its line.
     name = orjson.dumps(file.name).decode()
     what = f"[Choir] The user sent a file, {name} ({file.kind}, {file.mime}, {file.size} bytes)"
     if not file.path:
@@ -118,7 +118,7 @@ def step_messages(
     model_name: ModelName,
     history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
 ) -> list[bytes]:
-    """Render the events of one step: results stand right after their call, whatever came between."""
+    """Render the events of one step; each result directly follows its call, whatever came in between."""
     payloads = [event.payload for event in events]
     results = {p.call_id: p for p in payloads if isinstance(p, ToolResultCommitted)}
     messages: list[bytes] = []
@@ -134,12 +134,12 @@ def step_messages(
                 for call, own in zip(output.tool_calls, ids, strict=True):
                     messages.append(_tool(own, results.get(call.call_id), lane))
             case Reply(text=text):
-                # what the model itself said last is not kept in the window a second time
+                # A reply that repeats the model's own text is not in the window.
                 messages.append(orjson.dumps({"role": "assistant", "content": text}))
             case InjectedInstruction():
                 messages += head_messages(event)
             case SkillStopped(outcome="error" | "cancelled") as stopped:
-                # of one that was completed the result of its last call has told
+                # For a completed skill, the result of its last call contains that.
                 why = f"The skill {stopped.skill!r} has ended ({stopped.outcome}). {stopped.reason}"
                 messages.append(system_message(f"[Choir] {why}"))
             case _:
@@ -148,7 +148,7 @@ def step_messages(
 
 
 def reminding(reminders: Sequence[Reminder]) -> list[str]:
-    """Return what memory laid beside a message, as one block or none: dated, with its origin, quoted."""
+    """Return memory's reminders as at most one block: dated, with their origin, quoted."""
     if not reminders:
         return []
     told = {True: [WISHES], False: [REMEMBERED]}
@@ -187,12 +187,12 @@ def briefing(started: CoreStarted) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a quotation that it cannot leave."""
+    """Return a text as a quotation, with a mark on every line."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def shown(result: ToolResultCommitted, lane: str) -> JsonObject:
-    """Return what a lane's prompts may show of a result (spec 8.5)."""
+    """Return the parts of a result that a lane's prompts may show."""
     content: JsonObject = {"status": result.status, "output": _visible(result, lane)}
     if result.artifact_ref is not None:
         content["artifact_ref"] = result.artifact_ref
@@ -206,7 +206,7 @@ def _visible(result: ToolResultCommitted, lane: str) -> JsonObject:
     if not result.masked:
         return output
     if result.status != "success":
-        # without its reason a refusal would only be repeated
+        # Without the reason the model would only repeat the refused call.
         return {key: output[key] for key in ("code", "message") if key in output}
     summary = output.get("summary")
     return {"summary": summary if isinstance(summary, str) else "the output is kept out of prompts"}
@@ -217,7 +217,7 @@ def _assistant(
 ) -> bytes:
     message: JsonObject = {"role": "assistant", "content": output.text}
     if output.tool_calls:
-        # some providers refuse an empty text beside calls, none refuses null
+        # Some providers refuse an empty text next to calls; all accept null.
         message["content"] = output.text or None
         message["tool_calls"] = [
             _call(call, own, beside, model_name)
@@ -241,7 +241,7 @@ def _call_fields(output: ModelOutput, fields: ProviderFields | None) -> tuple[Js
 
 
 def _ids(output: ModelOutput, fields: ProviderFields | None) -> list[str]:
-    """Return the ids of the calls: the provider's own where fields go back and each has its own."""
+    """Return the ids of the calls: the provider's own if its fields are sent back and they are unique."""
     ours = [call.call_id for call in output.tool_calls]
     theirs = [*map(call_id_of, ours, _call_fields(output, fields))]
     return theirs if len(set(theirs)) == len(ours) else ours
@@ -253,7 +253,7 @@ def _plain(
     lane: str,
     model_name: ModelName,
 ) -> list[bytes]:
-    """Render calls and results as words, for a model that refuses them without fields of its own."""
+    """Render calls and results as text, for a model that refuses calls without its own fields."""
     told = [PLAIN_CALLS]
     for call in output.tool_calls:
         content = _result_text(results.get(call.call_id), lane)
@@ -268,7 +268,7 @@ def _name(call: ToolCall, model_name: ModelName) -> str:
 
 
 def _arguments(call: ToolCall) -> str:
-    # providers parse the history's arguments; the refusal in the result says what was wrong
+    # Providers parse the arguments in the history; the refusal in the result explains what was wrong.
     try:
         orjson.loads(call.arguments)
     except orjson.JSONDecodeError:

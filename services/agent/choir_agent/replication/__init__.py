@@ -1,1 +1,1 @@
-"""Carry the log to control, eagerly and in order, and say what is durable (spec 13.1)."""
+"""Replication of the log to control, eager and in order; reports which events are durable."""

@@ -1,7 +1,7 @@
-"""Send heartbeats: at once when the log grew, one in flight, and at least once an interval.
+"""Heartbeats to control: at once when the log grew, one in flight, and at least one per interval.
 
-Started by `app`; `arbiter` awaits `durable` before an effect. What comes next is control's HEARTBEAT. A batch
-whose outcome is unknown is sent again unchanged, so control sees it either as new or as a repetition.
+Started by `app`; `arbiter` awaits `durable` before an effect. A batch with an unknown outcome is sent again
+unchanged, so that control sees it either as new or as a repetition.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_BYTES = 600_000
 
 
 class Replication:
-    """The one writer of this session's durable log."""
+    """The only writer of this session's durable log."""
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class Replication:
         self._config_version = config_version
         self._interval_s = interval_s
         self._on_new_config = on_new_config
-        # what was restored came from control and is durable
+        # The restored log came from control, so it is durable.
         self._acked = session_log.head
         self._max_bytes = MAX_BYTES
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
     def acked_rev(self) -> int:
-        """The last revision known to be durable."""
+        """The last revision that is known to be durable."""
         return self._acked.rev
 
     async def durable(self, rev: int) -> None:
-        """Return when `rev` is durable, however long control is away."""
+        """Wait until `rev` is durable, without a time limit."""
         if rev <= self._acked.rev:
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -65,9 +65,9 @@ class Replication:
         await waiter
 
     async def run(self) -> None:
-        """Send heartbeats for ever.
+        """Send heartbeats until cancelled.
 
-        Raises Fenced or Unauthorized when this session is no longer ours.
+        Raises Fenced or Unauthorized if this session is no longer ours.
         """
         while True:
             self._log.grew.clear()
@@ -96,6 +96,8 @@ class Replication:
                 log.warning("heartbeat refused for good", code=error.code, reason=error.message)
                 raise
             except TooLarge:
+                # `after` returns at least one event, so halving always ends in a batch that cannot be
+                # smaller.
                 self._max_bytes = max(self._max_bytes // 2, 1)
                 batch = self._next_batch()
                 log.warning("control finds the heartbeat too large", events=len(batch))
