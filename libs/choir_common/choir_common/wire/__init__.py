@@ -1,5 +1,4 @@
-"""Every model that crosses a process boundary, and only those: frozen, strict, extra-forbid.
+"""Models that cross process boundaries: frozen, strict, unknown fields forbidden.
 
-Called by all services and clients. Never holds behaviour beyond parsing and rendering itself.
-One module per subject: events, rpc, signals, messages, memories, browsing, config, operator, runtime.
+Used by all services and clients. The models contain no behaviour except parsing and rendering.
 """

@@ -1,6 +1,6 @@
-"""What an agent is doing right now, for the eyes of a DM's user: told, shown, and forgotten.
+"""Live activity of an agent in a conversation (DM): typing and progress cards.
 
-Published by control, shown by the gateway. Losing one costs nothing: the state comes again while it lasts.
+Published by control, shown by the gateway. Not durable: the state is sent again while it lasts.
 """
 
 from typing import Annotated, Literal
@@ -16,11 +16,11 @@ CardId = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Typing(Wire):
-    """The agent works on an answer."""
+    """The agent is preparing a reply."""
 
     kind: Literal["typing"] = "typing"
     lasts_s: float = Field(default=30.0, gt=0, le=300)
-    """Show it until `Idle` comes, or for so long: it is told again before."""
+    """Seconds to show it unless `Idle` arrives first; it is sent again before they end."""
 
 
 class Idle(Wire):
@@ -30,20 +30,20 @@ class Idle(Wire):
 
 
 class Card(Wire):
-    """How a core job or an operation stands: one message, edited in place."""
+    """The progress of a core job or an operation: one message, edited in place."""
 
     kind: Literal["card"] = "card"
     card_id: CardId
     text: str = Field(min_length=1, max_length=MAX_CARD)
     done: bool = False
-    """The last of this card; it must be shown."""
+    """The final state of this card; it must be shown."""
     message_id: str | None = None
-    """The message that shows it, as the gateway told (`ControlInbox.keep_card`), so that one which was
-    restarted edits the same; none for a card that was not shown yet."""
+    """The message that shows the card, as stored through `ControlInbox.keep_card`, so that a restarted
+    gateway edits the same one; None for a new card."""
 
 
 class DmActivity(Wire):
-    """What goes on in a DM."""
+    """The current activity in a DM."""
 
     dm: str
     gateway: str
@@ -51,7 +51,7 @@ class DmActivity(Wire):
 
 
 class KeptCard(Wire):
-    """gateway → control: this message shows this card."""
+    """gateway → control: the message id of a card."""
 
     dm: str
     card_id: CardId

@@ -1,7 +1,7 @@
-"""Files beside a message: what each is called and where it can be had, never its bytes.
+"""Metadata of files in messages: name, type, size and reference, never the content.
 
-A channel's file goes from the gateway's door to control's (`clients.gateway_files`) and is laid into the
-agent's workspace; an agent's goes from control's spool to the gateway (`clients.outbox_files`).
+A user's file goes from the gateway over HTTP to control (`clients.gateway_files`) and into the agent's
+workspace. An agent's file goes from control's copy to the gateway (`clients.outbox_files`).
 """
 
 from typing import Annotated, Literal
@@ -11,10 +11,10 @@ from pydantic import Field
 from choir_common.wire.model import Wire
 
 AttachmentKind = Literal["document", "photo", "voice", "audio", "video"]
-"""How a channel shows it; `document` is any file as it is, `voice` is Ogg Opus spoken to the user."""
+"""How a channel presents the file; `document` is any file, `voice` is Ogg Opus speech."""
 
 MAX_FILES = 10
-"""In one message; Telegram's own albums hold as many."""
+"""Files in one message; the limit of Telegram's albums."""
 
 MAX_FILE_NAME = 255
 FileName = Annotated[str, Field(min_length=1, max_length=MAX_FILE_NAME)]
@@ -23,44 +23,44 @@ ANY_MIME = "application/octet-stream"
 
 
 class Attachment(Wire):
-    """A file that belongs to a message on its way in or out."""
+    """A file of an inbound or outbound message."""
 
     name: FileName
-    """As the sender calls it: words of a stranger, no path."""
+    """The sender's name for it: untrusted text, not a path."""
     kind: AttachmentKind
     mime: Mime = ANY_MIME
     size: int | None = Field(default=None, ge=0)
-    """Bytes; none where the channel does not say."""
+    """Bytes; None if the channel does not provide the size."""
     ref: str = Field(min_length=1, max_length=1_000)
-    """Inbound: the channel's own id of the file. Outbound: its number in the message, as text."""
+    """Inbound: the channel's file id. Outbound: the file's number in the message, as text."""
 
 
 class ReceivedFile(Wire):
-    """A user's file as the agent finds it."""
+    """A user's file in the workspace, as the agent sees it."""
 
     name: FileName
     kind: AttachmentKind
     mime: Mime = ANY_MIME
     size: int = Field(default=0, ge=0)
     path: str = Field(default="", max_length=1_000)
-    """Below the workspace; empty if the file could not be had."""
+    """Relative to the workspace; empty if the file could not be fetched."""
     problem: str = ""
-    """Why it could not be had, in a sentence."""
+    """Why it could not be fetched, as a sentence."""
 
 
 class SentFile(Wire):
-    """A file of the workspace that an agent sends to its user."""
+    """A workspace file that an agent sends to its user."""
 
     path: str = Field(min_length=1, max_length=1_000)
-    """Below the workspace, in `.choirtmp/send/`."""
+    """Relative to the workspace, in `.choirtmp/send/`."""
     name: FileName
     kind: AttachmentKind
     mime: Mime = ANY_MIME
 
 
 class Button(Wire):
-    """A button below a message; pressing it brings `data` back."""
+    """A button below a message; a press sends `data` back."""
 
     label: str = Field(min_length=1, max_length=64)
     data: str = Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")
-    """Telegram takes at most 64 bytes."""
+    """At most 64 bytes, Telegram's limit."""

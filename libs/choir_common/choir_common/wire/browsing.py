@@ -1,4 +1,4 @@
-"""Requests to the browser service and its answers (spec 18.2)."""
+"""Requests to the browser service and its responses."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from choir_common.wire.model import AgentName, Wire
 
 Url = Annotated[str, Field(min_length=1, max_length=4_000)]
 Ref = Annotated[int, Field(ge=1, le=1_000_000)]
-"""The number of a link, button or field, as the page's text shows it."""
+"""The number of a link, button or field in the page's text."""
 TabNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -19,30 +19,30 @@ class ContextRequest(Wire):
 
 
 class OpenPage(Wire):
-    """Load an address in the current tab; the first tab is made for it."""
+    """Load an address in the current tab; the first tab is created when needed."""
 
     action: Literal["open"] = "open"
     url: Url
 
 
 class ReadPage(Wire):
-    """Read the current tab again, from a character of its text on."""
+    """Read the current tab again, from the character `start` of its text."""
 
     action: Literal["read"] = "read"
     start: int = Field(default=0, ge=0, le=10_000_000)
     whole: bool = False
-    """Navigation, headers and footers as well, which are left out of a long page."""
+    """Include navigation, headers and footers, which are omitted from a long page."""
 
 
 class Click(Wire):
-    """Press a link, a button or anything else that has a number."""
+    """Press a link, button or other numbered element."""
 
     action: Literal["click"] = "click"
     ref: Ref
 
 
 class TypeText(Wire):
-    """Put a text into a field, in place of what it holds."""
+    """Replace the content of a field by a text."""
 
     action: Literal["type"] = "type"
     ref: Ref
@@ -52,7 +52,7 @@ class TypeText(Wire):
 
 
 class SelectOption(Wire):
-    """Choose options of a list by what they say."""
+    """Choose options of a list by their labels."""
 
     action: Literal["select"] = "select"
     ref: Ref
@@ -60,20 +60,20 @@ class SelectOption(Wire):
 
 
 class Scroll(Wire):
-    """Move what is seen of the page."""
+    """Scroll the page."""
 
     action: Literal["scroll"] = "scroll"
     to: Literal["down", "up", "top", "bottom"] = "down"
 
 
 class Back(Wire):
-    """Go to the page before."""
+    """Go to the previous page."""
 
     action: Literal["back"] = "back"
 
 
 class Screenshot(Wire):
-    """Take a picture of what is seen, of the whole page, or of one numbered thing."""
+    """Take a picture of the visible part, the whole page or one numbered element."""
 
     action: Literal["screenshot"] = "screenshot"
     full: bool = False
@@ -81,7 +81,7 @@ class Screenshot(Wire):
 
 
 class Download(Wire):
-    """Fetch a file: by its address, or by the link or button that gives it."""
+    """Download a file, by address or by the link or button that provides it."""
 
     action: Literal["download"] = "download"
     url: Url | None = None
@@ -89,12 +89,12 @@ class Download(Wire):
 
 
 class Tabs(Wire):
-    """See, add, close or change tabs."""
+    """List, open, close or switch tabs."""
 
     action: Literal["tabs"] = "tabs"
     do: Literal["list", "new", "close", "switch"] = "list"
     tab: TabNumber | None = None
-    """Which one to close or to switch to; the current one is closed without it."""
+    """The tab to close or switch to; `close` without it closes the current tab."""
 
 
 Action = Annotated[
@@ -113,11 +113,11 @@ Action = Annotated[
 
 
 class BrowseRequest(Wire):
-    """One action in the agent's own context; each lane has a current tab of its own."""
+    """One action in the agent's own browser context; each lane has its own current tab."""
 
     agent_id: AgentName
     life: str = Field(default="", max_length=200)
-    """Which start of the agent's process asks: a context is one life's, and ends with it."""
+    """Identifies one start of the agent's process; a browser context belongs to it and ends with it."""
     call_id: str
     action: Action
     lane: str = Field(default="edge", max_length=200)
@@ -134,17 +134,17 @@ class TabView(Wire):
 
 
 class Blob(Wire):
-    """Bytes that wait at the browser's HTTP door, to be fetched once and soon."""
+    """A single-use download handle for bytes at the browser's HTTP endpoint, valid for about a minute."""
 
     blob_id: str = Field(pattern=r"^[A-Za-z0-9_-]{20,100}$")
     name: str
-    """A file name that a stranger may have chosen; harmless characters only."""
+    """A file name that an outsider may have chosen, reduced to safe characters."""
     mime: str
     size: int
 
 
 class SavedFile(Wire):
-    """A file that control put into the agent's workspace."""
+    """A file that control stored in the agent's workspace."""
 
     path: str
     mime: str
@@ -152,36 +152,36 @@ class SavedFile(Wire):
 
 
 class Sight(Wire):
-    """What is to be seen after an action: untrusted words of a stranger, capped."""
+    """The page after an action: untrusted text of limited length."""
 
     url: str
-    """Where the tab is, after redirects; empty when it shows nothing."""
+    """Address of the tab after redirects; empty if it shows no page."""
     origin: str = ""
-    """Whose words they are: scheme, host and port of `url`."""
+    """Origin of the text: scheme, host and port of `url`."""
     untrusted: Literal[True] = True
     status: int
-    """Of the answer the page came in; 0 when it came in none."""
+    """HTTP status of the page; 0 if it did not come from a response."""
     title: str
     text: str
-    """Markdown; what can be pressed or filled in stands as `[number: …]`."""
+    """Markdown; elements to press or fill in appear as `[number: …]`."""
     truncated: bool
-    """Whether the page's text goes on at `next_start`."""
+    """Whether the page's text continues at `next_start`."""
     next_start: int | None = None
     notes: tuple[str, ...] = ()
-    """What the browser itself has to say: a dialog that was closed, a tab that opened, a crash."""
+    """Messages from the browser itself: a closed dialog, a new tab, a crash."""
     tab: int | None = None
     tabs: tuple[TabView, ...] = ()
-    """Only for an action on tabs."""
+    """Only for `Tabs` actions."""
 
 
 class BrowsedPage(Sight):
-    """The browser's answer to control."""
+    """The browser's response to control."""
 
     blob: Blob | None = None
-    """Only for a screenshot or a download."""
+    """Only for screenshots and downloads."""
 
 
 class BrowseOutcome(Sight):
-    """Control's answer to the agent."""
+    """Control's response to the agent."""
 
     file: SavedFile | None = None

@@ -1,4 +1,4 @@
-"""Which model and voice an agent uses, and which there are (spec 17.1): read and changed over `/v1`."""
+"""The model and voice of an agent, and the configured alternatives: read and changed over `/v1`."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from choir_common.wire.model import Name, Wire
 
 
 class ModelView(Wire):
-    """A language model or a text-to-speech provider of the configuration."""
+    """A configured language model or text-to-speech provider."""
 
     name: str
     kind: Literal["llm", "tts"]
@@ -16,7 +16,7 @@ class ModelView(Wire):
 
 
 class VoiceView(Wire):
-    """A voice profile of the configuration."""
+    """A configured voice profile."""
 
     name: str
     tts: str
@@ -25,26 +25,26 @@ class VoiceView(Wire):
 
 
 class AgentChoices(Wire):
-    """What an agent thinks and speaks with: its session's if it has one, else what a start would choose."""
+    """An agent's current models and voice: those of its session, otherwise the defaults of a start."""
 
     agent_id: str
     session_id: str | None
     llm: str
     model: str | None
-    """The provider's name of the model; None when `llm` has left the configuration."""
+    """The provider's name of the model; None if `llm` is no longer configured."""
     core_llm: str | None
     voice_profile: str | None
     changed: tuple[str, ...] = ()
-    """What `model set` or `voice set` changed; a restart changes it back."""
+    """Fields that `model set` or `voice set` changed; a restart reverts them."""
 
 
 class SetModel(Wire):
-    """Think with this model from the next call on."""
+    """Use this model from the next call on."""
 
     llm: Name
 
 
 class SetVoice(Wire):
-    """Speak with this voice from the next time on."""
+    """Use this voice from the next speech output on."""
 
     voice_profile: Name

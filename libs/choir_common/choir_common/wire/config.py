@@ -1,6 +1,6 @@
-"""The shape of `config.json` (spec 6.3) and the settings an agent gets from it.
+"""The models of `config.json` and the settings that an agent gets from it.
 
-Read by control (configuration) and `choirctl init`; only names of secrets stand here, never values.
+Read by control (configuration) and `choirctl init`. They contain names of secrets, never values.
 """
 
 from typing import Annotated, Literal
@@ -15,78 +15,79 @@ from choir_common.wire.request_templates import FeatureFlags, RequestTemplate
 from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
-"""A name, or none; empty is none."""
+"""A name or None; an empty string counts as None."""
 
 
 class RepoConfig(Wire):
-    """A git repository and the ref that is followed."""
+    """A git repository and the ref to follow."""
 
     url: str = ""
-    """Where it is cloned from; empty: there is none yet."""
+    """Clone URL; empty if there is no repository yet."""
     ref: str = "main"
-    """The branch, tag or commit that is followed."""
+    """The branch, tag or commit to follow."""
     git_identity: Name | None = None
-    """Whose credential opens it, at its `hosts` alone; for an agent's: its own identity unless given."""
+    """Git identity with the credential, used at its `hosts` only. An agent's repository uses the agent's own
+    identity by default."""
 
 
 class WorkspaceConfig(Wire):
-    """A directory on the host that one agent at a time may hold."""
+    """A directory on the host that one agent at a time may lease."""
 
     path: str
-    """Absolute, or beginning with `~`; made if it is not there."""
+    """Absolute, or starting with `~`; created if missing."""
 
 
 class ModelConfig(Wire):
-    """A language model behind an OpenAI-compatible endpoint that supports tool calls (spec 21)."""
+    """A language model behind an OpenAI-compatible endpoint that supports tool calls."""
 
     provider: str = "openai"
-    """A word for people; every provider is spoken to in OpenAI's way."""
+    """For display only; every provider is called through the OpenAI API."""
     model: str
-    """The provider's own name of the model."""
+    """The provider's name of the model."""
     endpoint: str
-    """The base address, up to `/v1`."""
+    """Base URL, up to `/v1`."""
     temperature: float | None = 0.7
-    """null: it is not sent, which some models insist on."""
+    """null: not sent, which some models require."""
     reasoning_effort: str | None = None
-    """What the provider knows by that name (`low`, `medium`, `high`); null: it is not sent."""
+    """The provider's value (`low`, `medium`, `high`); null: not sent."""
     secret: Name | None = None
-    """The name of the secret that holds the key; null for an endpoint without one."""
+    """The name of the secret with the key; null for an endpoint without one."""
     context_window: int = Field(default=128_000, ge=1_000)
-    """Tokens; decides when working memory is compacted."""
+    """Tokens; determines when working memory is compacted."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
-    """How long one answer may take; a slow model thinks for a minute."""
+    """Maximum duration of one model call; a slow model may take a minute."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    """The longest answer; the provider's own limit unless given. Also what a call reserves of the budget."""
+    """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
     request: RequestTemplate = RequestTemplate()
-    """What is added to each request: further fields, headers, routing."""
+    """Additions to each request: fields, headers, routing."""
 
 
 class TtsConfig(Wire):
-    """A text-to-speech provider (spec 21.3)."""
+    """A text-to-speech provider."""
 
     provider: Literal["elevenlabs"] = "elevenlabs"
-    """Whose API it is."""
+    """The provider's API."""
     model_id: str
-    """The provider's own name of the model."""
+    """The provider's name of the model."""
     endpoint: str
-    """The base address, up to `/v1`."""
+    """Base URL, up to `/v1`."""
     secret: Name
-    """The name of the secret that holds the key."""
+    """The name of the secret with the key."""
 
 
 class VoiceSettings(Wire):
-    """How a voice speaks; ranges as the provider defines them."""
+    """Voice parameters; the provider defines their ranges."""
 
     stability: float = Field(default=0.5, ge=0, le=1)
-    """Lower is livelier, higher is more even."""
+    """Lower is more expressive, higher is more even."""
     similarity_boost: float = Field(default=0.75, ge=0, le=1)
-    """How close to the original voice it stays."""
+    """How closely the output follows the original voice."""
     style: float = Field(default=0.0, ge=0, le=1)
-    """How much the voice's style is exaggerated; costs time."""
+    """Exaggeration of the voice's style; increases latency."""
     use_speaker_boost: bool = True
-    """Whether likeness counts more than speed."""
+    """Prefer similarity to the original voice over speed."""
     speed: float = Field(default=1.0, ge=0.5, le=2)
-    """Times the usual pace."""
+    """Speaking rate; 1.0 is normal."""
 
 
 class VoiceProfileConfig(Wire):
@@ -95,160 +96,162 @@ class VoiceProfileConfig(Wire):
     tts: Name
     """A name in `tts`."""
     voice_id: str
-    """The provider's own id of the voice."""
+    """The provider's id of the voice."""
     output_format: str = "mp3_44100_128"
-    """The provider's own name of the format."""
+    """The provider's name of the audio format."""
     voice_settings: VoiceSettings = VoiceSettings()
-    """How the voice speaks."""
+    """Voice parameters."""
 
 
 class GitIdentityConfig(Wire):
-    """Who an agent is in git; exclusive to one agent at a time."""
+    """An agent's identity in git; exclusive to one agent at a time."""
 
     name: str
-    """The author's name in commits."""
+    """Author name in commits."""
     email: str
-    """The author's address in commits."""
+    """Author address in commits."""
     secret: Name
-    """A token for HTTPS, or a private key for SSH."""
+    """The name of the secret with a token for HTTPS, or a private key for SSH."""
     hosts: tuple[str, ...] = ("github.com",)
-    """The only hosts that are ever given the credential."""
+    """The only hosts that get the credential."""
     username: str = "x-access-token"
-    """What HTTPS remotes want beside the token."""
+    """User name for HTTPS remotes, sent with the token."""
 
 
 class NotionConfig(Wire):
     """A Notion integration; exclusive to one agent at a time."""
 
     secret: Name
-    """The name of the secret that holds the integration's token."""
+    """The name of the secret with the integration's token."""
     endpoint: str = "https://api.notion.com"
-    """The base address of the API."""
+    """Base URL of the API."""
 
 
 MailSecurity = Literal["tls", "starttls", "none"]
 
 
 class EmailConfig(Wire):
-    """A mail account over SMTP and IMAP; its secret is `user:password`."""
+    """A mail account over SMTP and IMAP."""
 
     smtp_host: str
-    """Where mail is sent from."""
+    """Server for outgoing mail."""
     smtp_port: int = Field(ge=1, le=65535)
     """Usually 465 or 587."""
     imap_host: str
-    """Where mail is read."""
+    """Server for incoming mail."""
     imap_port: int = Field(ge=1, le=65535)
     """Usually 993."""
     sharing: Literal["exclusive", "shared"]
-    """Whether one agent at a time has it, or any number."""
+    """Whether one agent at a time may use it, or any number."""
     secret: Name
-    """The name of the secret that holds `user:password`."""
+    """The name of the secret with `user:password`."""
     address: str | None = None
-    """The sender's address; the user name unless given."""
+    """The sender's address; default: the user name."""
     smtp_security: MailSecurity | None = None
-    """By the port unless given: 465 is tls, any other starttls. `none` is for a server on this host."""
+    """Default by port: 465 is tls, any other starttls. `none` is for a server on this host."""
     imap_security: MailSecurity | None = None
-    """By the port unless given: 993 is tls, any other starttls."""
+    """Default by port: 993 is tls, any other starttls."""
 
 
 class SearchConfig(Wire):
     """The Brave Search API."""
 
     secret: Name
-    """The name of the secret that holds the key."""
+    """The name of the secret with the key."""
     endpoint: str = "https://api.search.brave.com/res/v1"
-    """The base address of the API."""
+    """Base URL of the API."""
 
 
 class EmbeddingConfig(Wire):
-    """An embedding model; without this section the offline model of the memory service is used."""
+    """An embedding model; without this section memory uses its built-in offline model."""
 
     provider: str = "openai"
-    """A word for people; every provider is spoken to in OpenAI's way."""
+    """For display only; every provider is called through the OpenAI API."""
     model: str
-    """The provider's own name of the model."""
+    """The provider's name of the model."""
     dimensions: int = Field(ge=1, le=4_000)
-    """How long its vectors are; after a change memory embeds anew what it has stored."""
+    """Length of its vectors; after a change memory embeds its documents again."""
     endpoint: str = Field(pattern=r"^https?://\S+$")
-    """The base address, up to `/v1`."""
+    """Base URL, up to `/v1`."""
     secret: Name | None = None
-    """The name of the secret that holds the key."""
+    """The name of the secret with the key."""
 
 
 class MemoryConfig(Wire):
-    """What becomes of sessions in memory, and what it may use beside its embedding model."""
+    """How sessions become long-term memory, and the resources memory may use."""
 
     model: OptionalName = None
-    """A name in `models` that sums up past days and extracts facts; none: selections, no facts."""
+    """A name in `models`, for summaries of past periods and fact extraction; none: excerpts and no facts."""
     mid_term_sessions: int = Field(default=10, ge=0, le=100_000)
-    """An agent's newest sessions in mid-term memory; older ones are found by their summary as well."""
+    """An agent's newest sessions in mid-term memory; older ones are also found by their summary."""
     reminder_tokens: int = Field(default=600, ge=0, le=20_000)
-    """What memory may lay beside a user's message unasked, in tokens; 0: nothing, the agent looks itself."""
+    """Tokens of memories added to each user message without a request; 0: none, the agent searches itself."""
 
 
 class RecordRetention(Wire):
-    """How many days control keeps records that are done with; null: for ever."""
+    """Days to keep control's finished records; null: no limit."""
 
     messages: int | None = Field(default=90, ge=1)
-    """Messages in and out, once answered and delivered; log and memory have their words, too."""
+    """Inbound and outbound messages, after they are answered and delivered. Log and memory contain their
+    text, too."""
     operations: int | None = Field(default=90, ge=1)
-    """Operations that have ended, such as updates."""
+    """Finished operations, such as updates."""
     approvals: int | None = Field(default=365, ge=1)
-    """Decided approvals of ended sessions; afterwards `approval rollback` cannot take them back."""
+    """Decided approvals of ended sessions; afterwards `approval rollback` cannot revert them."""
     config_versions: int | None = Field(default=365, ge=1)
-    """Earlier versions of config.json; the newest 20 stay whatever their age."""
+    """Earlier versions of config.json; the newest 20 always stay."""
     sessions: int | None = Field(default=365, ge=1)
-    """Ended sessions without a log, from its erasure on, with its hashes; an agent's newest one stays."""
+    """Ended sessions and their hashes, counted from the erasure of the log; an agent's newest one always
+    stays."""
     deleted_agents: int | None = Field(default=None, ge=1)
-    """Logs of ended sessions of agents that are not in config.json any more."""
+    """Logs of ended sessions of agents that are no longer in config.json."""
 
 
 class RetentionConfig(Wire):
-    """How many days what of an agent is kept; null: for ever. What memory summed up outlives its sources."""
+    """Days to keep an agent's data; null: no limit. Summaries outlive their sources."""
 
     log: int | None = Field(default=None, ge=1)
-    """Logs of ended sessions, event by event, with their messages. Memory keeps its own copy; hashes stay."""
+    """Logs of ended sessions with their messages. Memory keeps its own copy; the hashes stay."""
     turns: int | None = Field(default=None, ge=1)
-    """What was said and done, word by word; the summaries of sessions and of days stay."""
+    """Full text of messages and tool calls in memory; the summaries of sessions and days stay."""
     vectors: int | None = Field(default=None, ge=1)
-    """Vectors of what was said and done; without them it is found by its words alone."""
+    """Vectors of messages and tool calls; without them only text search finds these."""
     days: int | None = Field(default=None, ge=7)
-    """Summaries of days; one goes with its week, once all of that is old enough."""
+    """Daily summaries; deleted by the week, once the whole week is old enough."""
     weeks: int | None = Field(default=None, ge=31)
-    """Summaries of weeks; they go by the month."""
+    """Weekly summaries; deleted by the month."""
     months: int | None = Field(default=None, ge=92)
-    """Summaries of months; they go by the quarter."""
+    """Monthly summaries; deleted by the quarter."""
     quarters: int | None = Field(default=None, ge=366)
-    """Summaries of quarters; they go by the year."""
+    """Quarterly summaries; deleted by the year."""
     years: int | None = Field(default=None, ge=366)
-    """Summaries of years."""
+    """Yearly summaries."""
 
 
 class WebhookConfig(Wire):
-    """Where Telegram brings a bot's updates, instead of being asked for them."""
+    """Webhook to which Telegram sends a bot's updates, instead of long polling."""
 
     url: str = Field(pattern=r"^https?://\S+$", max_length=1_000)
-    """Public https address that ends at the gateway's `POST /telegram/NAME`."""
+    """Public HTTPS address that leads to the gateway's `POST /telegram/NAME`."""
     secret: Name
-    """The name of the secret that Telegram shows with each update: letters, digits, `_` and `-`."""
+    """The name of the secret that Telegram sends with each update: letters, digits, `_` and `-`."""
 
 
 class GatewayConfig(Wire):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
     type: Literal["telegram", "console"]
-    """What kind of channel it is."""
+    """The type of channel."""
     secret: Name | None = None
-    """The name of the secret that holds the bot's token; the console has none."""
+    """The name of the secret with the bot's token; the console has none."""
     api_url: str | None = None
-    """Base address of the Bot API; only a self-hosted Bot API server needs it."""
+    """Base URL of the Bot API; only needed for a self-hosted Bot API server."""
     webhook: WebhookConfig | None = None
-    """Have Telegram bring updates; without it the gateway asks for them, which needs no public address."""
+    """Use a webhook. Without it the gateway polls for updates, which needs no public address."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the names of all the secrets this channel works with."""
+        """Return the names of all secrets this channel uses."""
         hook = self.webhook.secret if self.webhook else None
         return tuple(name for name in (self.secret, hook) if name is not None)
 
@@ -259,28 +262,28 @@ class DmConfig(Wire):
     gateway: Name
     """A name in `gateways`."""
     user_id: str
-    """Who it is on that channel; Telegram's are numbers, as text."""
+    """The user's id on that channel; Telegram's are numbers, as text."""
     admin: bool = False
-    """Whether this user may decide and give orders, besides talking."""
+    """Whether this user may decide approvals and give admin commands."""
 
 
 class PostgresConfig(Wire):
-    """Where Postgres is, with pgvector; without this section the deployment's own is used."""
+    """Address of a Postgres server with pgvector; without this section the deployment's own is used."""
 
     host: str
-    """Name or address, or the directory of its socket."""
+    """Host name or address, or the directory of its Unix socket."""
     port: int = Field(default=5432, ge=1, le=65535)
-    """Postgres' own port unless given."""
+    """Default: Postgres' own port."""
     database: str = "choir"
-    """It must exist."""
+    """The database; it must exist."""
     user: str = "choir"
-    """Who logs in; it makes schemas and roles, so it needs CREATEROLE and the database."""
+    """Login role. It creates schemas and roles, so it needs CREATEROLE and CREATE on the database."""
     secret: Name
-    """The name of the secret that holds the password."""
+    """The name of the secret with the password."""
 
     @property
     def dsn(self) -> str:
-        """Return the address, without the password."""
+        """Return the connection URL without the password."""
         user, database = quote(self.user, safe=""), quote(self.database, safe="")
         if self.host.startswith("/"):
             return f"postgresql://{user}@/{database}?host={quote(self.host)}&port={self.port}"
@@ -289,24 +292,24 @@ class PostgresConfig(Wire):
 
 
 class AgentDefaults(Wire):
-    """What an agent is started with unless the start says otherwise."""
+    """An agent's resources, unless the start request names others."""
 
     workspace: Name
-    """A name in `workspaces`; held by one agent at a time."""
+    """A name in `workspaces`; leased by one agent at a time."""
     llm: Name
-    """A name in `models`: what the edge lane thinks with."""
+    """A name in `models`: the model of the edge lane."""
     dm: Name
-    """A name in `dms`: whom it talks to; held by one agent at a time."""
+    """A name in `dms`: the agent's conversation; leased by one agent at a time."""
     core_llm: Name | None = None
-    """The model of core jobs; `llm` unless given (spec 7.1: a fast edge, a deep core)."""
+    """The model of core jobs; default: `llm`. Use a fast model for the edge and a strong one here."""
     search: Name | None = None
-    """The web search; the first of `search` by name unless given."""
+    """A name in `search`; default: the first by name."""
     voice_profile: OptionalName = None
-    """A name in `voice_profiles`; without one it cannot speak."""
+    """A name in `voice_profiles`; without one the agent cannot speak."""
     git_identity: OptionalName = None
-    """A name in `git_identities`; held by one agent at a time."""
+    """A name in `git_identities`; leased by one agent at a time."""
     notion: OptionalName = None
-    """A name in `notion_integrations`; held by one agent at a time."""
+    """A name in `notion_integrations`; leased by one agent at a time."""
     email: OptionalName = None
     """A name in `email_accounts`."""
 
@@ -315,28 +318,28 @@ class AgentConfig(Wire):
     """An agent's definition."""
 
     defaults: AgentDefaults
-    """What it is started with."""
+    """The resources it starts with."""
     repo: RepoConfig = RepoConfig()
     """Its own tools, skills and identity."""
     autostart: bool = False
-    """Start with control; `choirctl init` sets it for the first agent."""
+    """Start the agent with control; `choirctl init` sets it for the first agent."""
     restart: Literal["on-crash", "never"] = "on-crash"
-    """Whether a crashed session is taken up again."""
+    """Whether a crashed session is resumed."""
     timezone: TimeZone | None = None
-    """The user's time zone by its IANA name, as on each message in the prompt; the host's unless given."""
+    """The user's time zone (IANA name) for message times in prompts; default: the host's."""
     retention: RetentionConfig = RetentionConfig()
-    """How long its logs and its memory are kept; for ever unless given."""
+    """Retention of its logs and its memory; default: no limit."""
     budgets: AgentBudgets = AgentBudgets()
-    """Its own hard stops, in the place of those in `budgets`."""
+    """Its own hard limits, which override those in `budgets`."""
 
 
 class FileLimits(Wire):
-    """How much may travel between users and agents beside words."""
+    """Limits on files between users and agents."""
 
     received_mb: int = Field(default=20, ge=1, le=2_000)
-    """The largest file of a user's, in MB; Telegram hands bots no larger ones than 20."""
+    """The largest file from a user, in MB; Telegram gives bots files up to 20 MB."""
     sent_mb: int = Field(default=50, ge=1, le=2_000)
-    """The largest file to a user, in MB; Telegram takes no larger ones than 50 from bots."""
+    """The largest file to a user, in MB; Telegram accepts up to 50 MB from bots."""
     received_keep_hours: int = Field(default=24, ge=1)
     """How long a user's file stays in `.choirtmp/recv/` after the agent has answered."""
 
@@ -345,76 +348,78 @@ class Config(Wire):
     """The whole of config.json."""
 
     described_by: str | None = Field(default=None, alias="$schema", exclude=True)
-    """For editors: the address of `docs/config.schema.json`, or of what `choirctl config schema` prints."""
+    """For editors: the address of `docs/config.schema.json`, or of the output of `choirctl config schema`."""
     agents: dict[AgentName, AgentConfig]
     """Agents by id."""
     workspaces: dict[Name, WorkspaceConfig]
-    """Directories agents work in, by name."""
+    """Working directories of agents, by name."""
     models: dict[Name, ModelConfig] = Field(default_factory=dict)
-    """`default` may be absent: the deployment then supplies it (a detected provider, or rehearsal)."""
+    """Language models, by name. If `default` is missing, the deployment supplies it: a detected provider, or
+    the rehearsal model."""
     gateways: dict[Name, GatewayConfig] = Field(default_factory=dict)
     """Channels, by name."""
     dms: dict[Name, DmConfig] = Field(default_factory=dict)
-    """Conversations, by name; nobody else is listened to."""
+    """Conversations, by name; messages from anyone else are ignored."""
     global_repo: RepoConfig | None = None
-    """Tools, skills and identity that all agents share."""
+    """Repository of tools, skills and identity that all agents share."""
     tts: dict[Name, TtsConfig] = Field(default_factory=dict)
     """Text-to-speech providers, by name."""
     voice_profiles: dict[Name, VoiceProfileConfig] = Field(default_factory=dict)
     """Voices, by name."""
     git_identities: dict[Name, GitIdentityConfig] = Field(default_factory=dict)
-    """Who agents are in git, by name."""
+    """Git identities of agents, by name."""
     notion_integrations: dict[Name, NotionConfig] = Field(default_factory=dict)
     """Notion integrations, by name."""
     email_accounts: dict[Name, EmailConfig] = Field(default_factory=dict)
     """Mail accounts, by name."""
     search: dict[Name, SearchConfig] = Field(default_factory=dict)
-    """Web searches, by name."""
+    """Web search accounts, by name."""
     embedding: EmbeddingConfig | None = None
-    """What turns text into vectors; `CHOIR_EMBEDDING_…` of the memory service counts more."""
+    """The embedding model; `CHOIR_EMBEDDING_…` of the memory service takes precedence."""
     memory: MemoryConfig = MemoryConfig()
     """Long-term memory."""
     postgres: PostgresConfig | None = None
-    """Where Postgres is; without it the deployment's own server is used. It has to have pgvector."""
+    """Address of a Postgres server with pgvector; without it the deployment's own server is used."""
     budgets: Budgets = Budgets()
-    """Hard stops on what agents may use."""
+    """Hard limits on what agents may use."""
     limits: FileLimits = FileLimits()
-    """Bounds on files that travel between users and agents."""
+    """Limits on files between users and agents."""
     retention: RecordRetention = RecordRetention()
-    """How long control keeps records that are done with; logs and memory: `agents.NAME.retention`."""
+    """Retention of control's finished records; for logs and memory see `agents.NAME.retention`."""
     features: FeatureFlags = FeatureFlags()
-    """Switches for parts of what agents do."""
+    """Feature flags for parts of what agents do."""
     heartbeat_interval_ms: int = Field(default=5_000, ge=100)
-    """The longest pause between an agent's signs of life; a quiet one costs a request."""
+    """The longest interval between an agent's heartbeats; an idle one costs a request."""
     crash_detection_threshold_ms: int = Field(default=10_000, ge=200)
-    """At least twice the heartbeat interval (checked by control), against false alarms."""
+    """Silence after which an agent counts as lost. At least twice the heartbeat interval (checked by
+    control), against false alarms."""
     rate_limit_retry_ms: int = Field(default=1_000, ge=0)
-    """The first pause before a model call is repeated that was limited in rate or got no answer."""
+    """The first delay before a model call is retried that was rate limited or failed."""
     log_archive_threshold_lines: int = Field(default=100_000, ge=1_000)
-    """Lines after which a log file is compressed and a new one begun, an agent's also amid its session."""
+    """Lines after which a log file is archived and a new one started, also during a session."""
     log_archive_keep_days: int = Field(default=90, ge=1)
-    """Days that a compressed log is kept; the newest of each source stays."""
+    """Days to keep archived logs; the newest of each source stays."""
     log_archive_keep_mb: int = Field(default=1_024, ge=1)
-    """Megabytes of compressed logs that are kept of each source; the oldest go first."""
+    """Megabytes of archived logs to keep of each source; the oldest are deleted first."""
     approval_timeout_ms: int = Field(default=1_800_000, ge=1_000)
-    """How long a human may take to decide; after that the request expires (spec 19.6)."""
+    """Time for a human decision; after it the request expires."""
     event_window: int = Field(default=50, ge=4)
-    """Events that stand in the prompt in full (spec 11.3)."""
+    """Events that the prompt contains in full."""
     compaction_threshold: float = Field(default=0.8, gt=0, le=1)
-    """The share of the context window, less what is never compacted, at which old events are folded."""
+    """Share of the context window, without its fixed parts, at which old events are summarized."""
     summary_timeout_ms: int = Field(default=30_000, ge=0)
-    """How long a stop waits for the session's summary (spec 11.8)."""
+    """How long a stop waits for the session's summary."""
 
 
 class VoiceBinding(Wire):
-    """An agent's voice and who speaks it."""
+    """An agent's voice profile and its TTS provider."""
 
     profile: VoiceProfileConfig
     tts: TtsConfig
 
 
 class AgentSettings(Wire):
-    """What a running agent needs of the config: one versioned blob, swapped whole (spec 16.3)."""
+    """A running agent's part of the configuration: one versioned object, replaced as a whole."""
 
     model_name: str
     model: ModelConfig
@@ -424,7 +429,7 @@ class AgentSettings(Wire):
     event_window: int
     core_model_name: str | None = None
     core_model: ModelConfig | None = None
-    """None: core jobs think with `model`."""
+    """None: core jobs use `model`."""
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
@@ -437,10 +442,10 @@ class AgentSettings(Wire):
     timezone: str = "UTC"
     features: FeatureFlags = FeatureFlags()
     has_repository: bool = True
-    """Whether there is a repository that proposals of the agent can become commits in."""
+    """Whether there is a repository in which the agent's proposals can become commits."""
 
     def secret_names(self) -> frozenset[str]:
-        """Return the names of the secrets these resources need (spec 14.2)."""
+        """Return the names of the secrets these resources need."""
         named = (
             self.model.secret,
             self.core_model and self.core_model.secret,
@@ -454,7 +459,7 @@ class AgentSettings(Wire):
 
 
 def secret_uses(config: Config) -> dict[str, tuple[str, ...]]:
-    """Return the secrets that a configuration names, each with the places that name it."""
+    """Return the secrets that a configuration names, each with the config paths that use it."""
     found: dict[str, list[str]] = {}
     for section, entries in config.model_dump(mode="json").items():
         named = {"": entries} if section in ("embedding", "postgres") else entries

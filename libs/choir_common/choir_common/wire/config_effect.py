@@ -1,6 +1,7 @@
-"""Say what a change of each place of config.json takes to work (spec 16.1, 16.2, 17.6). Pure.
+"""Maps each path of config.json to what a change of it requires. Pure.
 
-Read by control (`config diff`) and by `config_schema` (the table in `docs/config.md`).
+Used by control (`config diff`) and by `config_schema` (the table in `docs/config.md`). See
+docs/design/configuration.md.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from choir_common.wire.configuring import Category
 
-# a session is bound to these when it starts (spec 6.4)
+# Bound to a session when it starts.
 AT_AGENT_START = (
     "agents.*.defaults.workspace",
     "agents.*.defaults.llm",
@@ -19,18 +20,18 @@ AT_AGENT_START = (
     "agents.*.defaults.email",
     "workspaces.*.path",
 )
-# tools, skills and identity are in the image (spec 16.2)
+# Tools, skills and identity are part of the image.
 AT_UPDATE = ("agents.*.repo.*",)
 AT_UPDATE_ALL = ("global_repo", "global_repo.*")
-# read by services other than control, when they start
+# Read at startup by services other than control.
 AGAIN = "counts when Choir starts again: choirctl down, then up"
-# vectors of two models cannot be compared
+# The vectors of two models cannot be compared, so all documents are embedded again.
 VECTORS = ("embedding", "embedding.model", "embedding.dimensions")
 AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
-# control looks for what is too old once an hour
+# Control deletes expired records once an hour.
 AT_SWEEP = ("agents.*.retention.log", "retention", "retention.*")
 IN_A_SWEEP = "control deletes what is older within an hour"
-# memory asks for these as each of its rounds begins
+# Memory reads these at the start of each maintenance pass.
 AT_ROUND = ("memory.model", "agents.*.retention", "agents.*.retention.*")
 IN_A_ROUND = (
     "memory goes by it from its next round on: within an hour, unless CHOIR_ROUND_S says otherwise"
@@ -38,7 +39,7 @@ IN_A_ROUND = (
 
 
 def category_of(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
-    """Return what a change of this place takes, and how the agents it concerns get it."""
+    """Return the category of a change at `path`, and the instruction for the agents it affects."""
     who = ", ".join(agents) or "AGENT"
     if _matches(path, AT_AGENT_START):
         return "restart-required", (

@@ -1,4 +1,4 @@
-"""Say what is wrong with a setting of config.json, and which one was probably meant.
+"""Messages for invalid settings in config.json, with a suggestion for a misspelt one.
 
 Pure. Used by control, which reads the file, and by choirctl, which checks and changes it.
 """
@@ -17,14 +17,14 @@ UNKNOWN = "extra_forbidden"
 
 
 def words_of(fault: ErrorDetails) -> str:
-    """Say what is wrong; never what stands there, which may be a secret in the wrong place."""
+    """Return the message; it never quotes the value, which may be a misplaced secret."""
     if fault["type"] == UNKNOWN:
         return f"there is no such setting{_meant(fault['loc'])}"
     return "is empty; fill it in" if fault["input"] == "" else fault_in_words(fault)
 
 
 def known_names(path: Sequence[str | int]) -> list[str]:
-    """Return the settings that there are in the section at `path`; none where names are free."""
+    """Return the setting names allowed in the section at `path`; empty where names are free."""
     schema = config_schema()
     nodes = list(_plain(schema, schema))
     for step in path:
@@ -59,7 +59,7 @@ def _under(node: JsonObject, step: str | int) -> Iterator[JsonValue]:
 
 
 def _plain(schema: JsonObject, node: JsonValue) -> Iterator[JsonObject]:
-    """Yield the objects that a node of the schema stands for: references and choices are followed."""
+    """Yield the object schemas that a schema node stands for, following references and choices."""
     if not isinstance(node, dict):
         return
     found = node.get("$ref")

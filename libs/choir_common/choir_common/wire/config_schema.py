@@ -1,9 +1,8 @@
-"""Publish what config.json may hold: a JSON Schema for editors, and a table for people.
+"""JSON Schema and reference table of config.json, generated from the models.
 
-Asked by control (`GET /v1/config/schema`) and `choirctl config schema`. Both are made of the models in
-`config` and `budgets`; what a field is for is the text below it there, read from the source when somebody
-asks, because no service needs it to run. `docs/config.schema.json` and `docs/config.md` are kept the
-same by a test.
+Used by control (`GET /v1/config/schema`) and `choirctl config schema`. A field's description is the
+attribute docstring in the models. It is read from the source on demand, because no service needs it to run.
+A test keeps `docs/config.schema.json` and `docs/config.md` up to date.
 """
 
 import ast
@@ -36,7 +35,7 @@ your choice. *When* says what a change takes: **apply**, `choirctl config load` 
 
 
 def config_schema() -> JsonObject:
-    """Return the JSON Schema of config.json, every field with its meaning."""
+    """Return the JSON Schema of config.json, with a description of every field."""
     schema = Config.model_json_schema()
     definitions = schema.get("$defs", {})
     for name, shape in ((Config.__name__, schema), *definitions.items()):
@@ -49,12 +48,12 @@ def config_schema() -> JsonObject:
 
 
 def config_reference() -> str:
-    """Return the table of every field as Markdown."""
+    """Return the table of all fields as Markdown."""
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in _rows((), Config))
 
 
 def undocumented() -> list[str]:
-    """Return the fields without a meaning, for the test that allows none."""
+    """Return the fields without a description; a test requires that there are none."""
     return [path for path, *_, text in _rows((), Config) if not text]
 
 
@@ -78,7 +77,7 @@ def _rows(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[tuple[str, 
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model inside a field, and whether its entries have names."""
+    """Return the model inside a field, and whether it is a mapping of names to that model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     arguments = getattr(annotation, "__args__", ())
@@ -133,7 +132,7 @@ def _when(path: tuple[str, ...]) -> str:
 
 @cache
 def _texts() -> dict[str, dict[str, str]]:
-    """Return the text that stands below each field, by class and field."""
+    """Return the attribute docstring of each field, by class and field."""
     found: dict[str, dict[str, str]] = {}
     for module in (config, budgets, request_templates):
         for node in ast.parse(inspect.getsource(module)).body:

@@ -1,6 +1,7 @@
-"""Configuration and secrets as operators see them: what would change, what did, and who has it (spec 17.6).
+"""Configuration and secrets over `/v1`: pending changes, applied changes and their progress.
 
-Read by choirctl; answered by control under `/v1/config` and `/v1/secrets`. No value of a secret stands here.
+Used by choirctl; control serves them under `/v1/config` and `/v1/secrets`. Contains names of secrets, no
+values, except `BotTokens`.
 """
 
 from typing import Literal
@@ -16,94 +17,94 @@ PartState = Literal["applied", "waiting", "failed"]
 
 
 class ConfigChange(Wire):
-    """One place of config.json that differs between what is staged and what is in force."""
+    """One path of config.json that differs between the staged and the current configuration."""
 
     path: str
-    """Dotted, as it stands in the file: `models.default.temperature`."""
+    """Dotted path in the file: `models.default.temperature`."""
     kind: ChangeKind
     category: Category
     agents: tuple[str, ...] = ()
-    """Whom it concerns: the agents whose defaults lead there, before or after."""
+    """The agents affected, because their defaults refer to it before or after the change."""
     before: JsonValue = None
     after: JsonValue = None
     note: str = ""
-    """What it takes for this change to work, if `config apply` alone is not enough."""
+    """What else the change requires, if `config apply` alone is not enough."""
 
 
 class RepoFile(Wire):
-    """A file of a repository that differs."""
+    """A changed file of a repository."""
 
     path: str
     kind: ChangeKind
 
 
 class RepoChange(Wire):
-    """A repository that has gone on since the images of some agents were built from it (spec 17.6)."""
+    """A repository with newer commits than the images of some agents."""
 
     owner: str
-    """`global`, or the agent whose own it is."""
+    """`global`, or the id of the agent that owns it."""
     agents: tuple[str, ...]
-    """Those whose image is older than what is staged."""
+    """The agents whose image is older than the staged commit."""
     before: str | None
-    """The commit in their image; None: they have none yet."""
+    """The commit in their image; None if there is no image yet."""
     after: str
-    """The commit that is staged."""
+    """The staged commit."""
     stale: bool
-    """Whether it could not be fetched just now, so that its remote may have gone on."""
+    """Whether the last fetch failed, so that the remote may be newer."""
     category: Category = "restart-required"
     note: str
-    """What to do; `config apply` changes nothing about it."""
+    """What to do; `config apply` does not change it."""
     files: tuple[RepoFile, ...]
     more: int = 0
-    """Files that differ and are not listed."""
+    """Number of changed files that are not listed."""
 
 
 class ConfigDiff(Wire):
-    """What is staged against what is in force: of config.json, and of the repositories."""
+    """Differences between the staged and the current state, of config.json and of the repositories."""
 
     running_version: int
     digest: str
-    """Names what is staged; `apply` with it puts in force exactly what was shown."""
+    """Identifies the staged state; `apply` with it applies exactly what was shown."""
     staged_at: Moment
     changes: tuple[ConfigChange, ...]
-    """Of config.json: `config apply` puts them in force."""
+    """Changes of config.json; `config apply` applies them."""
     repos: tuple[RepoChange, ...] = ()
-    """Of the repositories: a build or an update of the agents does."""
+    """Changes of repositories; a build or an agent update applies them."""
     warnings: tuple[str, ...] = ()
 
 
 class ApplyConfig(Wire):
-    """Put in force what is staged."""
+    """Apply the staged configuration."""
 
     digest: str | None = None
-    """Of what was shown; if something else is staged by now, nothing is applied."""
+    """Digest of the diff that was shown; if another state is staged by now, nothing is applied."""
 
 
 class ConfigView(Wire):
-    """The configuration in force."""
+    """The current configuration."""
 
     version: int
     source: Literal["file", "last-good"]
     note: str = ""
-    """Why it is not what config.json says."""
+    """Why it differs from config.json."""
     config: JsonObject
     staged: bool
-    """Whether another one waits for `config apply`."""
+    """Whether another configuration is staged and not applied."""
 
 
 class PartReport(Wire):
-    """Who has the version in force: an agent, or the gateway."""
+    """Whether an agent or the gateway has the current version."""
 
     name: str
     state: PartState
     version: int | None
-    """The version it last said it has; None: it has not said."""
+    """The version it last reported; None if it has not reported one."""
     session_id: str | None = None
     detail: str = ""
 
 
 class ConfigReport(Wire):
-    """How far the version in force has come."""
+    """Progress of the current version."""
 
     version: int
     agents: tuple[PartReport, ...]
@@ -111,12 +112,12 @@ class ConfigReport(Wire):
 
     @property
     def settled(self) -> bool:
-        """Whether nobody is on the way any more: each has it, or failed."""
+        """Whether no part is waiting: each has applied the version or failed."""
         return all(part.state != "waiting" for part in (*self.agents, self.gateway))
 
 
 class ConfigApplied(Wire):
-    """A version was put in force; whoever runs is being told."""
+    """A version was applied; running agents and the gateway are being notified."""
 
     version: int
     changes: tuple[ConfigChange, ...]
@@ -125,23 +126,23 @@ class ConfigApplied(Wire):
 
 
 class SecretsApplied(Wire):
-    """secrets.json was read again, and whoever uses its secrets is being told; names only."""
+    """secrets.json was read again, and the users of its secrets are being notified. Names only."""
 
     version: int
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     overridden: tuple[str, ...] = ()
-    """Set by the environment of the deployment, which counts more than the file."""
+    """Set by the deployment's environment, which takes precedence over the file."""
     at_restart: tuple[str, ...] = ()
-    """Changed, and used by a service that reads them when it starts."""
+    """Changed, but used by a service that reads them only at startup."""
     missing: tuple[str, ...] = ()
-    """Named in the configuration, and not set."""
+    """Named in the configuration but not set."""
     report: ConfigReport
 
 
 class SecretName(Wire):
-    """A secret's name, whether it has a value, and the places of config.json that use it."""
+    """A secret's name, whether it is set, and the config paths that use it."""
 
     name: str
     set: bool
@@ -149,9 +150,9 @@ class SecretName(Wire):
 
 
 class BotTokens(Wire):
-    """What control hands to the gateway over its own door, never over the bus."""
+    """Bot tokens that control sends to the gateway over HTTP, never over NATS."""
 
     version: int
     tokens: dict[str, str] = Field(repr=False)
     control_ca: str = ""
-    """The certificates (PEM) by which the gateway knows control over HTTPS, where it fetches files."""
+    """The certificates (PEM) with which the gateway verifies control over HTTPS to fetch files."""

@@ -1,4 +1,4 @@
-"""Put what a wire model found wrong with a value into words. Pure; used wherever a document is refused."""
+"""Messages for validation errors of wire models. Pure; used wherever a document is rejected."""
 
 from collections.abc import Sequence
 
@@ -34,12 +34,12 @@ _KEY = "[key]"
 
 
 def rule_of(pattern: str) -> str | None:
-    """Return what a pattern of these models demands, in words; None for an unknown one."""
+    """Return the rule behind a pattern of these models as text; None for an unknown pattern."""
     return _RULES.get(pattern)
 
 
 def fault_in_words(fault: ErrorDetails) -> str:
-    """Return what is wrong with a value; neither the value nor a regular expression is ever quoted."""
+    """Return the message for one error; it never quotes the value or a regular expression."""
     if fault["type"] != "string_pattern_mismatch":
         return fault["msg"]
     pattern = str(fault.get("ctx", {}).get("pattern"))
@@ -47,12 +47,12 @@ def fault_in_words(fault: ErrorDetails) -> str:
 
 
 def fault_place(fault: ErrorDetails, whole: str) -> str:
-    """Return where a fault is, with dots between the keys; `whole` when it is the document itself."""
+    """Return the path of an error, with dots between the keys; `whole` for the document itself."""
     return ".".join(str(part) for part in fault["loc"] if part != _KEY) or whole
 
 
 def faults_of(error: ValidationError, whole: str) -> list[str]:
-    """Return each fault with its place."""
+    """Return each error as path and message."""
     return [
         f"{fault_place(fault, whole)}: {fault_in_words(fault)}"
         for fault in error.errors(include_input=False, include_url=False)
@@ -60,7 +60,7 @@ def faults_of(error: ValidationError, whole: str) -> list[str]:
 
 
 def as_list(head: str, faults: Sequence[str], tail: str, most: int) -> str:
-    """Return a message with one fault in its sentence, or with several on lines of their own."""
+    """Return a message: one error inside the sentence, several on separate lines."""
     if len(faults) == 1:
         return f"{head}: {faults[0].rstrip('.')}. {tail}"
     more = [f"and {len(faults) - most} more"] if len(faults) > most else []

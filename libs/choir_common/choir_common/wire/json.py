@@ -1,4 +1,4 @@
-"""The type of JSON whose shape belongs to somebody else: a tool's input, a tool's output."""
+"""Type of JSON objects whose schema is defined elsewhere, such as a tool's input and output."""
 
 from pydantic import JsonValue
 

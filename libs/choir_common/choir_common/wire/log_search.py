@@ -1,6 +1,6 @@
-"""Search of a running session's stored log: the host tool `choir.log.search`.
+"""Search in a running session's stored log: the host tool `choir.log.search`.
 
-Asked by the agent for events that it no longer keeps in memory; answered by control.
+The agent uses it for events it no longer has in memory; control runs it.
 """
 
 from typing import Literal
@@ -17,18 +17,18 @@ MAX_EVENTS = 200
 
 
 class LogSearch(Wire):
-    """Which events before `before_rev` are wanted, best first, by words or by the beginning of a hash."""
+    """Search the events before `before_rev` by words or by a hash prefix, best match first."""
 
     mode: Literal["keyword", "hash"]
     terms: tuple[str, ...] = Field(min_length=1, max_length=MAX_WORDS)
-    """Lower-case words as they stand in JSON, or one prefix of a hash."""
+    """Lower-case words as they appear in JSON, or one hash prefix."""
     types: tuple[str, ...] = Field(max_length=100)
-    """The types of events that are searched."""
+    """The event types to search."""
     before_rev: int = Field(ge=1)
     limit: int = Field(ge=1, le=MAX_EVENTS)
 
 
 class LogMatches(Wire):
-    """The events that fit: those with most of the words, among equals the newest."""
+    """The matching events: those with most of the words first, newer ones first among equals."""
 
     events: tuple[Event, ...] = ()

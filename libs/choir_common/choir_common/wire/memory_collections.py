@@ -1,4 +1,4 @@
-"""Documents that somebody brought to an agent's memory, in collections."""
+"""Document collections that operators add to an agent's memory."""
 
 from typing import Annotated, Literal
 
@@ -7,20 +7,20 @@ from pydantic import Field, StringConstraints
 from choir_common.wire.model import AgentName, Moment, Wire
 
 MAX_DOCUMENT = 200_000
-"""Characters of one document; a longer one is several chapters."""
+"""Characters of one document; a longer one should be split into chapters."""
 CollectionName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 DocumentName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 
 
 class BringDocument(Wire):
-    """A document as an operator hands it over."""
+    """A document in an operator's request."""
 
     name: DocumentName
     text: Annotated[str, StringConstraints(min_length=1, max_length=MAX_DOCUMENT)]
 
 
 class AddDocument(Wire):
-    """Put a document into a collection, in place of the one of that name."""
+    """Add a document to a collection; it replaces the one with the same name."""
 
     agent_id: AgentName
     collection: CollectionName
@@ -29,15 +29,15 @@ class AddDocument(Wire):
 
 
 class DocumentAdded(Wire):
-    """What became of it; the same text again is `unchanged`."""
+    """Result of the addition; repeating the same text is `unchanged`."""
 
     operation: Literal["added", "replaced", "unchanged"]
     chunks: int
-    """Pieces that search ranks."""
+    """Number of parts that search ranks."""
 
 
 class ListCollections(Wire):
-    """What has been brought to an agent; of one collection only if it is named."""
+    """List an agent's documents, of one collection if it is named."""
 
     agent_id: AgentName
     collection: CollectionName | None = None
@@ -54,13 +54,13 @@ class BroughtDocument(Wire):
 
 
 class BroughtDocuments(Wire):
-    """All of them, by collection and name."""
+    """The documents, sorted by collection and name."""
 
     documents: tuple[BroughtDocument, ...]
 
 
 class RemoveDocuments(Wire):
-    """Erase a document of a collection, or the whole collection, with all that tells of it."""
+    """Erase a document, or the whole collection, with everything derived from it alone."""
 
     agent_id: AgentName
     collection: CollectionName
@@ -68,7 +68,7 @@ class RemoveDocuments(Wire):
 
 
 class DocumentsRemoved(Wire):
-    """How much is gone."""
+    """Number of documents and parts erased."""
 
     documents: int
     chunks: int

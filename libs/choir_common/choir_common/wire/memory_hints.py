@@ -1,4 +1,4 @@
-"""What memory knows about a tool's failure (error memory)."""
+"""Remembered tool failures (error memory)."""
 
 from typing import Literal
 
@@ -7,21 +7,22 @@ from pydantic import Field
 from choir_common.wire.model import AgentName, Moment, Wire
 
 TroubleOutcome = Literal["resolved", "failed", "abandoned"]
-"""Of a failure: a like call worked later, none did although it was tried again, or it was given up."""
+"""What happened after a failure: a similar call succeeded later, repeated calls failed, or it was given
+up."""
 
 
 class HintsWanted(Wire):
-    """A tool has failed; is that known?"""
+    """Request similar past failures of a tool that has failed."""
 
     agent_id: AgentName
     tool: str = Field(min_length=1, max_length=200)
     said: str = Field(min_length=1, max_length=2_000)
-    """The failure in its own words (`eventlog.failure`)."""
+    """Text of the failure (`eventlog.failure`)."""
     limit: int = Field(default=2, ge=1, le=10)
 
 
 class ToolHint(Wire):
-    """A like failure of the same tool in the past."""
+    """A similar past failure of the same tool."""
 
     document_id: str
     at: Moment
@@ -29,11 +30,11 @@ class ToolHint(Wire):
     tried: str
     outcome: TroubleOutcome
     helped: tuple[str, ...] = ()
-    """What was done until it worked; only when it was resolved."""
+    """The steps that led to success; only for resolved failures."""
     seen: int = 1
 
 
 class ToolHints(Wire):
-    """The likest failures, those that were resolved first."""
+    """The most similar failures, resolved ones first."""
 
     hints: tuple[ToolHint, ...]

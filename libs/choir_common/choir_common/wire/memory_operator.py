@@ -1,4 +1,4 @@
-"""What an operator asks of an agent's memory: look, write, erase, carry away and bring back (spec 11.6)."""
+"""Operator requests to an agent's memory: list, show, write, erase, export and import."""
 
 from typing import Annotated, Literal
 
@@ -12,15 +12,15 @@ from choir_common.wire.model import AgentName, Moment, Wire
 Store = Literal["session", "knowledge"]
 Uuid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 DocumentName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-"""A document's id, or the key of knowledge."""
+"""A document's id, or a knowledge key."""
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 MAX_RECORDS = 500
-"""In one request of an import."""
+"""Records in one import request."""
 
 
 class ListMemory(Wire):
-    """Ask for documents of one store, newest first, `cursor` from the page before."""
+    """List documents of one store, newest first; `cursor` is `next` of the previous page."""
 
     agent_id: AgentName
     store: Store = "knowledge"
@@ -28,13 +28,13 @@ class ListMemory(Wire):
     session_id: Word | None = None
     key_prefix: Key | None = None
     hidden: bool = False
-    """Also what no search finds: retired, held and expired."""
+    """Include documents that searches exclude: retired, held and expired ones."""
     cursor: Word | None = None
     limit: int = Field(default=50, ge=1, le=200)
 
 
 class DocumentView(Wire):
-    """A document in a list: `text` is its beginning, `length` all of it in characters."""
+    """A document in a list: `text` is its beginning, `length` its full length in characters."""
 
     document_id: str
     store: Store
@@ -51,7 +51,7 @@ class DocumentView(Wire):
     origin: str
     trust: int
     at: Moment
-    """When it happened, else when it was written."""
+    """When it happened, otherwise when it was written."""
 
 
 class DocumentPage(Wire):
@@ -62,33 +62,33 @@ class DocumentPage(Wire):
 
 
 class ShowDocument(Wire):
-    """Ask for one document whole."""
+    """Request one complete document."""
 
     agent_id: AgentName
     name: DocumentName
 
 
 class LinkView(Wire):
-    """Why a document is there (`from`), or what stands on it (`to`)."""
+    """A link: the source of a document (`from`), or a document derived from it (`to`)."""
 
     kind: str
     direction: Literal["from", "to"]
     document_id: str
     text: str | None
-    """The beginning of the other one; none if it is gone."""
+    """The beginning of the linked document; None if it no longer exists."""
 
 
 class DocumentDetail(Wire):
-    """All that is known of a document."""
+    """A document with all its fields and links."""
 
     record: Record
     vectors: int
-    """How many parts of it the active model has embedded."""
+    """Number of its parts that the active model has embedded."""
     links: tuple[LinkView, ...]
 
 
 class PutDocument(Wire):
-    """Write knowledge: under a key, over a document, or new."""
+    """Write knowledge: under a key, over a document, or as a new document."""
 
     text: Text
     key: Key | None = None
@@ -96,11 +96,11 @@ class PutDocument(Wire):
     metadata: JsonObject = Field(default_factory=dict)
     expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
     call_id: str | None = Field(default=None, min_length=1, max_length=100)
-    """Repeated under the same one, it is done once."""
+    """Idempotency key; repeated requests with the same one are done once."""
 
 
 class DeleteDocument(Wire):
-    """Erase a document of either store, and what only it supported."""
+    """Erase a document of either store, and everything derived from it alone."""
 
     agent_id: AgentName
     name: DocumentName
@@ -108,56 +108,56 @@ class DeleteDocument(Wire):
 
 
 class MemoryErased(Wire):
-    """How many documents are gone, those that were named and those that stood on them."""
+    """Number of documents erased: the named ones and those derived from them."""
 
     documents: int
     derived: int
 
 
 class ExportMemory(Wire):
-    """Ask for a page of everything; `cursor` from the page before."""
+    """Request a page of the full export; `cursor` is `next` of the previous page."""
 
     agent_id: AgentName
     cursor: Word | None = None
 
 
 class ExportedPage(Wire):
-    """Records in an order of their own; without `next` it is the last page."""
+    """A page of records in a fixed order; the last page has no `next`."""
 
     records: tuple[Record, ...]
     next: str | None = None
 
 
 class ImportRecords(Wire):
-    """Bring in a piece of an export; the last one ends the import."""
+    """A part of an export to import; the last part completes the import."""
 
     import_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-    """The same for every piece and for every try of the same file."""
+    """The same for every part and every retry of the same file."""
     first: int = Field(ge=0)
-    """How many records of the file come before these."""
+    """Index of the first of these records in the file."""
     total: int = Field(ge=0)
     records: tuple[Record, ...] = Field(max_length=MAX_RECORDS)
 
 
 class BringIn(Wire):
-    """A piece of an import into an agent's memory."""
+    """A part of an import into an agent's memory."""
 
     agent_id: AgentName
     piece: ImportRecords
 
 
 class MemoryImported(Wire):
-    """What became of the records of a piece."""
+    """Result of importing one part."""
 
     written: int
     unchanged: int
     refused: tuple[str, ...]
-    """Ids whose place is taken by something that says otherwise; that was left as it is."""
+    """Ids already used by a different document, which was left unchanged."""
     finished: bool
 
 
 class AuditQuery(Wire):
-    """Ask who did what to an agent's memory, newest first."""
+    """Read the audit log of an agent's memory, newest first."""
 
     agent_id: AgentName
     before: int | None = Field(default=None, ge=1)
@@ -165,7 +165,7 @@ class AuditQuery(Wire):
 
 
 class AuditEntry(Wire):
-    """One operation: by whom, on which documents."""
+    """One operation: who did it, and on which documents."""
 
     number: int
     at: Moment
@@ -177,30 +177,30 @@ class AuditEntry(Wire):
 
 
 class AuditEntries(Wire):
-    """A page; pass the last one's number as `before` for the one after it."""
+    """A page; pass the last entry's number as `before` to get the next one."""
 
     items: tuple[AuditEntry, ...]
 
 
 class ReadState(Wire):
-    """Ask how an agent's memory stands."""
+    """Request counts and sizes of an agent's memory."""
 
     agent_id: AgentName
 
 
 class StoreCount(Wire):
-    """How many documents of one kind there are."""
+    """Number of documents of one kind."""
 
     store: Store
     kind: str
     tier: str | None
     documents: int
     without_vector: int
-    """Of those that are to have one."""
+    """Those that still need a vector."""
 
 
 class UnfinishedImport(Wire):
-    """An import that has begun and not ended; give the same file again to go on."""
+    """An incomplete import; import the same file again to resume it."""
 
     import_id: str
     done: int
@@ -208,7 +208,7 @@ class UnfinishedImport(Wire):
 
 
 class AgentMemory(Wire):
-    """How an agent's memory stands."""
+    """Counts and sizes of an agent's memory."""
 
     agent_id: str
     counts: tuple[StoreCount, ...]

@@ -1,4 +1,4 @@
-"""What config.json wants of the memory service's rounds; no key is ever in it."""
+"""The part of config.json that the memory service's maintenance uses; it never contains a key."""
 
 from pydantic import Field
 
@@ -7,9 +7,9 @@ from choir_common.wire.model import AgentName, Wire
 
 
 class MemoryOrders(Wire):
-    """As the configuration stands now; memory reads it as a round begins."""
+    """Current settings; memory reads them at the start of each maintenance pass."""
 
     model: ModelConfig | None = None
-    """The language model that `memory.model` names; its key is known from memory's start."""
+    """The language model that `memory.model` names; memory gets its key at startup."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
-    """The agents that do not keep everything for ever."""
+    """Retention of the agents that do not keep everything."""

@@ -1,7 +1,7 @@
-"""What is stored of an agent's memory, a record each: the lines of an export, format 1.
+"""Records of an agent's memory: the lines of an export, format 1.
 
-Every column that cannot be made again from others stands here; vectors and search tokens can. A test holds
-these models against the tables.
+They contain every column that cannot be derived from others; vectors and search tokens can. A test compares
+these models with the tables.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from choir_common.wire.json import JsonObject
 from choir_common.wire.model import Moment, Wire
 
 RecordId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-# generous: what came in through other doors was bounded there
+# Generous limits: the endpoints that accept this data have stricter ones.
 Words = Annotated[str, StringConstraints(max_length=1_000_000, pattern=r"^[^\x00]*$")]
 Label = Annotated[str, StringConstraints(max_length=1_000, pattern=r"^[^\x00]*$")]
 Small = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
@@ -43,7 +43,7 @@ class SessionRecord(Wire):
     trust: int = Field(default=50, ge=0, le=100)
     expires_at: Moment | None = None
     keep_vectors: bool = True
-    """False: `retention.vectors` took its vectors, and it is found by its words alone."""
+    """False: `retention.vectors` removed its vectors, and only text search can find it."""
 
 
 class KnowledgeRecord(Wire):
@@ -86,7 +86,7 @@ class LinkRecord(Wire):
 
 
 class PassedSession(Wire):
-    """A session whose units are there: when it was, and whether it has become long-term memory."""
+    """A session with stored units: its times, and whether it was promoted to long-term memory."""
 
     type: Literal["passed_session"] = "passed_session"
     session_id: Label
@@ -98,9 +98,9 @@ class PassedSession(Wire):
 
 
 class ExtractionCursor(Wire):
-    """The last turn that facts and rules were extracted from; none in exports of older versions.
+    """The last turn from which facts and rules were extracted; absent in exports of older versions.
 
-    It comes before all other records: extraction may begin before the last piece of an import is in.
+    It comes before all other records, because extraction may start before the import is complete.
     """
 
     type: Literal["extraction_cursor"] = "extraction_cursor"
@@ -124,7 +124,7 @@ class ExportHead(Wire):
 
 
 class ExportEnd(Wire):
-    """The last line: a file without it, or with another count of records, is not whole."""
+    """The last line; without it, or with another record count, the file is incomplete."""
 
     end: Literal[True] = True
     records: int

@@ -1,4 +1,4 @@
-"""What memory lays beside a user's message unasked: wishes, facts, what was said before."""
+"""Memories that are added to a user's message without a request: preferences, facts, earlier messages."""
 
 from pydantic import Field
 
@@ -6,28 +6,28 @@ from choir_common.wire.memories import Kind
 from choir_common.wire.model import AgentName, Moment, Wire
 
 REMINDERS = "[Choir] From memory"
-"""How the block of them begins in a prompt; it stands behind the user's words, in the same message."""
+"""First line of the block in a prompt; it follows the user's text in the same message."""
 MAX_KNOWN = 500
 
 
 class RemindersWanted(Wire):
-    """A user has said something; what should the agent have in mind?"""
+    """Request the memories that are relevant to a user's message."""
 
     agent_id: AgentName
     text: str = Field(min_length=1, max_length=10_000)
-    """The user's words."""
+    """The user's text."""
     session_id: str = Field(min_length=1, max_length=200)
-    """The session they are said in: its own words stand in the prompt or in its summary."""
+    """The current session, which is excluded: its text is in the prompt or in its summary."""
     known: tuple[str, ...] = Field(default=(), max_length=MAX_KNOWN)
-    """Documents that stand in the prompt already."""
+    """Documents that are already in the prompt."""
     budget_tokens: int = Field(default=600, ge=50, le=20_000)
-    """What all of them may take, counted as a token for every three bytes."""
+    """Limit for all reminders together, counted as one token per three bytes."""
     deadline_ms: int = Field(default=800, ge=10, le=9_000)
-    """When the time is up, the vectors are left out of the searches."""
+    """When it has passed, the searches continue without vectors."""
 
 
 class Reminder(Wire):
-    """Something the agent knows or lived through, dated and with its origin."""
+    """One memory with its date and origin."""
 
     document_id: str
     kind: Kind
@@ -36,18 +36,18 @@ class Reminder(Wire):
     """When it was said or happened."""
     speaker: str | None = None
     session_id: str | None = None
-    """The session it was said in; or the collection it was cut from."""
+    """The session it is from, or the collection of the document."""
     origin: str = "agent"
     trust: int = 50
     times: int = 1
-    """How often the same was said, word for word; this is the newest."""
+    """Number of documents with the same text; this is the newest."""
 
 
 class Reminders(Wire):
-    """Wishes of the user first, then what the message names, then what is near it; often nothing."""
+    """Reminders in order: preferences, facts about named things, then similar texts. Often empty."""
 
     reminders: tuple[Reminder, ...]
     receipts: tuple[str, ...] = ()
-    """Of the searches that were made for it."""
+    """Receipts of the searches behind them."""
     empty: bool = False
-    """Memory holds nothing but this session: there is no use in asking again soon."""
+    """Memory contains nothing but this session, so another request soon is pointless."""

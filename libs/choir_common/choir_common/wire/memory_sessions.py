@@ -1,4 +1,4 @@
-"""What sessions leave in an agent's memory: units, in the order they were lived (spec 11.4, 11.5)."""
+"""Session data for an agent's memory: units in their order in time."""
 
 from typing import Annotated, Literal
 
@@ -10,19 +10,19 @@ from choir_common.wire.memories import Text
 from choir_common.wire.model import AgentName, Moment, Wire
 
 UnitKind = Literal["turn", "tools", "note", "summary"]
-"""Of what is told: words, a run of tools, a remark, a part of a summary."""
+"""What a unit contains: a message, a run of tool calls, a note, or a part of a summary."""
 Origin = Literal["web", "tool", "agent", "user", "operator", "derived"]
-"""Where the words come from, which says how far they can be trusted."""
+"""Source of the text, which determines how far it is trusted."""
 SessionId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 UnitId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 MAX_UNITS = 256
 
 
 class SessionUnit(Wire):
-    """One thing that search ranks; its neighbours are the positions beside its own."""
+    """One item that search ranks; its neighbours have the adjacent positions."""
 
     id: UnitId
-    """Of the writer's choosing, unique in the session: the same id always makes the same row."""
+    """Chosen by the writer, unique in the session; the same id always maps to the same row."""
     text: Text
     at: Moment
     position: int = Field(ge=0, le=2_000_000_000)
@@ -31,7 +31,7 @@ class SessionUnit(Wire):
     kind: UnitKind = "turn"
     origin: Origin = "user"
     trust: int | None = Field(default=None, ge=0, le=100)
-    """None: what the origin deserves."""
+    """None: the default of the origin."""
     metadata: JsonObject = Field(default_factory=dict)
 
 
@@ -44,21 +44,21 @@ class RecordUnits(Wire):
 
 
 class UnitsRecorded(Wire):
-    """The row of each given unit, in their order, and how many were new or said something new."""
+    """The row id of each unit, in their order, and how many were new or changed."""
 
     document_ids: tuple[str, ...]
     written: int
 
 
 class SessionEnd(Wire):
-    """The session has ended, and this many of the agent's newest stay searchable event by event."""
+    """The session has ended; `mid_term_sessions` of the newest stay in mid-term memory."""
 
     at: Moment
     mid_term_sessions: int = Field(ge=0, le=100_000)
 
 
 class ArchivePage(Wire):
-    """The next events of a session's log, in order; the last page of an ended one says so."""
+    """The next events of a session's log, in order; the last page of an ended session has `end`."""
 
     agent_id: AgentName
     session_id: SessionId
@@ -68,23 +68,23 @@ class ArchivePage(Wire):
 
 
 class Archived(Wire):
-    """Up to which revision memory has the session; the next page begins after it."""
+    """The last revision that memory has of the session; the next page starts after it."""
 
     through_rev: int
     ended: bool = False
-    """Whether memory knows that there is no more."""
+    """Whether memory has the whole session."""
     promoted: tuple[str, ...] = ()
-    """Sessions that went to long-term memory now."""
+    """Sessions that this call moved to long-term memory."""
 
 
 class EraseSession(Wire):
-    """Forget a session: nothing of it stays in memory, nor what only it supported."""
+    """Erase a session from memory, with everything derived from it alone."""
 
     agent_id: AgentName
     session_id: SessionId
 
 
 class SessionErased(Wire):
-    """How many documents went."""
+    """Number of documents erased."""
 
     documents: int

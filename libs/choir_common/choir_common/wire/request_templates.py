@@ -1,4 +1,4 @@
-"""What config.json adds to the requests to a model, and switches for parts of Choir; parts of `config`."""
+"""Additions to model requests, and feature flags; parts of `config`."""
 
 import re
 from typing import Annotated
@@ -39,21 +39,21 @@ def _free_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 class RequestTemplate(Wire):
-    """What each request to a model has beside what Choir writes."""
+    """Additions to each request to a model."""
 
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Nucleus sampling; null: it is not sent."""
+    """Nucleus sampling; null: not sent."""
     provider_routing: JsonObject | None = None
     """OpenRouter's choice of providers, sent as `provider`: `{"order": [...], "allow_fallbacks": false}`."""
     extra_body: Annotated[JsonObject, AfterValidator(_free_fields)] = Field(default_factory=dict)
-    """Further fields of the request, as the provider names them; they override the settings above."""
+    """Additional request fields with the provider's names; they override the settings above."""
     extra_headers: Annotated[dict[str, str], AfterValidator(_free_headers)] = Field(
         default_factory=dict
     )
-    """Further headers; no keys, which belong in secrets.json."""
+    """Additional headers; put keys into secrets.json instead."""
 
     def fields(self) -> JsonObject:
-        """Return what is added to the body of a request."""
+        """Return the fields to add to the body of a request."""
         added: JsonObject = {}
         if self.top_p is not None:
             added["top_p"] = self.top_p
@@ -63,15 +63,15 @@ class RequestTemplate(Wire):
 
 
 class FeatureFlags(Wire):
-    """Switches for parts of what agents do, all on unless config.json says otherwise."""
+    """Feature flags for parts of what agents do; all are on by default."""
 
     message_times: bool = True
-    """Each message of the user says when it was sent."""
+    """Prompts show when each user message was sent."""
     model_retries: bool = True
-    """A model call that got no answer is tried again before the user hears of it."""
+    """Retry a failed model call before the user is informed."""
     json_mode: bool = True
-    """Where Choir needs JSON of a model, the endpoint is asked for its JSON mode first."""
+    """Where Choir needs JSON, request the endpoint's JSON mode first."""
     proposals: bool = True
-    """Agents may propose changes of themselves, with the tools `choir.propose.*`."""
+    """Agents may propose changes to themselves, with the tools `choir.propose.*`."""
     browsing: bool = True
     """Agents may use the browser, with `choir.web.browse`."""
