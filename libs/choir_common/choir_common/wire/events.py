@@ -1,7 +1,7 @@
-"""The typed events of a session's log (spec 7.4) and the envelope they travel in.
+"""Typed events of a session's log, and their envelope.
 
-Made by the agent's arbiter, stored by control, folded by both. An event is never edited; a new field
-needs a default, so that old logs always load.
+Made by the agent's arbiter, stored by control, folded by both. An event is never changed. A new field needs
+a default, so that old logs can always be read. See docs/design/log-and-recovery.md.
 """
 
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from choir_common.wire.memory_reminders import Reminder
 from choir_common.wire.model import Wire
 from choir_common.wire.provider_fields import ProviderFields
 
-# imported by those names from here, too
+# Re-exported: most modules import these from here.
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import SessionAbandoned as SessionAbandoned
 from choir_common.wire.session_events import SessionResumed as SessionResumed
@@ -33,7 +33,7 @@ GENESIS = "0" * 64  # the `hash_prev` of a session's first event
 
 
 class Event(Wire):
-    """One entry of a session's log; `hash` covers all the rest (eventlog.chain)."""
+    """One entry of a session's log; `hash` covers all other fields (see eventlog.chain)."""
 
     session_id: str
     rev: int = Field(ge=1)
@@ -42,13 +42,13 @@ class Event(Wire):
     type: str
     payload: JsonObject
     at: str
-    """UTC, ISO 8601 with microseconds and `Z`, as hashed."""
+    """UTC, ISO 8601 with microseconds and `Z`, exactly as hashed."""
     hash_prev: str
     hash: str
 
 
 class UserMsg(Wire):
-    """A user's message was taken up; storing this event consumes the inbox row it names."""
+    """The edge lane started a user's message; storing this event consumes the inbox row it names."""
 
     type: Literal["user_msg"] = "user_msg"
     turn_id: str
@@ -56,25 +56,25 @@ class UserMsg(Wire):
     dm: str
     text: str
     attachments: tuple[ReceivedFile, ...] = ()
-    """The files that came with it, where they lie."""
+    """The message's files and their paths in the workspace."""
     edits: str | None = None
     """The channel's id of the user's earlier message that this one corrects."""
     corrects: str = ""
-    """What that earlier message said, if it is known."""
+    """Text of that earlier message, if known."""
     reply_to: str = ""
-    """The words of the message that this one replies to."""
+    """Text of the message that this one replies to."""
     sent: str = ""
-    """When it was sent, in the user's time zone, as prompts show it."""
+    """When it was sent, in the user's time zone, as shown in prompts."""
 
 
 class Reminded(Wire):
-    """Memory laid something beside the user's message, unasked; the turn's prompts show it."""
+    """Memory added reminders to the user's message; the turn's prompts show them."""
 
     type: Literal["reminded"] = "reminded"
     turn_id: str
     reminders: tuple[Reminder, ...]
     receipts: tuple[str, ...] = ()
-    """Under which memory keeps what it did."""
+    """Receipt ids of memory's searches."""
 
 
 class ToolCall(Wire):
@@ -83,11 +83,11 @@ class ToolCall(Wire):
     call_id: str
     tool: str
     arguments: str
-    """The model's own JSON text; it may be malformed, which the arbiter says."""
+    """The model's own JSON text; it may be malformed, which the arbiter reports."""
 
 
 class ModelOutput(Wire):
-    """A completed model call; in a core job `turn_id` is the job's id, here and below."""
+    """A completed model call. In a core job `turn_id` is the job's id, here and in the events below."""
 
     type: Literal["model_output"] = "model_output"
     turn_id: str
@@ -98,12 +98,12 @@ class ModelOutput(Wire):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """Of the prompt's, those the provider had in its prefix cache."""
+    """Prompt tokens that were in the provider's prefix cache."""
     duration_ms: float = 0.0
     read_rev: int = 0
-    """The prompt held what stood in the log up to here; what was injected later is news to the model."""
+    """The prompt covered the log up to this revision; later injections are new to the model."""
     provider_fields: ProviderFields | None = None
-    """What the provider sent beside the words and calls, for the same model's next prompts."""
+    """Other fields of the provider's message, for later prompts to the same model."""
 
 
 class ToolCallRequested(Wire):
@@ -117,14 +117,14 @@ class ToolCallRequested(Wire):
 
 
 class LockHold(Wire):
-    """One resource held for a call."""
+    """One lock of a call."""
 
     resource: str
     mode: Literal["S", "X"]
 
 
 class ToolCallCommitted(Wire):
-    """The arbiter ruled that the call runs, and holds its locks."""
+    """The arbiter decided to run the call and acquired its locks."""
 
     type: Literal["tool_call_committed"] = "tool_call_committed"
     turn_id: str
@@ -138,7 +138,7 @@ Exposure = Literal["edge", "core", "both", "none"]
 
 
 class ToolResultCommitted(Wire):
-    """The outcome of a call, whatever it was; there is exactly one per requested call."""
+    """The outcome of a call; there is exactly one for each requested call."""
 
     type: Literal["tool_result_committed"] = "tool_result_committed"
     turn_id: str
@@ -148,11 +148,11 @@ class ToolResultCommitted(Wire):
     output: JsonObject
     duration_ms: float = 0.0
     exposure: Exposure = "both"
-    """The lanes whose prompts may show the output."""
+    """The lanes whose prompts may contain the output."""
     masked: bool = False
-    """Prompts show the summary and the artifact reference only."""
+    """Prompts contain only the summary and the artifact reference."""
     artifact_ref: str | None = None
-    """Where the whole output is when `output` holds a part of it."""
+    """Path of the complete output if `output` is truncated."""
 
 
 class MemoryWriteCommitted(Wire):
@@ -167,12 +167,15 @@ class MemoryWriteCommitted(Wire):
 
 
 ReplyKind = Literal["answer", "error", "notice", "report", "message"]
-"""`report`: of a job or a decision; `message`: said while the work goes on; `notice`: Choir's own remark."""
-PASSING: frozenset[ReplyKind] = frozenset({"notice", "message"})  # they end nothing
+"""`report`: about a finished job or a decision; `message`: sent while the work continues; `notice`: from
+Choir itself."""
+PASSING: frozenset[ReplyKind] = frozenset(
+    {"notice", "message"}
+)  # they close no message and no turn
 
 
 class Reply(Wire):
-    """Words for the user (audience `user`): storing this event makes an outbox row."""
+    """A message for the user (audience `user`): storing this event creates an outbox row."""
 
     type: Literal["reply"] = "reply"
     turn_id: str | None
@@ -180,15 +183,15 @@ class Reply(Wire):
     text: str
     kind: ReplyKind
     answers: str | None = None
-    """The inbox_id this closes; none for a notice."""
+    """The inbox_id of the message this closes; None for a notice."""
     attachments: tuple[SentFile, ...] = Field(default=(), max_length=MAX_FILES)
-    """Files that go with the words; control copies them as it stores this event."""
+    """Files of the message; control copies them when it stores this event."""
     call_id: str = ""
-    """The call of `choir.message.send` that asked for it."""
+    """The call of `choir.message.send` that requested it."""
 
 
 class ContextBundle(Wire):
-    """What a core job is given beside its task (spec 12.7)."""
+    """Context for a core job in addition to its task."""
 
     facts: tuple[str, ...] = ()
     excerpts: tuple[str, ...] = ()
@@ -196,7 +199,7 @@ class ContextBundle(Wire):
 
 
 class ToolConstraints(Wire):
-    """Narrows a core job's tools and time; an empty list and zero leave them as they are."""
+    """Restrictions on a core job's tools and time; an empty list and zero mean no restriction."""
 
     allowed_tools: tuple[str, ...] = ()
     time_budget_ms: int = Field(default=0, ge=0)
@@ -206,13 +209,13 @@ Verbosity = Literal["quiet", "normal", "detailed"]
 
 
 class CoreStarted(Wire):
-    """A core job begins with this briefing, written by the edge lane (CoreJobStart, spec 12.7)."""
+    """A core job starts with this briefing from the edge lane."""
 
     type: Literal["core_started"] = "core_started"
     job_id: str
     job_name: str
     call_id: str
-    """The call of `choir.core.spawn` that asked for it."""
+    """The call of `choir.core.spawn` that requested it."""
     dm: str
     task_spec: str
     context_bundle: ContextBundle = ContextBundle()
@@ -220,14 +223,14 @@ class CoreStarted(Wire):
     output_schema: JsonObject | None = None
     verbosity: Verbosity = "normal"
     begun: str = ""
-    """When it began, in the user's time zone, as its prompt shows it."""
+    """When it started, in the user's time zone, as shown in its prompt."""
 
 
 CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]
 
 
 class CoreReported(Wire):
-    """A running core job tells how it stands (CoreEvent, spec 12.7)."""
+    """A running core job reports its progress."""
 
     type: Literal["core_reported"] = "core_reported"
     job_id: str
@@ -235,23 +238,23 @@ class CoreReported(Wire):
     kind: CoreReportKind
     body: JsonObject
     call_id: str = ""
-    """The call of `choir.core.report` that said it."""
+    """The call of `choir.core.report` that sent it."""
 
 
 CoreOutcome = Literal["completed", "error", "cancelled", "budget_exceeded", "crashed"]
 
 
 class CoreStopped(Wire):
-    """The one terminal event of a core job."""
+    """The single terminal event of a core job."""
 
     type: Literal["core_stopped"] = "core_stopped"
     job_id: str
     job_name: str
     outcome: CoreOutcome
     result: JsonObject | None = None
-    """The deliverable, of the asked shape; only when completed."""
+    """The result in the requested shape; only if completed."""
     reason: str = ""
-    """Why it ended otherwise, in words for the user."""
+    """Why it ended otherwise, as text for the user."""
     steps: int = 0
     tool_calls: int = 0
     tokens: int = 0
@@ -259,26 +262,26 @@ class CoreStopped(Wire):
 
 
 class InjectedInstruction(Wire):
-    """Further instructions for a lane, read at its next safe point (spec 12.8)."""
+    """An additional instruction for a lane, read at its next safe point."""
 
     type: Literal["injected_instruction"] = "injected_instruction"
     target: str
     """`edge` or `core:<job>`."""
     turn_id: str | None
-    """The open turn or job it reaches; none while the edge lane is idle."""
+    """The open turn or job it applies to; None while the edge lane is idle."""
     text: str
     by: Literal["user", "edge", "session"]
-    """`session`: the runtime itself, which asks for a correction or says that no answer came."""
+    """`session`: the runtime itself, which requests a correction or reports a missing result."""
     signal: int | None = None
-    """The signal this consumes."""
+    """The signal that this event consumes."""
     call_id: str = ""
-    """The call of `choir.core.inject` that asked for it."""
+    """The call of `choir.core.inject` that requested it."""
     sent: str = ""
-    """When the user sent it, in the user's time zone, as prompts show it."""
+    """When the user sent it, in the user's time zone, as shown in prompts."""
 
 
 class Cancelled(Wire):
-    """A turn or a core job is to end at once."""
+    """A turn or a core job must end at once."""
 
     type: Literal["cancelled"] = "cancelled"
     target: str
@@ -288,30 +291,30 @@ class Cancelled(Wire):
 
 
 class ReportBegun(Wire):
-    """The edge lane turns to something it has to tell the user; the reply of that turn closes it."""
+    """The edge lane starts a report to the user; the reply of that turn closes it."""
 
     type: Literal["report_begun"] = "report_begun"
     turn_id: str
     dm: str
     subject: str
-    """The id of what is told of: a job, or an approval."""
+    """The id of the job or approval that the report is about."""
     brief: str
-    """What the model is told, and what the user gets should the model fail."""
+    """The text for the model, and for the user if the model fails."""
 
 
 class ApprovalDecided(Wire):
-    """A proposal of this session was decided by a human, or expired without a decision."""
+    """A human decided a proposal of this session, or it expired."""
 
     type: Literal["approval_decided"] = "approval_decided"
     approval_id: str
     status: Literal["approved", "rejected", "expired"]
     what: str
-    """The proposal in a few words."""
+    """A short description of the proposal."""
     dm: str
 
 
 class SkillStarted(Wire):
-    """A lane enters a skill's initial state (spec 10.2)."""
+    """A lane enters a skill's initial state."""
 
     type: Literal["skill_started"] = "skill_started"
     turn_id: str
@@ -319,11 +322,11 @@ class SkillStarted(Wire):
     state: str
     input: JsonObject = Field(default_factory=dict)
     call_id: str = ""
-    """The call that asked for it; by this a call that a crash cut off knows its own effect."""
+    """The call that requested it; after a crash the interrupted call finds its effect by it."""
 
 
 class SkillTransitioned(Wire):
-    """A lane goes from one state of its skill to another."""
+    """A lane moves from one state of its skill to another."""
 
     type: Literal["skill_transitioned"] = "skill_transitioned"
     turn_id: str
@@ -332,10 +335,9 @@ class SkillTransitioned(Wire):
     from_state: str
     to_state: str
     context: JsonObject = Field(default_factory=dict)
-    """What the next step needs to know; structured, and replaced as a whole. For a terminal state the
-    skill's output."""
+    """Structured data for the next step, replaced as a whole. For a terminal state, the skill's output."""
     call_id: str = ""
-    """The call that asked for it; none for the error transition the arbiter makes."""
+    """The call that requested it; empty for an error transition, which the arbiter makes."""
 
 
 class SkillStopped(Wire):
@@ -350,7 +352,7 @@ class SkillStopped(Wire):
 
 
 class CompactionRequested(Wire):
-    """The user or a lane wants a lane's old events folded into its summary."""
+    """The user or a lane requests that a lane's old events are summarized."""
 
     type: Literal["compaction_requested"] = "compaction_requested"
     target: str
@@ -358,28 +360,28 @@ class CompactionRequested(Wire):
 
 
 class MemoryCompacted(Wire):
-    """A lane's events up to `through_rev` now stand in its reference summary.
+    """A lane's events up to `through_rev` are now part of its reference summary.
 
-    With `failed` nothing changed but the tokens spent: `through_rev` and `summary` are as before.
+    With `failed` set nothing changed except the tokens spent: `through_rev` and `summary` are as before.
     """
 
     type: Literal["memory_compacted"] = "memory_compacted"
     target: str
     through_rev: int
     delta: JsonObject
-    """The change as the model gave it (spec 11.3, memory_delta)."""
+    """The change as the model returned it."""
     summary: ReferenceSummary
-    """The summary after it."""
+    """The resulting summary."""
     model: str = ""
-    """None when the events rolled off without being summed up, because no model could do it."""
+    """Empty if the events were dropped without a summary, because no model was available."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failed: str = ""
-    """Why the model's answer could not be used."""
+    """Why the model's output could not be used."""
 
 
 class BudgetExhausted(Wire):
-    """A hard stop was reached; the user is asked whether to go on (spec 7.6)."""
+    """A hard limit was reached; the user is asked whether to continue."""
 
     type: Literal["budget_exhausted"] = "budget_exhausted"
     budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
@@ -388,13 +390,13 @@ class BudgetExhausted(Wire):
 
 
 class BudgetGranted(Wire):
-    """The user allowed more of a session's budget."""
+    """The user granted more of a session's budget."""
 
     type: Literal["budget_granted"] = "budget_granted"
     budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
     amount: int
     inbox_id: str
-    """The message that said so."""
+    """The message that granted it."""
 
 
 EventPayload = Annotated[
@@ -436,23 +438,23 @@ _PAYLOADS: TypeAdapter[EventPayload] = TypeAdapter(EventPayload)
 
 
 def payload_of(event: Event) -> EventPayload:
-    """Parse an event's payload into its type.
+    """Parse an event's payload into its typed model.
 
-    Raises pydantic.ValidationError when the type is unknown or the payload does not fit it.
+    Raises pydantic.ValidationError if the type is unknown or the payload does not match it.
     """
-    # lax on the container types only: tuples come back from JSON as lists
+    # Lax validation only for containers: JSON returns tuples as lists.
     return _PAYLOADS.validate_python({**event.payload, "type": event.type}, strict=False)
 
 
 def carried_payload_of(carried: CarriedEvent) -> EventPayload:
     """Parse the payload of the event that was copied.
 
-    Raises pydantic.ValidationError when its type is unknown or the payload does not fit it.
+    Raises pydantic.ValidationError if its type is unknown or the payload does not match it.
     """
     payload = {**carried.payload, "type": carried.event_type}
     return _PAYLOADS.validate_python(payload, strict=False)
 
 
 def render_payload(payload: EventPayload) -> JsonObject:
-    """Return the payload as it stands in the envelope; its type stands beside it, not in it."""
+    """Return the payload for the envelope, which stores its type in a separate field."""
     return payload.model_dump(mode="json", exclude={"type"})

@@ -1,4 +1,4 @@
-"""Questions to and writes into the memory service (spec 11.7)."""
+"""Requests to the memory service: search and knowledge writes."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
-"""Who has a say in the order of what is found. `vector` and `text` find; the others only weigh."""
+"""The signals that rank search results. `vector` and `text` find documents; the others only weigh them."""
 ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "session", "speaker", "time")
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
@@ -30,31 +30,31 @@ Kind = Literal[
     "entity",
     "document_chunk",
 ]
-"""The first four are of sessions (a note is of either store), the others of knowledge."""
+"""The first four are kinds of session documents (`note` exists in both stores), the others of knowledge."""
 Status = Literal["active", "held", "retired"]
 Hidden = Literal["held", "retired", "expired"]
-"""What is not found unless it is asked for by name."""
+"""Statuses that a search excludes unless requested."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class EnsureSpace(Wire):
-    """Make the agent's schema and role if they are not there; idempotent."""
+    """Create the agent's schema and role if missing; idempotent."""
 
     agent_id: AgentName
 
 
 def _aware(value: object, *, to_the_end: bool = False) -> object:
-    """Read a date as midnight UTC, and a time without a zone as UTC: models write both."""
+    """Parse a date as midnight UTC and a time without a zone as UTC, because models write both."""
     if not isinstance(value, str):
         return value
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
-        return value  # the field's own check says what is wrong
+        return value  # the field's own validation reports the error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    # "until 31 May" means with that day
+    # "until 31 May" includes that day.
     whole_day = to_the_end and _DATE.fullmatch(value.strip())
     return moment + timedelta(days=1) if whole_day else moment
 
@@ -64,7 +64,7 @@ Until = Annotated[Moment, BeforeValidator(lambda value: _aware(value, to_the_end
 
 
 class MemoryQuery(Wire):
-    """Search a store; `agent_id` asks, `target_agent` (default: itself) is searched."""
+    """Search a store; `agent_id` is the caller, `target_agent` (default: the caller) is searched."""
 
     agent_id: AgentName
     target_agent: AgentName | None = None
@@ -74,40 +74,40 @@ class MemoryQuery(Wire):
 
     session_id: str | None = Field(default=None, max_length=200)
     since: Since | None = None
-    """When it happened: from here..."""
+    """Start of the time range (inclusive)."""
     until: Until | None = None
-    """...to before here; a date alone is meant with that day."""
+    """End of the time range (exclusive); a date alone includes that day."""
     speakers: tuple[Word, ...] = Field(default=(), max_length=20)
     kinds: tuple[Kind, ...] = ()
-    """Default: all, but of knowledge no `error` and no `entity`."""
+    """Default: all, except `error` and `entity` in knowledge."""
     tiers: tuple[Tier, ...] = ()
-    """Default: what the mode searches."""
+    """Default: the tiers that the mode searches."""
     grain: Grain | None = None
     collection: str | None = Field(default=None, max_length=200)
     origins: tuple[Word, ...] = Field(default=(), max_length=20)
     min_trust: int = Field(default=0, ge=0, le=100)
     tags: JsonObject = Field(default_factory=dict)
-    """What the metadata must contain."""
+    """Entries that the metadata must contain."""
     include: tuple[Hidden, ...] = ()
 
     limit: int | None = Field(default=None, ge=1, le=50)
-    """Hits; 10 unless `budget_tokens` is given."""
+    """Number of hits; 10 unless `budget_tokens` is set."""
     budget_tokens: int | None = Field(default=None, ge=50, le=100_000)
-    """As many hits as this holds, with their context; counted as a token for every three bytes."""
+    """Limit for the hits and their context, counted as one token per three bytes."""
     after: int | None = Field(default=None, ge=0)
-    """session_detail without a query: go on after this position."""
+    """session_detail without a query: continue after this position."""
     context: bool = False
-    """Show what stands around a hit in its session: two before it and one after."""
+    """Return each hit's neighbours in its session: two before it and one after."""
     deadline_ms: int = Field(default=4_000, ge=10, le=9_000)
-    """What can be left out is left out when the time is up, and named in `cut`."""
+    """When it has passed, optional stages are skipped and named in `cut`."""
     arms: tuple[Arm, ...] = Field(default=ALL_ARMS, min_length=1)
-    """Ask only these."""
+    """Use only these arms."""
     explain: bool = False
-    """Answer the receipt, too."""
+    """Include the receipt in the response."""
 
 
 class ArmScore(Wire):
-    """What one arm thought of a hit: rank (0: it did not find it), score, and part of the whole score."""
+    """One arm's result for a hit: rank (0: not found by it), score, and share of the total score."""
 
     arm: Arm
     rank: int
@@ -116,7 +116,7 @@ class ArmScore(Wire):
 
 
 class Beside(Wire):
-    """What stands before or after a hit in its session."""
+    """A neighbour of a hit in its session."""
 
     document_id: str
     position: int
@@ -127,7 +127,7 @@ class Beside(Wire):
 
 
 class MemoryHit(Wire):
-    """A found document, best first."""
+    """A matching document; hits are sorted best first."""
 
     document_id: str
     key: str | None
@@ -141,99 +141,99 @@ class MemoryHit(Wire):
     tier: Tier | None = None
     status: Status = "active"
     session_id: str | None = None
-    """Or the collection it was cut from."""
+    """The session, or the collection the document is part of."""
     position: int | None = None
     speaker: str | None = None
     happened_at: Moment | None = None
     origin: str = "agent"
     trust: int = 50
     version: int = 1
-    """What `expected_version` of a write is compared with."""
+    """Compared with `expected_version` of a write."""
     before: tuple[Beside, ...] = ()
     after: tuple[Beside, ...] = ()
-    """What is a hit itself, or stands beside a better one, is not told again."""
+    """Documents that are hits themselves, or neighbours of a better hit, are not repeated."""
     truncated: bool = False
-    """The text did not fit into the budget."""
+    """The text was cut to fit the token budget."""
     times: int = 1
-    """How many documents say the same, word for word; this is the newest."""
+    """Number of documents with the same text; this is the newest."""
 
 
 class MemoryHits(Wire):
-    """The hits, and which arms could be used: `vector` is missing while the provider is down."""
+    """The hits and the arms used; `vector` is missing while the embedding provider is down."""
 
     hits: tuple[MemoryHit, ...]
     arms_used: tuple[Arm, ...]
     degraded: str | None = None
     cut: tuple[str, ...] = ()
-    """Stages that were left out because the time was up."""
+    """Stages that were skipped because the deadline had passed."""
     receipt_id: str | None = None
-    """Under which it is kept what this search did."""
+    """Id of the stored record of this search."""
     receipt: JsonObject | None = None
-    """The same, if the query said `explain`."""
+    """That record, if the query set `explain`."""
     tokens: int = 0
-    """About how many tokens the texts have."""
+    """Approximate number of tokens in the texts."""
     more_after: int | None = None
-    """session_detail: the position to go on after; None at the end."""
+    """session_detail: the position to continue after; None at the end."""
 
 
 class ReadReceipt(Wire):
-    """Ask what a search over this agent's memory did."""
+    """Request the record of a search in this agent's memory."""
 
     agent_id: AgentName
     receipt_id: str = Field(min_length=1, max_length=64)
 
 
 class Receipt(Wire):
-    """What a search did: arms, figures and ids, never a text or the question."""
+    """The record of a search: arms, figures and ids, never a text or the query."""
 
     receipt_id: str
     at: Moment
     agent_id: AgentName
-    """Whose memory was searched."""
+    """The agent whose memory was searched."""
     asked_by: AgentName
     receipt: JsonObject
 
 
 class MemoryUpsert(Wire):
-    """Change the agent's own knowledge under an idempotency key, `call_id`."""
+    """Change the agent's own knowledge; `call_id` is the idempotency key."""
 
     agent_id: AgentName
     call_id: str = Field(min_length=1, max_length=200)
     operation: Literal["insert", "update", "delete"]
-    """`update` replaces or makes the document of `key`; `delete` needs `key` or `document_id`."""
+    """`update` replaces or creates the document of `key`; `delete` needs `key` or `document_id`."""
     text: Text | None = None
     key: Key | None = None
     document_id: str | None = None
     metadata: JsonObject = Field(default_factory=dict)
     expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """Write only if the document is at this version; 0: only if there is none under the key yet."""
+    """Write only if the document has this version; 0: only if the key does not exist yet."""
     outside: bool = False
-    """The writer had just read what strangers wrote: this is trusted no further."""
+    """The agent had just read untrusted text from outside, so this document gets the same low trust."""
 
 
 class MemoryWritten(Wire):
-    """What the write did; the same call_id always gets the same answer."""
+    """The result of the write; the same call_id always gets the same result."""
 
     document_id: str | None
     key: str | None
     operation: Literal["inserted", "updated", "deleted", "unchanged"]
     embedded: Literal["queued", "none"]
     version: int | None = None
-    """The document's version now, counted from 1; none once it is deleted."""
+    """The document's version, counted from 1; None after a deletion."""
 
 
 class NewModel(Wire):
-    """A model whose vectors are being made beside those that are searched."""
+    """An embedding model whose vectors are built while another model's are still searched."""
 
     embedder: str
     dimensions: int
     done: int
     documents: int | None
-    """How many there are to do; none until they are counted."""
+    """Number of documents to embed; None until they are counted."""
 
 
 class MemoryStatus(Wire):
-    """How the embedding pipeline stands."""
+    """The state of the embedding pipeline."""
 
     embedder: str
     dimensions: int

@@ -1,4 +1,4 @@
-"""Messages between gateway and control: in through the inbox, out through the outbox."""
+"""Messages between gateway and control: inbound through the inbox, outbound through the outbox."""
 
 from typing import Literal, Self
 
@@ -13,30 +13,30 @@ AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
 
 MAX_QUOTE = 1_000
 MAX_TEXT = 100_000
-"""Characters of the message that is replied to; a channel cuts what is longer."""
+"""Characters of a message; a channel truncates longer ones."""
 
 
 class QuotedMessage(Wire):
-    """The earlier message that a user's message replies to."""
+    """The earlier message to which a user's message replies."""
 
     message_id: str = Field(min_length=1, max_length=64)
-    """The channel's own id of it; the console's is the outbox id."""
+    """The channel's id of it; the console's is the outbox id."""
     text: str = Field(default="", max_length=MAX_QUOTE)
-    """Its words, or the part that the user marked."""
+    """Its text, or the part that the user selected."""
 
 
 class InboundMessage(Wire):
-    """A user's message as a channel understood it; `(gateway, update_id)` is its identity."""
+    """A user's message as the channel parsed it, identified by `(gateway, update_id)`."""
 
     gateway: str
     dm: str
     update_id: str = Field(min_length=1, max_length=200)
     text: str = Field(max_length=MAX_TEXT)
-    """Or a file's caption; empty only beside attachments."""
+    """Or a file's caption; empty only with attachments."""
     sent_at: Moment
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
     message_id: str | None = Field(default=None, min_length=1, max_length=64)
-    """The channel's own id of it: a later edit names it, and keeps it."""
+    """The channel's id of it; a later edit refers to it and has the same id."""
     edits: str | None = Field(default=None, min_length=1, max_length=64)
     """The `message_id` of the user's earlier message that this one corrects."""
     reply_to: QuotedMessage | None = None
@@ -49,98 +49,99 @@ class InboundMessage(Wire):
 
 
 class Accepted(Wire):
-    """The message is durable (now, or since the first time it came), or was a command and is obeyed."""
+    """The message is durable (now, or since its first arrival), or it was a command and has been run."""
 
     inbox_id: str
     duplicate: bool
     agent_id: str | None
     agent_state: AgentState
     note: str | None = None
-    """A sentence for the user: nobody will answer soon, or what a command did."""
+    """A sentence for the user: no reply is expected soon, or the result of a command."""
     command: str | None = None
-    """The command the message was: no agent answers it. `inbox_id` is empty if nothing was stored."""
+    """The command in the message; no agent answers it. `inbox_id` is empty if nothing was stored."""
 
 
 class EditOf(Wire):
-    """The earlier outbound message whose place words take; its buttons go."""
+    """The earlier outbound message that this one replaces; its buttons are removed."""
 
     outbox_id: int
     message_id: str | None = None
-    """What `Receipt.message_id` said of it; none when nobody knows: then the words are a new message."""
+    """From `Receipt.message_id`; if None, the text is sent as a new message."""
 
 
 class PartlySent(Wire):
-    """So much of a message has surely arrived: whoever goes on with it begins behind that."""
+    """Delivery progress of an outbound message; a retry resumes after these parts."""
 
     outbox_id: int
     parcels: int = Field(ge=1)
-    """Of the things the channel makes of it, in order; the same message always makes the same."""
+    """Number of parts sent. A channel always splits the same message into the same parts."""
     message_id: str | None = Field(default=None, min_length=1, max_length=64)
-    """As in `Receipt`, if it is known yet."""
+    """As in `Receipt`, if already known."""
 
 
 class OutboundMessage(Wire):
-    """Words for a user; `outbox_id` grows per system and is the SSE id of the console."""
+    """A message for a user; `outbox_id` increases system-wide and is the console's SSE id."""
 
     outbox_id: int
     dm: str
     gateway: str
     agent_id: str
-    """Who says it; `choir` for Choir itself."""
+    """The sender; `choir` for Choir itself."""
     session_id: str | None
-    """The session whose log holds it, at `rev`; none for Choir's own words."""
+    """The session whose log contains it at `rev`; None for Choir's own messages."""
     rev: int | None
     kind: ReplyKind
     text: str
     answers: str | None
     at: Moment
     maybe_repeated: bool = False
-    """An earlier delivery's outcome is unknown: a channel without deduplication must say so."""
+    """The outcome of an earlier delivery is unknown; a channel without deduplication must mark the
+    message."""
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
-    """Files in order; `clients.outbox_files` brings their bytes until this message is delivered."""
+    """Files in order; `clients.outbox_files` returns their content until this message is delivered."""
     buttons: tuple[Button, ...] = ()
-    """One row of buttons below the words."""
+    """One row of buttons below the text."""
     reply_to: str | None = None
-    """The channel's own id of the user's message that this answers, if others have come since."""
+    """The channel's id of the user's message that this answers, if newer ones have arrived since."""
     edits: EditOf | None = None
-    """Edit that message instead of saying something new; one that shows these words already is done."""
+    """Edit this message instead of sending a new one; nothing to do if it already has this text."""
     partly_sent: PartlySent | None = None
-    """How far an earlier attempt came, as the gateway told (`ControlInbox.keep_progress`)."""
+    """Progress of an earlier attempt, stored through `ControlInbox.keep_progress`."""
 
 
 class Receipt(Wire):
-    """What became of a delivery; a failure that may pass is raised as an error instead."""
+    """The final result of a delivery; a temporary failure is raised as an error instead."""
 
     outbox_id: int
     status: Literal["delivered", "undeliverable"]
     detail: str = ""
     message_id: str | None = Field(default=None, min_length=1, max_length=64)
-    """The channel's id of the message that bears the words (the last part, which has the buttons); an edit
-    and a reply name it. The console's is the outbox id."""
+    """The channel's id of the message with the text (its last part, which has the buttons). Edits and replies
+    refer to it. The console's is the outbox id."""
 
 
 class Press(Wire):
-    """A button was pressed below a message, or somebody made that up: the data must prove it."""
+    """A press of a button, possibly forged: `data` must prove it."""
 
     gateway: str
     user_id: str = Field(max_length=64)
     chat_id: str = Field(max_length=64)
-    """Where the button is; in a DM of Telegram's the user's own id. The console gives the user id."""
+    """The chat of the button; in a Telegram DM the user's own id. The console sends the user id."""
     data: str = Field(max_length=64)
     message_id: str | None = Field(default=None, max_length=64)
     callback_id: str = Field(min_length=1, max_length=100)
-    """The channel's id of this press; an answer is repeated for a repetition."""
+    """The channel's id of this press; a repeated press gets the same response."""
 
 
 class Pressed(Wire):
-    """What to show whoever pressed. The message itself is edited through the outbox, by `edits`."""
+    """Text for the user who pressed. The message itself is edited through the outbox, by `edits`."""
 
     answer: str = Field(max_length=200)
-    """A short line; Telegram takes 200 characters."""
+    """A short line; Telegram's limit is 200 characters."""
 
 
 class HistoryRequest(Wire):
-    """Ask for a DM's outbound messages after an outbox id, oldest first."""
+    """Request a DM's outbound messages after an outbox id, oldest first."""
 
     dm: str
     after: int = Field(ge=0)
@@ -148,19 +149,19 @@ class HistoryRequest(Wire):
 
 
 class History(Wire):
-    """A page of a DM's outbound messages; `last` is the newest id the DM has at all."""
+    """A page of a DM's outbound messages; `last` is the DM's newest outbox id."""
 
     messages: tuple[OutboundMessage, ...]
     last: int
 
 
 class WebhookBinding(Wire):
-    """Where Telegram is to bring a bot's updates, instead of being asked for them."""
+    """The webhook to which Telegram sends a bot's updates."""
 
     url: str
-    """Public https address that ends at the gateway's `POST /telegram/<gateway>`."""
+    """Public HTTPS address that leads to the gateway's `POST /telegram/<gateway>`."""
     secret: str
-    """The name of the secret that Telegram shows with each update; its value comes with the tokens."""
+    """The name of the secret that Telegram sends with each update; its value comes with the tokens."""
 
 
 class GatewayBinding(Wire):
@@ -174,17 +175,17 @@ class GatewayBinding(Wire):
 
 
 class ChannelCommand(Wire):
-    """A command for a channel's own list of commands."""
+    """A command for a channel's command menu."""
 
     name: str
-    """With its slash, and no space: commands of two words are listed by the first."""
+    """With its slash and without a space; a command of two words is listed by the first."""
     summary: str
     admin: bool
     """Only for DMs of admins."""
 
 
 class DmBinding(Wire):
-    """A user who may speak through a gateway."""
+    """A user who may write through a gateway."""
 
     name: str
     gateway: str
@@ -193,23 +194,23 @@ class DmBinding(Wire):
 
 
 class ChannelsRequest(Wire):
-    """Ask for the channels; control brings the bots' tokens over the gateway's own door if these are old."""
+    """Request the channels; control also sends the bots' tokens over HTTP if the gateway's are outdated."""
 
     tokens_version: int = 0
-    """The version of the tokens the gateway has; 0: those it was started with."""
+    """The version of the gateway's tokens; 0: those from its startup."""
     instance: str = ""
-    """Identifies the process that asks; another one than before means that the gateway was restarted."""
+    """Identifies the gateway process; a new value means that the gateway was restarted."""
 
 
 class ChannelTable(Wire):
-    """All the gateway needs of the configuration; no secret travels over the bus."""
+    """The gateway's part of the configuration; it contains no secret values."""
 
     config_version: int
     gateways: tuple[GatewayBinding, ...]
     dms: tuple[DmBinding, ...]
     commands: tuple[ChannelCommand, ...] = ()
-    """What can be typed in a conversation, in the order of the one command table (spec 19.3)."""
+    """The commands for conversations, in the order of the command table."""
 
 
 class Nothing(Wire):
-    """An empty request or reply."""
+    """An empty request or response."""

@@ -1,4 +1,4 @@
-"""The one base of all wire models, and the small types they share."""
+"""Base class of all wire models, and the small types they share."""
 
 from datetime import datetime
 from typing import Annotated
@@ -9,21 +9,21 @@ from choir_common.ids import NAME_PATTERN
 
 RESOURCE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN)]
-"""A configured resource's name."""
+"""Name of a configured resource."""
 
 AgentName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-"""An agent id: it names a Postgres schema, a role and directories."""
+"""An agent id, which is also the name of a Postgres schema, a role and directories."""
 
 Moment = AwareDatetime
-"""An aware time; written as ISO 8601."""
+"""An aware time; serialized as ISO 8601."""
 
 
 class Wire(BaseModel):
-    """A frozen, strict model without unknown fields; read it with `model_validate_json`."""
+    """A frozen, strict model that forbids unknown fields; parse it with `model_validate_json`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
 def stamp(moment: datetime) -> str:
-    """Render a time as it stands in the log: UTC, microseconds, `Z`."""
+    """Format a UTC time as in the log: ISO 8601 with microseconds and `Z`."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

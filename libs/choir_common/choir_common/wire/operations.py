@@ -1,4 +1,4 @@
-"""Work that takes longer than a request: where it stands, and what it says meanwhile (`/v1/operations`)."""
+"""Operations that take longer than a request: status and progress (`/v1/operations`)."""
 
 from typing import Literal
 
@@ -12,24 +12,24 @@ Outcome = Literal["built", "redeployed", "skipped", "failed"]
 
 
 class Begun(Wire):
-    """The work goes on; `GET /v1/operations/{operation_id}` tells how far it is."""
+    """The operation has started; `GET /v1/operations/{operation_id}` returns its progress."""
 
     operation_id: str
 
 
 class OperationView(Wire):
-    """A long work."""
+    """A long-running operation."""
 
     operation_id: str
     kind: str
     subject: str
-    """What it is done to: an agent's id, a workspace's name, or `all`."""
+    """The target: an agent's id, a workspace's name, or `all`."""
     status: OperationStatus
-    """`interrupted`: choird ended in the middle; nothing is half done, begin it again."""
+    """`interrupted`: choird ended in the middle; nothing is half done, start it again."""
     step: str = ""
-    """What is being done now, or was done last."""
+    """The current or last step."""
     share: float | None = Field(default=None, ge=0, le=1)
-    """How much of it is done, where that is known."""
+    """Completed share, where known."""
     error: str | None = None
     error_code: str | None = None
     result: JsonObject | None = None
@@ -38,7 +38,7 @@ class OperationView(Wire):
 
 
 class OperationEvent(Wire):
-    """Something a work said; its SSE id is `seq`, its SSE event name `kind`."""
+    """A progress message of an operation; its SSE id is `seq`, its SSE event name `kind`."""
 
     seq: int
     kind: Literal["step", "line", "end"]
@@ -47,7 +47,7 @@ class OperationEvent(Wire):
 
 
 class AgentOutcome(Wire):
-    """What became of one agent: its image, and whether it runs with it."""
+    """The result for one agent: its image, and whether it runs with it."""
 
     agent_id: str
     outcome: Outcome
@@ -60,6 +60,6 @@ class AgentOutcome(Wire):
 
 
 class RolloutReport(Wire):
-    """What became of each agent (spec 17.5), in the order they were taken."""
+    """The result for each agent, in the order of processing."""
 
     agents: tuple[AgentOutcome, ...]

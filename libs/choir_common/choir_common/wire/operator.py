@@ -1,4 +1,4 @@
-"""The operator's view over `/v1` (OpenAPI): choirctl and scripts read these."""
+"""The operator API under `/v1` (OpenAPI), used by choirctl and scripts."""
 
 from typing import Generic, Literal, TypeVar
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 SessionStatus = Literal[
     "starting", "active", "stopping", "stopped", "suspended", "crashed", "abandoned"
 ]
-"""`suspended`: stopped with open work, which the next start of the agent goes on with."""
+"""`suspended`: stopped with open work, which the agent's next start resumes."""
 
 
 class Page(BaseModel, Generic[T]):
-    """A page of a list; pass `next` as `cursor` for the one after it."""
+    """A page of a list; pass `next` as `cursor` to get the next one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,19 +37,19 @@ class AgentView(Wire):
     bindings: ResourceBindings | None
     model: str | None
     pid: int | None
-    """Process or container identity is for people; None when the runtime has no pid to show."""
+    """For display only; None if the runtime has no pid to show."""
     started_at: Moment | None
     last_heartbeat_at: Moment | None
     suspect: bool = False
-    """It has missed heartbeats, and is lost if it stays silent."""
+    """It has missed heartbeats, and will be lost if it stays silent."""
     lanes: tuple[StatusReport, ...] = ()
     queued_messages: int = 0
     config_version: int | None = None
-    """The version of its settings, as its newest heartbeat says."""
+    """The version of its settings, from its latest heartbeat."""
 
 
 class StartAgent(Wire):
-    """Start an agent; what is left out comes from its defaults."""
+    """Start an agent; omitted fields come from its defaults."""
 
     workspace: str | None = None
     llm: str | None = None
@@ -61,27 +61,27 @@ class StartAgent(Wire):
 
 
 class InjectText(Wire):
-    """Words for an agent's edge lane at its next safe point."""
+    """Text for an agent's edge lane at its next safe point."""
 
     text: str = Field(min_length=1, max_length=100_000)
 
 
 class CancelWork(Wire):
-    """Cancel a core job by name, or the edge lane's turn without one."""
+    """Cancel a core job by name; without a name, the edge lane's turn."""
 
     job: str | None = Field(default=None, min_length=1, max_length=64)
 
 
 class CompactMemory(Wire):
-    """Sum up a lane's older events; the edge lane's unless one is named."""
+    """Summarize a lane's older events; default: the edge lane's."""
 
     lane: str | None = Field(default=None, min_length=1, max_length=64)
     session_id: str | None = None
-    """Only if this is the session that runs now."""
+    """Only if this is the current session."""
 
 
 class Told(Wire):
-    """A session was told something; `note` says what will happen."""
+    """A signal was queued for a session; `note` describes its effect."""
 
     agent_id: str
     session_id: str
@@ -90,22 +90,22 @@ class Told(Wire):
 
 
 class CommandView(Wire):
-    """A command, and all ways to give it."""
+    """A command and all ways to run it."""
 
     name: str
-    """As it is typed in a conversation, else choirctl's words, else the route."""
+    """As typed in a conversation, otherwise the choirctl command, otherwise the route."""
     usage: str
     summary: str
     scope: Literal["dm", "admin", "operator"] = "dm"
-    """Who may give it: anybody in a conversation for its agent, admins there, or operators only."""
+    """Who may run it: any user in a conversation for its agent, admins there, or only operators."""
     choirctl: str | None = None
-    """The words after `choirctl`."""
+    """The arguments after `choirctl`."""
     route: str | None = None
-    """Method and path of the route that does it."""
+    """Method and path of its route."""
 
 
 class SessionView(Wire):
-    """A session and where its log stands."""
+    """A session and the head of its log."""
 
     session_id: str
     agent_id: AgentName
@@ -121,14 +121,14 @@ class SessionView(Wire):
 
 
 class EventPage(Wire):
-    """Events in order of revision; `next` is the `after` of the following page."""
+    """Events in order of revision; `next` is the `after` of the next page."""
 
     items: tuple[Event, ...]
     next: int | None
 
 
 class Verification(Wire):
-    """Whether a session's stored log is what was written."""
+    """Whether a session's stored log is unchanged."""
 
     session_id: str
     ok: bool
@@ -137,7 +137,7 @@ class Verification(Wire):
     broken_at: int | None = None
     reason: str | None = None
     erased_at: Moment | None = None
-    """When retention erased the log: its hashes were compared with the session's head, its words are gone."""
+    """When retention erased the log: only its hashes were compared with the session's head."""
 
 
 ApprovalState = Literal[
@@ -154,7 +154,7 @@ ApprovalState = Literal[
 
 
 class ApprovalView(Wire):
-    """A request for a human's decision."""
+    """A request for a human decision."""
 
     approval_id: str
     session_id: str
@@ -165,38 +165,38 @@ class ApprovalView(Wire):
     created_at: Moment
     resolved_at: Moment | None
     digest: str = ""
-    """SHA-256 of the canonical JSON of request_type and payload: what exactly is decided on."""
+    """SHA-256 of the canonical JSON of request_type, payload and basis: exactly what is decided."""
     decided_by: str | None = None
     """`operator`, `timeout`, or a DM."""
     basis: JsonObject = Field(default_factory=dict)
-    """What it would change, and what that stands on; covered by the digest. Empty in a list."""
+    """What it would change and the state it depends on; covered by the digest. Empty in a list."""
     state: ApprovalState = "pending"
-    """The decision, and what became of it."""
+    """The decision and the state of its execution."""
     detail: str = ""
-    """How carrying it out ended, or why nothing can run."""
+    """Result of the execution, or why nothing can run."""
 
 
 class Decision(Wire):
-    """A human's word on a request."""
+    """A human decision on a request."""
 
     digest: str | None = None
-    """Of what was shown to the human; a request that says something else is then not decided."""
+    """The digest that was shown; if the request has another digest, nothing is decided."""
 
 
 class DmView(Wire):
-    """A configured conversation; `agent_id` holds it now (`bound`) or would by default."""
+    """A configured conversation; `agent_id` uses it now (`bound`) or would by default."""
 
     name: str
     gateway: str
     type: Literal["telegram", "console"] = "console"
-    """The type of that gateway; only a console's conversation can be had over HTTP."""
+    """The type of the gateway; only console conversations are available over HTTP."""
     admin: bool
     agent_id: str | None
     bound: bool
 
 
 class PartStatus(Wire):
-    """One component, up or down, and why."""
+    """The status of one component, and the reason if it is down."""
 
     name: str
     ok: bool
@@ -204,7 +204,7 @@ class PartStatus(Wire):
 
 
 class SystemStatus(Wire):
-    """The whole system at a glance."""
+    """The status of the whole system."""
 
     ready: bool
     version: str

@@ -1,9 +1,9 @@
-"""How a user message begins in which Choir itself, not the user, shows something to a model.
+"""First lines of prompt messages that come from Choir itself and not from the user.
 
-Written by the agent's prompts; known to the rehearsal model, which must not take them for a user's words.
+Written by the agent's prompts. The rehearsal model uses them to skip these messages.
 """
 
 FOLDED = "[Choir] What came earlier was folded into this record"
-"""The reference summary of a lane."""
+"""A lane's reference summary."""
 HANDED = "[Choir] What the present step of the skill was handed"
-"""The input of a skill and the context that one of its steps gave the next."""
+"""The input of a skill and the context that one of its steps passed to the next."""

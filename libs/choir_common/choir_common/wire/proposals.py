@@ -1,8 +1,8 @@
-"""Which keys of config.json an agent may propose to change (spec 8.10): pure.
+"""The keys of config.json that an agent may propose to change. Pure.
 
-Held to by the agent's tool, so that the model is told, and by control, which does not rely on that. Only
-what can change while an agent runs, and nothing that says who may talk, where data goes, or which secret is
-used.
+Checked by the agent's tool, so that the model gets an error, and again by control, which does not rely on
+that. Only settings that can change while an agent runs are allowed, and none that decide who may talk,
+where data goes, or which secret is used. See docs/design/approvals.md.
 """
 
 from pydantic import JsonValue
@@ -33,12 +33,12 @@ PROPOSABLE: tuple[tuple[str, ...], ...] = (
 
 
 def leaves(patch: JsonObject) -> list[tuple[tuple[str, ...], JsonValue]]:
-    """Return each place a merge patch sets, with the value."""
+    """Return each path that a merge patch sets, with its value."""
     return _leaves((), patch)
 
 
 def may_be_proposed(path: tuple[str, ...], agent_id: str) -> bool:
-    """Tell whether this agent may propose another value for this place."""
+    """Return whether this agent may propose a new value for this path."""
     return any(_fits(path, pattern, agent_id) for pattern in PROPOSABLE)
 
 

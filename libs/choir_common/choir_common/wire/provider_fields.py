@@ -1,4 +1,4 @@
-"""What a provider sends with an assistant message beside its words and calls; part of `events`."""
+"""Provider-specific fields of an assistant message; part of `events`."""
 
 from pydantic import Field
 
@@ -9,8 +9,8 @@ from choir_common.wire.model import Wire
 class ProviderFields(Wire):
     """Fields of one assistant message that only the model that sent them can read.
 
-    Reasoning text, signatures and the like: `reasoning_content`, `reasoning_details`, `extra_content`.
-    They go back verbatim to that model, and to no other.
+    Examples are reasoning text and signatures: `reasoning_content`, `reasoning_details`, `extra_content`.
+    They are sent back unchanged to that model, and to no other.
     """
 
     origin: str
@@ -18,4 +18,4 @@ class ProviderFields(Wire):
     message: JsonObject = Field(default_factory=dict)
     """Fields of the message."""
     calls: tuple[JsonObject, ...] = ()
-    """Fields of each tool call, in the order of `tool_calls`: the provider's own id among them."""
+    """Fields of each tool call, in the order of `tool_calls`, including the provider's own id."""

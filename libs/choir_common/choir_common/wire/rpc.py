@@ -1,6 +1,7 @@
-"""The eight verbs of an agent's conversation with control (spec 12.5), `POST /rpc/<verb>`.
+"""The eight verbs of the agent protocol, `POST /rpc/<verb>` from agent to control.
 
-Session and token travel in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never here.
+Session and token are in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never in the body. See
+docs/design/protocol.md.
 """
 
 from typing import Literal
@@ -25,7 +26,7 @@ VERBS = (
 
 
 class HelloRequest(Wire):
-    """INIT_HELLO: an agent process introduces itself under the epoch it was started with."""
+    """INIT_HELLO: a new agent process identifies itself and the epoch it was started with."""
 
     agent_id: str
     session_id: str
@@ -36,7 +37,7 @@ class HelloRequest(Wire):
 
 
 class ResourceBindings(Wire):
-    """What this session has leased or been bound to, by name."""
+    """The resources of this session, by name."""
 
     workspace: str
     llm: str
@@ -50,37 +51,37 @@ class ResourceBindings(Wire):
 
 
 class HelloResponse(Wire):
-    """What the agent needs to go on where the durable log ends."""
+    """The data that the agent needs to continue from the end of the durable log."""
 
     status: Literal["fresh", "resumed"]
     epoch: int
     continues: str | None
     resource_bindings: ResourceBindings
     snapshot: JsonObject | None = None
-    """For a session that continues another and has not copied it yet: `events`, the end of that one's log."""
+    """For a session that continues another and has not copied it yet: `events`, the end of that log."""
     head_rev: int
     head_hash: str
     tail_events: tuple[Event, ...]
-    """The newest events up to the head, oldest first: from `window_from` of the newest snapshot if there
-    is one; bounded, never cut inside an open turn."""
+    """The newest events up to the head, oldest first. They start at `window_from` of the newest snapshot, if
+    there is one. The list is bounded, but never starts inside an open turn."""
     config_version: int
     config: AgentSettings
 
 
 class SecretsRequest(Wire):
-    """GET_SECRETS: names only; control answers those the session's bindings allow."""
+    """GET_SECRETS: names only; control returns those that the session's bindings allow."""
 
     resources: tuple[str, ...]
 
 
 class SecretsResponse(Wire):
-    """Secret values, for the agent's memory only."""
+    """Secret values, for use in the agent's memory only."""
 
     secrets: dict[str, str]
 
 
 class HeartbeatRequest(Wire):
-    """HEARTBEAT: sign of life, and the events after `base_rev` in order (spec 13.1)."""
+    """HEARTBEAT: sign of life, with the events after `base_rev` in order."""
 
     agent_id: str
     epoch: int
@@ -94,18 +95,18 @@ class HeartbeatRequest(Wire):
 
 
 class HeartbeatResponse(Wire):
-    """`ack_rev` and all before it are durable."""
+    """All events up to `ack_rev` are durable."""
 
     ack_rev: int
     config_version_latest: int
 
 
 ApprovalKind = Literal["call", "tool", "skill", "config_change", "repo_change"]
-"""`call` is the use of one tool, once; the others are proposals (spec 8.10)."""
+"""`call`: one use of a tool; the others are proposals."""
 
 
 class ApprovalRequest(Wire):
-    """REQUEST_APPROVAL: ask a human for something that changes what the agent can do, or for one call."""
+    """REQUEST_APPROVAL: ask a human for one tool call, or for a change to what the agent can do."""
 
     request_type: ApprovalKind
     call_id: str
@@ -113,28 +114,28 @@ class ApprovalRequest(Wire):
 
 
 class ApprovalResponse(Wire):
-    """Where the request stands; the same call_id always gets the same approval."""
+    """The status of the request; the same call_id always gets the same approval."""
 
     approval_id: str
     status: Literal["pending", "approved", "rejected", "expired"]
-    """`expired`: nobody decided in time, so the answer is no."""
+    """`expired`: nobody decided in time, so the request is rejected."""
 
 
 STATE_PREFIXES = ("EDGE_", "CORE_")
 
 
 class ModelFailure(Wire):
-    """A model whose newest call failed."""
+    """A model whose latest call failed."""
 
     model: str
     since: Moment
-    """When the first call failed that no answer followed."""
+    """When the first call of the current series of failures failed."""
     words: str
-    """Model, endpoint, what happened at the newest call, and what mends it."""
+    """Model, endpoint, the latest failure, and how to fix it."""
 
 
 class StatusReport(Wire):
-    """REPORT_STATUS: what a lane is doing now."""
+    """REPORT_STATUS: the current state of a lane."""
 
     lane: str
     state: str
@@ -142,11 +143,11 @@ class StatusReport(Wire):
     step: str | None = None
     budget_remaining: dict[str, int] = Field(default_factory=dict)
     model_failure: ModelFailure | None = None
-    """The lane's model does not answer."""
+    """Set if the lane's model does not respond."""
 
     @property
     def state_word(self) -> str:
-        """Return the state as people say it: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
+        """Return the state for display: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
         for prefix in STATE_PREFIXES:
             if self.state.startswith(prefix):
                 return self.state.removeprefix(prefix).lower().replace("_", " ")
@@ -160,26 +161,26 @@ class TerminateRequest(Wire):
 
 
 class Ack(Wire):
-    """Nothing more to say."""
+    """An empty acknowledgement."""
 
     ack: Literal[True] = True
 
 
 class ConfigRequest(Wire):
-    """FETCH_DYNAMIC_CONFIG: ask for the settings if newer than these."""
+    """FETCH_DYNAMIC_CONFIG: request the settings if they are newer than this version."""
 
     current_config_version: int
 
 
 class ConfigResponse(Wire):
-    """The whole settings, never a part; none if the caller has the newest."""
+    """The complete settings; None if the caller has the latest version."""
 
     config_version: int
     config: AgentSettings | None
 
 
 class HostToolRequest(Wire):
-    """EXECUTE_HOST_TOOL: run a tool on the host's side under an idempotency key, `call_id`."""
+    """EXECUTE_HOST_TOOL: run a tool on the host; `call_id` is the idempotency key."""
 
     tool_name: str
     call_id: str
@@ -187,7 +188,7 @@ class HostToolRequest(Wire):
 
 
 class HostToolResponse(Wire):
-    """The outcome; for an error `output` holds `code` and `message`."""
+    """The outcome; for an error `output` has `code` and `message`."""
 
     call_id: str
     status: Literal["success", "error"]

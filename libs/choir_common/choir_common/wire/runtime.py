@@ -1,6 +1,6 @@
-"""What a runtime hands a new agent process on standard input: one JSON line, then end of file.
+"""Start parameters of an agent process, passed on standard input as one JSON line.
 
-Standard input, because a token there is in no environment, no argument list and no file.
+Standard input is used because a token there is visible in no environment, argument list or file.
 """
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from choir_common.wire.model import Wire
 
 
 class AgentBoot(Wire):
-    """Who the agent is, where control is, and its lease token."""
+    """The agent's identity, control's address and the lease token."""
 
     agent_id: str
     session_id: str
@@ -18,9 +18,9 @@ class AgentBoot(Wire):
     endpoint: str
     """`unix:///path/choir.sock` or `http(s)://host:port`."""
     ca_pem: str = Field(default="", max_length=50_000)
-    """The certificates an `https` endpoint is verified by, and no others; empty: those of the system."""
+    """The only certificates trusted for an `https` endpoint; empty: those of the system."""
     workspace: str
-    """The workspace directory as the agent sees it."""
+    """Path of the workspace directory inside the agent's file system."""
     choir_dir: str
-    """The identity directory (spec 15.1: /choir) as the agent sees it."""
+    """Path of the identity directory (`/choir`) inside the agent's file system."""
     image_version: str = ""

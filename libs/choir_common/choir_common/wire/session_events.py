@@ -1,6 +1,6 @@
-"""The events of a session's life: its start, resumptions and end, snapshots, and what it took over.
+"""Events of a session's lifecycle: start, resumption, end, snapshots and carried events.
 
-Imported from `events`, which joins them with the events of the work itself.
+Re-exported by `events`, which adds the events of the work itself.
 """
 
 from typing import Literal
@@ -19,18 +19,18 @@ class SessionStarted(Wire):
     continues: str | None = None
     image_version: str = ""
     seed: tuple[LaneSummary, ...] = ()
-    """What the session it continues had summed up."""
+    """The lane summaries of the session it continues."""
 
 
 class CarriedEvent(Wire):
-    """An event of an earlier session that this one continues, copied so that its prompts still show it.
+    """A copy of an event of the session that this one continues, so that its prompts still show it.
 
-    It changes no state: no message is taken up, no turn opened and nothing archived because of it.
+    It changes no state: it starts no message and no turn, and nothing is archived because of it.
     """
 
     type: Literal["carried_event"] = "carried_event"
     session_id: str
-    """The session whose log it was written to."""
+    """The session in whose log the original is."""
     rev: int
     at: str
     event_type: str
@@ -38,54 +38,54 @@ class CarriedEvent(Wire):
 
 
 class SessionResumed(Wire):
-    """The same session goes on under a new epoch after a crash."""
+    """The same session continues under a new epoch after a crash."""
 
     type: Literal["session_resumed"] = "session_resumed"
     epoch: int
 
 
 class SessionSuspended(Wire):
-    """The agent was stopped with a turn or a job open; its next epoch goes on with them."""
+    """The agent was stopped with an open turn or job; its next epoch resumes them."""
 
     type: Literal["session_suspended"] = "session_suspended"
     reason: str
 
 
 class SessionStopped(Wire):
-    """The agent ended the session in good order; `summary` is the agent's own, if it made one."""
+    """The agent ended the session normally; `summary` is the agent's own, if it made one."""
 
     type: Literal["session_stopped"] = "session_stopped"
     reason: str
     summary: str | None = None
     topics: tuple[SummaryTopic, ...] = ()
-    """The same in parts, for long-term memory (spec 11.5)."""
+    """The summary in parts, for long-term memory."""
 
 
 class TurnParked(Wire):
-    """The edge lane puts a turn aside that waits only for a human, because something else is to be done."""
+    """The edge lane suspends a turn that waits only for a human, to do other work."""
 
     type: Literal["turn_parked"] = "turn_parked"
     turn_id: str
 
 
 class TurnUnparked(Wire):
-    """The edge lane goes on with a turn that was put aside."""
+    """The edge lane resumes a parked turn."""
 
     type: Literal["turn_unparked"] = "turn_unparked"
     turn_id: str
 
 
 class Snapshot(Wire):
-    """The state the log adds up to here, so that recovery need not replay what came before."""
+    """The folded state at this revision, so that recovery need not replay earlier events."""
 
     type: Literal["snapshot"] = "snapshot"
     state: JsonObject
     window_from: int
-    """The first event still needed for a prompt or an open job."""
+    """The first revision that a prompt or an open job still needs."""
 
 
 class SessionAbandoned(Wire):
-    """Control gave up resuming (poison loop) and told the user; written under a fresh epoch."""
+    """Control stopped resuming the session (poison loop) and informed the user; has a fresh epoch."""
 
     type: Literal["session_abandoned"] = "session_abandoned"
     dm: str

@@ -1,7 +1,7 @@
-"""What control tells an agent over `GET /events` (SSE): a durable queue per session.
+"""Signals from control to an agent over `GET /events` (SSE): a durable queue per session.
 
-The SSE id is `seq`; a reconnect with `Last-Event-ID` goes on after it, a first connect gets every
-signal that is not done yet, in order.
+The SSE id is `seq`. A reconnect with `Last-Event-ID` continues after it; a first connection gets every open
+signal in order.
 """
 
 from typing import Annotated, Literal
@@ -13,59 +13,59 @@ from choir_common.wire.model import Moment, Wire
 
 
 class UserMessageSignal(Wire):
-    """A message waits in the inbox; it is done when a `user_msg` event naming it is durable."""
+    """A message is in the inbox; the signal is done when a `user_msg` event naming it is durable."""
 
     kind: Literal["user_message"] = "user_message"
     inbox_id: str
     dm: str
     text: str
     attachments: tuple[ReceivedFile, ...] = ()
-    """The files that came with it, fetched before the signal is handed over."""
+    """The message's files, fetched before the signal is sent."""
     edits: str | None = None
     """The channel's id of the user's earlier message that this one corrects."""
     corrects: str = ""
-    """What that earlier message said, if it is known."""
+    """Text of that earlier message, if known."""
     reply_to: str = ""
-    """The words of the message that this one replies to."""
+    """Text of the message that this one replies to."""
     sent_at: Moment | None = None
-    """When the user sent it; none in signals of older versions."""
+    """When the user sent it; None in signals of older versions."""
     traceparent: str | None = Field(default=None, max_length=100)
-    """The span that brought the message: what the agent does about it is part of that trace."""
+    """The span in which the message arrived; the agent's work on it joins that trace."""
 
 
 class InjectSignal(Wire):
-    """Words for the edge lane at its next safe point (spec 12.8)."""
+    """Text for the edge lane at its next safe point."""
 
     kind: Literal["inject"] = "inject"
     text: str
     sent_at: Moment | None = None
-    """When the user sent it; none in signals of older versions and in those of Choir itself."""
+    """When the user sent it; None in signals of older versions and in Choir's own."""
 
 
 class CancelSignal(Wire):
-    """Cancel a core job by name, or the current turn without one."""
+    """Cancel a core job by name; without a name, the current turn."""
 
     kind: Literal["cancel"] = "cancel"
     job: str | None = None
 
 
 class CompactSignal(Wire):
-    """Fold old events into the reference summary now."""
+    """Summarize old events into the reference summary now."""
 
     kind: Literal["compact"] = "compact"
     lane: str | None = None
-    """`edge` or `core:<job>`; the edge lane unless given."""
+    """`edge` or `core:<job>`; default: the edge lane."""
 
 
 class ConfigChangedSignal(Wire):
-    """Newer settings can be fetched."""
+    """Newer settings are available."""
 
     kind: Literal["config_changed"] = "config_changed"
     config_version: int
 
 
 class ApprovalResolvedSignal(Wire):
-    """A human decided, or nobody did in time."""
+    """A human decided an approval, or it expired."""
 
     kind: Literal["approval_resolved"] = "approval_resolved"
     approval_id: str
@@ -73,7 +73,7 @@ class ApprovalResolvedSignal(Wire):
 
 
 class ShutdownSignal(Wire):
-    """Finish the current safe point, flush, TERMINATE_SELF, exit (spec 17.2)."""
+    """Reach the next safe point, flush, send TERMINATE_SELF, exit."""
 
     kind: Literal["shutdown"] = "shutdown"
     reason: str

@@ -1,7 +1,7 @@
-"""The shape of a skill's file in a repository (spec 10.1), as far as it can be told without the tools.
+"""File format of a skill in a repository, as far as it can be validated without the tools.
 
-Read by control before anything is staged or built. The agent's own reader is the stricter one: it
-knows which tools there are, and walks every state.
+Read by control before a skill is staged or built. The agent's own parser is stricter: it knows which tools
+exist, and walks every state.
 """
 
 from typing import Annotated, Self
@@ -16,24 +16,24 @@ SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN)]
 
 
 class SkillTransition(Wire):
-    """On this event the skill goes to that state."""
+    """A transition to the state `to` on the event `on`."""
 
     on: str = Field(min_length=1)
     to: str = Field(min_length=1)
 
 
 class SkillState(Wire):
-    """One step of a skill."""
+    """One state of a skill."""
 
     objective: str | None = None
-    """Only a terminal state goes without."""
+    """Required except in terminal states."""
     terminal: bool = False
     allowed_tools: tuple[str, ...] = ()
     transitions: tuple[SkillTransition, ...] = ()
 
 
 class SkillFile(Wire):
-    """A whole skill."""
+    """A complete skill."""
 
     name: SkillName
     description: str

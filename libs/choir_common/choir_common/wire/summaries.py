@@ -1,17 +1,17 @@
-"""Summaries of sessions and of what rolled off a lane's event window; parts of `events`."""
+"""Summaries of sessions and of lanes' older events; parts of `events`."""
 
 from choir_common.wire.model import Wire
 
 
 class SummaryTopic(Wire):
-    """A part of a session's summary that stands for itself."""
+    """An independent part of a session's summary."""
 
     title: str
     text: str
 
 
 class Fact(Wire):
-    """Something a reference summary keeps, and the hash of the event it comes from."""
+    """A fact in a reference summary, and the hash of the event it comes from."""
 
     key: str
     value: str
@@ -19,7 +19,7 @@ class Fact(Wire):
 
 
 class ReferenceSummary(Wire):
-    """What rolled off a lane's event window, summed up (spec 11.3)."""
+    """Summary of the events that have left a lane's event window."""
 
     summary: str = ""
     facts: tuple[Fact, ...] = ()

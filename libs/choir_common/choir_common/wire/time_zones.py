@@ -1,4 +1,4 @@
-"""Time zones by their IANA names, and the time stamp that a user's message carries in prompts."""
+"""Time zones by IANA name, and the timestamp of user messages in prompts."""
 
 import re
 from datetime import datetime
@@ -10,16 +10,16 @@ from pydantic import AfterValidator
 SENT = re.compile(
     r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,60}\]\n"
 )
-"""The line that stands before a user's words, as `sent_line` writes it."""
+"""The line before a user's text, as `sent_line` formats it."""
 LATE_S = 600
-"""A message that waited longer than this for the agent also says when it was read."""
+"""Seconds. A message that the agent reads later than this also shows when it was read."""
 
 
 def _known(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:
-        # ZoneInfoNotFoundError is a KeyError, a directory of zones an OSError
+        # ZoneInfoNotFoundError is a KeyError; a name that is a directory of zones raises an OSError.
         raise ValueError(
             f"there is no time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
         ) from error
@@ -27,7 +27,7 @@ def _known(name: str) -> str:
 
 
 TimeZone = Annotated[str, AfterValidator(_known)]
-"""An IANA time zone."""
+"""An IANA time zone name."""
 
 
 def sent_line(sent: datetime, read: datetime, zone: str) -> str:

@@ -1,6 +1,6 @@
-"""The shape of an external tool's manifest, a JSON file beside its executable (spec 8.3, 8.8).
+"""Manifest of an external tool, a JSON file next to its executable.
 
-Read by the agent when it starts.
+Read by the agent at startup. See docs/design/tools.md.
 """
 
 from typing import Annotated, Literal
@@ -16,45 +16,45 @@ LOCK_PATTERN = (
 )
 TOOL_NAME_PATTERN = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$"
 Resource = Annotated[str, StringConstraints(pattern=LOCK_PATTERN)]
-"""What can be locked (spec 9.2); `{path}` stands for the input's `path`."""
+"""A lockable resource; `{path}` is replaced by the input's `path`."""
 
 
 class LockEntry(Wire):
-    """A lock each call needs."""
+    """A lock that each call needs."""
 
     resource: Resource
     mode: Literal["S", "X"]
 
 
 class LlmPart(Wire):
-    """What the model sees."""
+    """The part that the model sees."""
 
     name: Annotated[
         str,
         StringConstraints(pattern=TOOL_NAME_PATTERN, max_length=60),
     ]
-    """Namespaced, and not in `choir.`, which is Choir's own."""
+    """Has a namespace, which is not `choir.`: that is reserved for built-in tools."""
     description: str = Field(min_length=1, max_length=4_000)
     parameters: JsonObject = Field(validation_alias=AliasChoices("parameters", "input_schema"))
     """JSON Schema of the input, an object."""
 
 
 class RuntimePart(Wire):
-    """What the runtime needs to know."""
+    """The part that the runtime uses."""
 
     timeout_ms: int = Field(ge=100, le=600_000)
     side_effect: Literal["none", "read", "write", "external"]
     idempotent: bool
-    """Whether a call may be run again, under its call_id, when a crash hid its outcome."""
+    """Whether a call may be repeated under its call_id if a crash hid its outcome."""
     exec_path: str | None = None
-    """Relative to the manifest, or below /choir; the file of the manifest's name unless given."""
+    """Relative to the manifest, or below /choir; default: the file with the manifest's name."""
     locks: tuple[LockEntry, ...] = ()
     network: bool = False
-    """Whether it may open connections; the kernel holds it to a no."""
+    """Whether it may open connections; if false, the kernel enforces it."""
     secret_resources: tuple[
         Literal["git_identity", "notion", "email", "search", "voice_profile"], ...
     ] = ()
-    """The resources whose secrets it is handed on standard input."""
+    """The resources whose secrets it receives on standard input."""
     needs_approval: bool = False
     lanes: Literal["edge", "core", "both"] = "both"
     exposure: Exposure = "both"
@@ -63,7 +63,7 @@ class RuntimePart(Wire):
 
 
 class ToolManifestFile(Wire):
-    """A whole manifest."""
+    """A complete manifest."""
 
     llm: LlmPart
     runtime: RuntimePart

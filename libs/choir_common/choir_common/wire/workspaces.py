@@ -1,10 +1,10 @@
-"""Workspaces as an operator sees and resets them (spec 15.4, 17.1)."""
+"""Workspaces in the operator API: view and reset."""
 
 from choir_common.wire.model import Wire
 
 
 class WorkspaceView(Wire):
-    """A workspace of the configuration, and who holds it."""
+    """A configured workspace and the agent that has leased it."""
 
     name: str
     path: str
@@ -15,27 +15,27 @@ class WorkspaceView(Wire):
     size: int
     """Bytes."""
     complete: bool
-    """False: it holds more than was counted in the time there was."""
+    """False if the count stopped at its time limit; there is more."""
 
 
 class ResetWorkspace(Wire):
     """Delete everything in a workspace; its agent is stopped first."""
 
     confirm: str
-    """The workspace's name, once more."""
+    """The workspace's name again, as confirmation."""
     restart: bool = False
-    """Start the agent again that was stopped for it."""
+    """Start the agent again that was stopped for the reset."""
 
 
 class WorkspaceReset(Wire):
-    """What a reset did."""
+    """The result of a reset."""
 
     name: str
     path: str
     removed: int
-    """Entries: files, links and directories."""
+    """Number of deleted entries: files, links and directories."""
     left: tuple[str, ...]
-    """What could not be deleted, and why; the first ten."""
+    """The first ten entries that could not be deleted, and why."""
     stopped: str | None
-    """The agent that was stopped for it."""
+    """The agent that was stopped for the reset."""
     restarted: bool
