@@ -17,7 +17,7 @@ from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 
 log = structlog.get_logger("choir.agent.approvals")
 
-# A decision whose signal was lost is found by sending the same request again.
+# If the signal of a decision was lost, the same request sent again returns the decision.
 ASK_AGAIN_S = 30.0
 MAX_EARLY = 100
 Decision = Literal["approved", "rejected", "expired"]

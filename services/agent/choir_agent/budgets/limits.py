@@ -69,7 +69,7 @@ def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
 def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None:
     """Return the budget that stops the session, or None.
 
-    A budget whose configured limit was raised after it was exhausted does not stop the session.
+    A budget does not stop the session if its configured limit was raised after it was exhausted.
     """
     if state.exhausted is None:
         return None

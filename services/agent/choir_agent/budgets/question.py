@@ -50,7 +50,7 @@ def question_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> st
 def answer_to(text: str, state: SessionState, budgets: Budgets) -> Grant | None:
     """Return the grant in a user's message, if a budget is exhausted and the message means yes.
 
-    A grant is worth the configured limit once more.
+    A grant adds the configured limit again.
     """
     budget = exhausted_budget(state, budgets)
     if budget is None or text.strip().rstrip(".!").lower() not in YES:

@@ -15,7 +15,7 @@ from choir_common.wire.config import Budgets
 
 
 class BudgetSpent(ChoirError):
-    """A session's budget is exhausted; the message tells the user what was used and how to continue."""
+    """A session's budget is exhausted; the message shows the user what was used and how to continue."""
 
     code, status = "budget_exhausted", 429
 

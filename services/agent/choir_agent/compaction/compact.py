@@ -3,7 +3,7 @@
 Registered for all committed events; `run` is a task of the agent. A single event, `memory_compacted`,
 changes summary and window together. A failure changes nothing and is retried when the window has grown.
 After a few consecutive failures (`backoff`), lines are selected without the model (`select`). `shrink` is
-for a lane whose prompt is too long.
+for a prompt that is too long.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ def cut(window: LaneWindow, limits: Limits, why: Why) -> int | None:
 def _first_enough(
     pieces: Iterable[Piece], window: LaneWindow, goal_count: int, goal_size: int
 ) -> int | None:
-    """Return the end of the first pieces whose removal reaches the goal, or of all pieces."""
+    """Return the end of the shortest prefix of pieces that reaches the goal if removed, or of all."""
     through: int | None = None
     count, size = window.count, window.size
     for piece in pieces:

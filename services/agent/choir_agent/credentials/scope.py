@@ -11,7 +11,8 @@ from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import AgentSettings
 
 SecretResource = Literal["git_identity", "notion", "email", "search", "voice_profile"]
-"""A resource that an agent can be bound to; its secret reaches only tools whose manifest names it."""
+"""A resource that an agent can be bound to; its secret reaches only tools that name it in their
+manifest."""
 
 
 def secrets_for(

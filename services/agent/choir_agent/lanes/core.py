@@ -82,7 +82,7 @@ class CoreJob:
 
     def cancel(self) -> None:
         """Interrupt the current work; the log already has the cancellation."""
-        # A job whose task has not started yet reads the cancellation from the log.
+        # A job that has not started yet reads the cancellation from the log.
         if self._task is not None:
             self._task.cancel()
 

@@ -89,7 +89,7 @@ def time_left(job: JobState, budgets: Budgets, now: datetime) -> timedelta:
 
 
 def out_of_time(job: JobState, budgets: Budgets) -> End:
-    """Return the end of a job whose wall time is used up."""
+    """Return the end of a job that has used up its wall time."""
     asked_ms = job.briefing.tool_constraints.time_budget_ms
     if asked_ms and asked_ms < budgets.per_job_wall_time_ms:
         return End("budget_exceeded", f"Its {asked_ms / 1000:g} s are over (time_budget_ms).")

@@ -71,7 +71,7 @@ class Reminding:
             self._arbiter.commit(EDGE, reminded, more_follows=True)
 
     def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
-        """Drop reminders from earlier sessions whose text is already in the prompt as a carried event."""
+        """Drop reminders from earlier sessions if the prompt already has their text as a carried event."""
         window, carried = self._memory.window(EDGE), self._arbiter.state.carried_from
         return tuple(
             one

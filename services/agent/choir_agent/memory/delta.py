@@ -27,7 +27,7 @@ SMALLEST_ROOM = 500
 
 
 class BadDelta(ChoirError):
-    """The delta cannot be applied; the message tells the model what to change."""
+    """The delta cannot be applied; the message describes to the model what to change."""
 
     code, status = "bad_delta", 422
 

@@ -83,7 +83,7 @@ def by_words(entries: Sequence[Entry], query: str, limit: int, reader: Reader) -
 
 
 def by_hash(entries: Sequence[Entry], prefix: str, limit: int, reader: Reader) -> list[Found]:
-    """Return the events whose hash begins with `prefix` (at least six characters)."""
+    """Return the events with a hash that begins with `prefix` (at least six characters)."""
     wanted = prefix.strip().lower()
     if len(wanted) < SHORTEST_HASH:
         return []

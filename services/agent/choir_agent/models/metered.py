@@ -27,7 +27,7 @@ USUAL_COMPLETION = 2_000
 
 
 class MeteredModel:
-    """A model whose calls are charged to the session's budget."""
+    """A model that charges each call to the session's budget."""
 
     def __init__(self, model: Model, purse: Purse, meter: TokenMeter, count: Count) -> None:
         self._model = model
@@ -87,7 +87,7 @@ class MeteredModel:
 
 
 def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
-    """Return log fields for a call: the lane, or `compaction`, whose lane is in the log context."""
+    """Return log fields for a call: its lane, or the purpose `compaction`."""
     purpose = {"lane": lane, "purpose": "think"} if lane else {"purpose": "compaction"}
     return {"model": settings.model, **purpose}
 

@@ -1,7 +1,7 @@
-"""Tracker of models whose newest call failed, with the time and the reason.
+"""Tracker of failing models, with the time and the reason of the failure.
 
-Updated by `lanes/think`; read for status reports to control. In memory only: it is for display, and the
-next call updates it.
+A model is failing if its newest call failed. Updated by `lanes/think`; read for status reports to control.
+In memory only: it is for display, and the next call updates it.
 """
 
 from choir_agent.models.advice import describe
@@ -16,7 +16,7 @@ ABOUT_THE_PROMPT: tuple[Cause, ...] = ("filter", "too_long")
 
 
 class ModelOutages:
-    """The failure of each model whose newest call failed."""
+    """The current failure of each failing model."""
 
     def __init__(self, clock: Clock, redactor: Redactor) -> None:
         self._clock = clock
@@ -39,5 +39,5 @@ class ModelOutages:
         self._failures.pop(name, None)
 
     def of(self, name: str) -> ModelFailure | None:
-        """Return the failure of a model whose newest call failed, or None."""
+        """Return the current failure of a model, or None."""
         return self._failures.get(name)

@@ -24,7 +24,7 @@ LONGEST_PAUSE_S = 30.0
 
 
 class RetryingModel:
-    """A model whose calls are retried with growing pauses if they got no response."""
+    """A model that retries calls without a response, with growing pauses."""
 
     def __init__(self, model: Model, current: Callable[[], CurrentSettings]) -> None:
         """Wrap a model; the first pause is `rate_limit_retry_ms`, and each pause doubles the one before."""
@@ -44,7 +44,7 @@ class RetryingModel:
                 return await self._model.think(settings, api_key, prompt)
             except NoAnswer as error:
                 asked = error.retry_after_s or 0.0
-                # jitter, so that lanes do not all knock at once; not a secret
+                # Jitter, so that lanes do not retry in step; not a secret.
                 wait_s = max(pause_s * random.uniform(0.7, 1.3), asked)  # noqa: S311
                 if wait_s > LONGEST_PAUSE_S:
                     raise
