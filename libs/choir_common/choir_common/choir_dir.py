@@ -33,7 +33,7 @@ class ImageVersion(BaseModel):
 
 
 def hash_files(files: Iterable[tuple[str, bool, str]]) -> str:
-    """Return one hash for files given as (path, is executable, SHA-256 of the content)."""
+    """Return one hash for files as (path, is executable, SHA-256 of the content)."""
     lines = sorted(f"{path}\0{'x' if runs else '-'}\0{digest}\n" for path, runs, digest in files)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -6,7 +6,7 @@ HASH_BYTES = 32
 
 
 def count_hashes(hashes: bytes) -> int:
-    """Return the number of events whose hashes these are."""
+    """Return the number of events that have a hash in `hashes`."""
     return len(hashes) // HASH_BYTES
 
 

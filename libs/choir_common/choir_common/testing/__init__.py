@@ -1,1 +1,1 @@
-"""Fakes, and fixtures that start real servers; imported by tests alone."""
+"""Fakes of services for tests. Not used by the product."""

@@ -1,6 +1,6 @@
-"""Control as a channel sees it, in memory: messages in, presses, cards, history.
+"""In-memory fake of control as a channel sees it: messages, presses, cards, history.
 
-Used by tests of the gateway. What was said to it stands in its lists; what it says is put there by a test.
+Used by tests of the gateway. It records the requests it receives; a test sets the responses.
 """
 
 from choir_common.errors import NotFound
@@ -21,7 +21,7 @@ NEUTRAL = "This is not open any more."
 
 
 class FakeControlInbox:
-    """Keeps what it is given, once per update; knows the nonces that a test has put in."""
+    """Stores each update once; accepts the nonces that a test has registered."""
 
     def __init__(self, table: ChannelTable) -> None:
         self.table = table
@@ -31,7 +31,7 @@ class FakeControlInbox:
         self.progress: list[PartlySent] = []
         self.outbox: list[OutboundMessage] = []
         self.nonces: dict[str, str] = {}
-        """What a press of this data is answered with, once."""
+        """Response to a press with this data, used once."""
         self._answers: dict[str, Pressed] = {}
 
     async def accept(self, message: InboundMessage) -> Accepted:
@@ -59,7 +59,7 @@ class FakeControlInbox:
         return self.table
 
     async def press(self, press: Press) -> Pressed:
-        """Use a nonce up; a repetition of the same press gets the same answer, all else a neutral one."""
+        """Consume a nonce; a repeated press gets the same response, any other a neutral one."""
         self.pressed.append(press)
         if press.callback_id not in self._answers:
             answer = self.nonces.pop(press.data, NEUTRAL)
@@ -67,9 +67,9 @@ class FakeControlInbox:
         return self._answers[press.callback_id]
 
     async def keep_card(self, card: KeptCard) -> None:
-        """Remember the message of a card."""
+        """Record the message id of a card."""
         self.cards[card.dm, card.card_id] = card.message_id
 
     async def keep_progress(self, progress: PartlySent) -> None:
-        """Remember how far a message is."""
+        """Record delivery progress."""
         self.progress.append(progress)

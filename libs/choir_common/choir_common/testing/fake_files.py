@@ -1,4 +1,4 @@
-"""Files of the outbox in memory: the fake of `clients.outbox_files`."""
+"""In-memory fake of `clients.outbox_files`."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -9,14 +9,14 @@ PIECE = 8 * 1024
 
 
 class FakeOutboxFiles:
-    """Files of messages that are on their way, by outbox id and ref."""
+    """Attachments of undelivered messages, by outbox id and ref."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[int, str], bytes | ChoirError] = {}
 
     @contextlib.asynccontextmanager
     async def open(self, outbox_id: int, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give the bytes of a file. Raises NotFound, or what was put there."""
+        """Yield the bytes of a file. Raises NotFound, or the error registered for it."""
         yield _pieces(self.files.get((outbox_id, ref)))
 
 

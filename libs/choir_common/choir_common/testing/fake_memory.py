@@ -1,7 +1,7 @@
-"""The memory service in memory: the same answers to the same calls, without Postgres or a model.
+"""In-memory fake of the memory service, without Postgres or a model.
 
 Used by tests of control and the agent. It passes the contract suite of the real service
-(tests/contract/memory); only its search is simpler: whole words, counted.
+(tests/contract/memory), but its search is simpler: it counts whole words.
 """
 
 import re
@@ -53,23 +53,23 @@ class _Space:
 
 
 class FakeMemory:
-    """Knowledge of any number of agents; sessions are always empty."""
+    """Knowledge of any number of agents; session memory is always empty."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._spaces: dict[str, _Space] = {}
 
     async def ensure(self, space: EnsureSpace) -> None:
-        """Make the agent's space if it is missing."""
+        """Create the agent's space if it is missing."""
         self._space(space.agent_id)
 
     async def hints(self, wanted: HintsWanted) -> ToolHints:
-        """Know nothing: sessions are always empty, and so is what they taught."""
+        """Return no hints, since session memory is always empty."""
         self._space(wanted.agent_id)
         return ToolHints(hints=())
 
     async def remind(self, wanted: RemindersWanted) -> Reminders:
-        """Return the best knowledge that is not known, one document."""
+        """Return the best knowledge document that is not known yet, if any."""
         query = MemoryQuery(agent_id=wanted.agent_id, store="knowledge", query=wanted.text)
         found = await self.query(query)
         fresh = [
@@ -88,7 +88,7 @@ class FakeMemory:
         )
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
-        """Rank documents by how many of the query's words they hold."""
+        """Rank documents by how many of the query's words they contain."""
         _check_query(query)
         target = query.target_agent or query.agent_id
         if target == query.agent_id:
@@ -109,7 +109,7 @@ class FakeMemory:
         return MemoryHits(hits=tuple(hits), arms_used=("text",), receipt_id=receipt_id)
 
     async def receipt(self, asked: ReadReceipt) -> Receipt:
-        """Return what a search did."""
+        """Return the record of a search."""
         kept = self._space(asked.agent_id).receipts.get(asked.receipt_id)
         if kept is None:
             raise NotFound(f"There is no receipt {asked.receipt_id} of {asked.agent_id}'s memory.")
@@ -130,7 +130,7 @@ class FakeMemory:
         return answer
 
     async def status(self) -> MemoryStatus:
-        """Tell that nothing waits."""
+        """Return a status with an empty queue."""
         return MemoryStatus(embedder="fake", dimensions=0, queued=0, failed=0)
 
     def _keep(self, query: MemoryQuery, target: str) -> str:

@@ -1,7 +1,7 @@
-"""Where sessions become memory, in memory: how far each has come, as the memory service keeps it.
+"""In-memory fake of the session side of the memory service.
 
-Used by tests of control. It passes the contract suite of the real service (tests/contract/memory); what a
-session becomes is not its business.
+Used by tests of control. It passes the contract suite of the real service (tests/contract/memory), but does
+not process the sessions any further.
 """
 
 import itertools
@@ -27,22 +27,22 @@ class _Session:
 
 
 class FakeSessionMemory:
-    """Sessions of any number of agents; `pages` are those it was given, in their order."""
+    """Sessions of any number of agents; `pages` lists the received pages in order."""
 
     def __init__(self) -> None:
         self.pages: list[ArchivePage] = []
         self._sessions: dict[tuple[str, str], _Session] = {}
 
     def revs(self, agent_id: str, session_id: str) -> list[int]:
-        """Return the events it took, each once."""
+        """Return the revisions of the accepted events, each once."""
         return self._session(agent_id, session_id).revs
 
     def forget(self) -> None:
-        """Lose everything, as a database that was restored from an old backup."""
+        """Lose everything, like a database restored from an old backup."""
         self._sessions.clear()
 
     async def archive(self, page: ArchivePage) -> Archived:
-        """Take what is new; a gap changes nothing."""
+        """Accept new events; a gap changes nothing."""
         self.pages.append(page)
         for before, after in itertools.pairwise(page.events):
             if after.rev != before.rev + 1:
@@ -59,7 +59,7 @@ class FakeSessionMemory:
         )
 
     async def record(self, units: RecordUnits) -> UnitsRecorded:
-        """Keep the text of each unit."""
+        """Store the text of each unit."""
         session = self._session(units.agent_id, units.session_id)
         if session.erased:
             raise NotFound(f"Session {units.session_id} was erased from memory.")
@@ -69,7 +69,7 @@ class FakeSessionMemory:
         return UnitsRecorded(document_ids=ids, written=len(news))
 
     async def erase(self, session: EraseSession) -> SessionErased:
-        """Forget a session that is known."""
+        """Erase a known session."""
         if (session.agent_id, session.session_id) not in self._sessions:
             raise NotFound(f"Memory holds no session {session.session_id} of {session.agent_id}.")
         known = self._session(session.agent_id, session.session_id)

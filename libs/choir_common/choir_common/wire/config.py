@@ -277,7 +277,7 @@ class PostgresConfig(Wire):
     database: str = "choir"
     """The database; it must exist."""
     user: str = "choir"
-    """Login role. It creates schemas and roles, so it needs CREATEROLE and CREATE on the database."""
+    """Login role. It creates schemas and roles, so it needs CREATEROLE and rights to the database."""
     secret: Name
     """The name of the secret with the password."""
 

@@ -88,7 +88,7 @@ class OutboundMessage(Wire):
     agent_id: str
     """The sender; `choir` for Choir itself."""
     session_id: str | None
-    """The session whose log contains it at `rev`; None for Choir's own messages."""
+    """The session that has it in its log, at `rev`; None for Choir's own messages."""
     rev: int | None
     kind: ReplyKind
     text: str

@@ -30,7 +30,7 @@ class CarriedEvent(Wire):
 
     type: Literal["carried_event"] = "carried_event"
     session_id: str
-    """The session in whose log the original is."""
+    """The session that has the original event in its log."""
     rev: int
     at: str
     event_type: str

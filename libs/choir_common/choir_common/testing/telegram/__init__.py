@@ -1,9 +1,7 @@
-"""A Telegram of our own for tests: the Bot API over real HTTP, with users that can be scripted.
+"""Fake Telegram for tests: the Bot API over real HTTP, with scriptable users.
 
-Owns: bots by token, chats, the update queue with Telegram's offset rule, files, scripted failures.
-Never: speaks to api.telegram.org, nor imports any Telegram library (so that it judges ours fairly).
-
-Ladder: server > webhook | user > methods > media > shapes > accounts > mailbox | traffic > faults.
+Owns bots by token, chats, the update queue with Telegram's offset rule, files and scripted failures. It
+never contacts api.telegram.org and imports no Telegram library, so that it is an independent test of ours.
 """
 
 from choir_common.testing.telegram.accounts import Button, SentMessage

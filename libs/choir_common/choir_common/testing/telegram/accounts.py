@@ -1,6 +1,6 @@
-"""The bots, chats, messages and files that a fake Telegram remembers.
+"""Bots, chats, messages and files of the fake Telegram.
 
-server.py holds one `Directory`; methods.py changes it for bots, user.py for people.
+`server` has one `Directory`; `methods` changes it for bots, `user` for people.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from choir_common.wire.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """One key of an inline keyboard."""
+    """One button of an inline keyboard."""
 
     text: str
     callback_data: str
@@ -25,7 +25,7 @@ class Button:
 
 @dataclass(slots=True)
 class SentMessage:
-    """A message in a chat, from the bot or from the person; an edit changes it in place."""
+    """A message in a chat, from the bot or the user; an edit changes it in place."""
 
     message_id: int
     from_bot: bool
@@ -37,16 +37,16 @@ class SentMessage:
     file_bytes: bytes | None = None
     reply_to: int | None = None
     markup: str = ""
-    """What the bot sent, before Telegram took the markup out of it."""
+    """The text as the bot sent it, with markup."""
     preview: bool = True
-    """Whether Telegram fetches the addresses in the text, to show what is there."""
+    """Whether Telegram shows previews of the links in the text."""
     edits: int = 0
     at: int = field(default_factory=lambda: int(time.time()))
 
 
 @dataclass(slots=True)
 class Chat:
-    """A private chat between one person and one bot; `news` carries what the bot says, in order."""
+    """A private chat between one user and one bot; `news` contains the bot's messages in order."""
 
     user_id: int
     first_name: str
@@ -58,31 +58,31 @@ class Chat:
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stir(self) -> None:
-        """Wake who waits for something to be so in this chat."""
+        """Wake the tasks that wait for a condition in this chat."""
         self._stirred.set()
 
     async def until(self, is_so: Callable[["Chat"], bool]) -> None:
-        """Wait until something is so: asked again whenever the bot did anything here."""
+        """Wait until the condition is true; it is checked after each action of the bot."""
         while not is_so(self):
             self._stirred.clear()
             await self._stirred.wait()
 
     def as_json(self) -> JsonObject:
-        """Give the chat the shape of the Bot API."""
+        """Return the chat as Bot API JSON."""
         return {"id": self.user_id, "type": "private", "first_name": self.first_name}
 
     def person(self) -> JsonObject:
-        """Give the person behind the chat the shape of the Bot API."""
+        """Return the chat's user as Bot API JSON."""
         return {"id": self.user_id, "is_bot": False, "first_name": self.first_name}
 
     def said(self) -> list[str]:
-        """List every text the bot sent here, in order, as it stands after edits."""
+        """Return every text the bot sent here, in order, with edits applied."""
         return [m.text for m in self.messages.values() if m.from_bot]
 
 
 @dataclass(slots=True)
 class Webhook:
-    """Where Telegram pushes updates; an empty url means long polling."""
+    """A bot's webhook; an empty url means long polling."""
 
     url: str = ""
     secret_token: str | None = None
@@ -92,7 +92,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a bot answered to the press of a button."""
+    """A bot's response to a button press."""
 
     query_id: str
     text: str | None
@@ -101,7 +101,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call a bot made: for tests that look at what was asked, not only at its effect."""
+    """One call by a bot, for tests that check the requests and not only their effect."""
 
     method: str
     arguments: JsonObject
@@ -109,7 +109,7 @@ class Call:
 
 @dataclass(slots=True)
 class Bot:
-    """One bot account, known by its token."""
+    """One bot account, identified by its token."""
 
     token: str
     username: str
@@ -117,14 +117,14 @@ class Bot:
     chats: dict[int, Chat] = field(default_factory=dict)
     webhook: Webhook = field(default_factory=Webhook)
     commands: dict[str, list[JsonObject]] = field(default_factory=dict)
-    """The menus by scope: `default`, `all_private_chats`, `chat:7`."""
+    """Command menus by scope: `default`, `all_private_chats`, `chat:7`."""
     answers: list[Answer] = field(default_factory=list)
     open_queries: set[str] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     scripts: dict[str, list[Fault]] = field(default_factory=dict)
     traffic: Traffic | None = None
-    """Set, and the bot is refused what is faster than Telegram's limits."""
+    """If set, the bot's calls above Telegram's rate limits are rejected."""
     _message_ids: "count[int]" = field(default_factory=lambda: count(1))
     _file_ids: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -134,7 +134,7 @@ class Bot:
         return int(self.token.split(":", 1)[0])
 
     def as_json(self) -> JsonObject:
-        """Give the bot the shape of the Bot API."""
+        """Return the bot as Bot API JSON."""
         return {
             "id": self.bot_id,
             "is_bot": True,
@@ -146,9 +146,9 @@ class Bot:
         }
 
     def chat(self, chat_id: int) -> Chat:
-        """Find the chat a bot may write to.
+        """Return the chat with this user.
 
-        Raises BotApiError: 400 for a person who never wrote, 403 for one who blocked the bot.
+        Raises BotApiError: 400 for a user who never wrote, 403 for one who blocked the bot.
         """
         chat = self.chats.get(chat_id)
         if chat is None:
@@ -158,11 +158,11 @@ class Bot:
         return chat
 
     def new_message_id(self) -> int:
-        """Give the next message id of this bot."""
+        """Return the next message id of this bot."""
         return next(self._message_ids)
 
     def keep_file(self, name: str, content: bytes) -> str:
-        """Store a file and give its `file_id`."""
+        """Store a file and return its `file_id`."""
         file_id = f"file-{next(self._file_ids)}"
         self.files[file_id] = (name, content)
         return file_id
@@ -172,19 +172,19 @@ class Bot:
         self.files.clear()
 
     def next_fault(self, method: str) -> Fault | None:
-        """Take the next scripted fault of a method, if any."""
+        """Remove and return the next scripted fault of a method, if any."""
         script = self.scripts.get(method)
         return script.pop(0) if script else None
 
 
 @dataclass(slots=True)
 class Directory:
-    """Every bot of this Telegram, by token."""
+    """All bots of this fake Telegram, by token."""
 
     bots: dict[str, Bot] = field(default_factory=dict)
 
     def bot(self, token: str) -> Bot:
-        """Find a bot. Raises BotApiError 401 for a token nobody was given."""
+        """Return the bot. Raises BotApiError 401 for an unknown token."""
         if token not in self.bots:
             raise BotApiError(401, "Unauthorized")
         return self.bots[token]

@@ -1,6 +1,6 @@
-"""Telegram's view of text: its length unit, and what it refuses under each parse mode.
+"""Telegram's rules for text: its length unit, and what each parse mode rejects.
 
-methods.py asks it before it stores a message; the rules are the strict subset our senders rely on.
+Called by `methods` before it stores a message. The rules are the strict subset that Choir relies on.
 """
 
 import re
@@ -19,15 +19,15 @@ _TAGS = frozenset(
 
 
 def utf16_length(text: str) -> int:
-    """Count as Telegram counts: UTF-16 code units."""
+    """Return the length in UTF-16 code units, as Telegram counts."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def render(text: str, parse_mode: str | None) -> str:
-    """Give the plain text a user would see.
+    """Return the plain text that a user would see.
 
-    Raises BotApiError 400 in Telegram's words for markup it would not parse, for empty text and
-    for text over the limit (which it measures after the markup is gone).
+    Raises BotApiError 400 with Telegram's wording for invalid markup, for empty text and for text over the
+    limit, which applies after the markup is removed.
     """
     plain = _strip(text, parse_mode)
     if not plain.strip():
@@ -38,7 +38,7 @@ def render(text: str, parse_mode: str | None) -> str:
 
 
 def render_caption(text: str, parse_mode: str | None, limit: int) -> str:
-    """Give the caption a user would see, which may be empty. Raises as `render` does."""
+    """Return the caption that a user would see, which may be empty. Raises as `render` does."""
     plain = _strip(text, parse_mode)
     if utf16_length(plain) > limit:
         raise bad_request("message caption is too long")

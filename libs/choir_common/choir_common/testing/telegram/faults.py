@@ -1,6 +1,6 @@
-"""What can be scripted to go wrong with one call of the Bot API.
+"""Faults that a test can script for calls of the Bot API.
 
-Tests hand these to `FakeTelegram.script`; server.py acts on them, one per call, in order.
+Tests pass these to `FakeTelegram.script`; `server` applies one per call, in order.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """429 with `retry_after` (whole seconds, as Telegram gives it)."""
+    """429 with `retry_after` in whole seconds, as Telegram sends it."""
 
     retry_after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Any other error answer, with Telegram's own wording in `description`."""
+    """Any other error response, with Telegram's wording in `description`."""
 
     status: int
     description: str
@@ -23,31 +23,31 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class DropBefore:
-    """Cut the connection and do nothing."""
+    """Cut the connection without running the method."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropAfter:
-    """Do what was asked, then cut the connection before the answer: the outcome is unknown."""
+    """Run the method, then cut the connection before the response: the outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Answer properly, but only after `seconds`."""
+    """Respond normally, but only after `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Answer properly: lets a script fail the third call and not the first two."""
+    """Respond normally, so that a script can fail the third call and not the first two."""
 
 
 Fault = Flood | Refuse | DropBefore | DropAfter | Slow | Pass
 
 
 class BotApiError(Exception):
-    """An error answer of the Bot API."""
+    """An error response of the Bot API."""
 
     def __init__(self, status: int, description: str, retry_after: int | None = None) -> None:
         super().__init__(description)
@@ -57,5 +57,5 @@ class BotApiError(Exception):
 
 
 def bad_request(reason: str) -> BotApiError:
-    """Word a 400 as Telegram does."""
+    """Return a 400 with Telegram's wording."""
     return BotApiError(400, f"Bad Request: {reason}")

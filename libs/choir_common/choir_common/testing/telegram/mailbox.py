@@ -1,6 +1,6 @@
-"""The update queue of one bot, with Telegram's offset rule: asking for N confirms all before N.
+"""Update queue of one bot, with Telegram's offset rule: a request for N confirms all updates before N.
 
-methods.py reads it for getUpdates; user.py and server.py put updates in.
+`methods` reads it for getUpdates; `user` and `server` add updates.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ class QueuedUpdate:
     body: JsonObject
 
     def as_json(self) -> JsonObject:
-        """Give the update the shape of the Bot API."""
+        """Return the update as Bot API JSON."""
         return {"update_id": self.update_id, self.kind: self.body}
 
 
 @dataclass(slots=True)
 class Mailbox:
-    """Updates not yet confirmed, and the history that lets a test deliver one again."""
+    """Unconfirmed updates, and the history from which a test can repeat one."""
 
     pending: list[QueuedUpdate] = field(default_factory=list)
     history: list[QueuedUpdate] = field(default_factory=list)
@@ -41,11 +41,11 @@ class Mailbox:
 
     @property
     def polls(self) -> int:
-        """How many polls have been begun."""
+        """Number of polls started."""
         return self._poll
 
     def put(self, kind: str, body: JsonObject) -> int:
-        """Queue a new update and give its id."""
+        """Queue a new update and return its id."""
         update = QueuedUpdate(next(self._ids), kind, body)
         self.history.append(update)
         self.pending.append(update)
@@ -53,12 +53,12 @@ class Mailbox:
         return update.update_id
 
     def repeat(self, update_id: int) -> None:
-        """Deliver an update once more under its old id, whatever the offset says."""
+        """Deliver an update again under its old id, regardless of the offset."""
         self.repeats.append(next(u for u in self.history if u.update_id == update_id))
         self._arrival.set()
 
     def is_confirmed(self, update_id: int) -> bool:
-        """Tell whether the bot has moved its offset past this update."""
+        """Return whether the bot has moved its offset past this update."""
         return all(u.update_id != update_id for u in self.pending)
 
     async def confirmed(self, update_id: int) -> None:
@@ -70,13 +70,13 @@ class Mailbox:
     async def take(
         self, offset: int, limit: int, wait_s: float, kinds: Collection[str]
     ) -> list[QueuedUpdate]:
-        """Wait up to `wait_s` for updates from `offset` on.
+        """Wait up to `wait_s` seconds for updates from `offset` on.
 
-        Raises BotApiError 409 when a second reader comes: Telegram lets only one poll at a time.
+        Raises BotApiError 409 if a second reader starts: Telegram allows only one poll at a time.
         """
         self._poll += 1
         mine = self._poll
-        self._arrival.set()  # wakes an earlier poll, which then finds itself replaced
+        self._arrival.set()  # wakes an earlier poll, which then fails with 409
         self._confirm(offset)
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
@@ -90,7 +90,7 @@ class Mailbox:
             await self._wait(left)
 
     async def next_push(self, kinds: Collection[str]) -> QueuedUpdate:
-        """Wait for the oldest update that a webhook has not taken; it stays until `taken`."""
+        """Wait for the oldest update that the webhook has not accepted; `taken` removes it."""
         while True:
             found = self.repeats or [u for u in self.pending if not kinds or u.kind in kinds]
             if found:
@@ -98,12 +98,12 @@ class Mailbox:
             await self.stirred()
 
     async def stirred(self) -> None:
-        """Wait until something came, or updates are to leave in another way."""
+        """Wait until an update arrives, or the delivery method changes."""
         self._arrival.clear()
         await self._arrival.wait()
 
     def taken(self, update: QueuedUpdate) -> None:
-        """Let go of an update that a webhook answered 200 to."""
+        """Remove an update that the webhook accepted."""
         if update in self.repeats:
             self.repeats.remove(update)
         else:
@@ -111,7 +111,7 @@ class Mailbox:
         self._moved.set()
 
     def wake(self) -> None:
-        """Let who waits for updates look again how they are to leave."""
+        """Wake waiting tasks after the delivery method has changed."""
         self._arrival.set()
 
     def _confirm(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Files through the Bot API: what a bot sends, and what it may fetch. Called through `METHODS`."""
+"""Files through the Bot API: uploads and downloads by bots. Called through `METHODS`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PHOTO_LIMIT = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call: who asks, and with what."""
+    """One call: the bot and its arguments."""
 
     bot: Bot
     arguments: Arguments
@@ -28,7 +28,7 @@ Method = Callable[[Exchange], Awaitable[JsonValue]]
 
 
 async def get_file(call: Exchange) -> JsonValue:
-    """Give the path under which a file can be downloaded. Raises BotApiError 400 over 20 MB."""
+    """Return the download path of a file. Raises BotApiError 400 above 20 MB."""
     file_id = call.arguments.text("file_id")
     if file_id not in call.bot.files:
         raise bad_request("wrong file_id or the file is temporarily unavailable")
@@ -44,7 +44,7 @@ async def get_file(call: Exchange) -> JsonValue:
 
 
 def send_file(kind: str) -> Method:
-    """Make the method that sends files of one kind."""
+    """Return the method that sends files of one kind."""
 
     async def send(call: Exchange) -> JsonValue:
         chat = call.bot.chat(call.arguments.number("chat_id"))
@@ -71,7 +71,7 @@ def send_file(kind: str) -> Method:
 
 
 def keep(bot: Bot, chat: Chat, message: SentMessage) -> JsonValue:
-    """Put what a bot says into the chat, and give its JSON."""
+    """Add a bot's message to the chat, and return its JSON."""
     message.message_id = bot.new_message_id()
     chat.messages[message.message_id] = message
     chat.news.put_nowait(message)

@@ -1,6 +1,6 @@
-"""The Bot API's methods, as far as Choir uses them; each takes the bot and its arguments.
+"""The Bot API methods that Choir uses; each receives the bot and its arguments.
 
-server.py looks a method up in `METHODS` and answers with what it returns.
+`server` finds a method in `METHODS` and sends its return value.
 """
 
 import re
@@ -21,7 +21,7 @@ WEBHOOK_CONFLICT = "Conflict: can't use getUpdates method while webhook is activ
 
 
 async def get_me(call: Exchange) -> JsonValue:
-    """Say who the bot is."""
+    """Return the bot."""
     return call.bot.as_json()
 
 
@@ -40,7 +40,7 @@ async def get_updates(call: Exchange) -> JsonValue:
 
 
 async def send_message(call: Exchange) -> JsonValue:
-    """Say something to a person who has spoken to the bot before."""
+    """Send a message to a user who has written to the bot before."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     mode = call.arguments.optional("parse_mode")
     markup = call.arguments.text("text")
@@ -52,7 +52,7 @@ async def send_message(call: Exchange) -> JsonValue:
 
 
 async def edit_message_text(call: Exchange) -> JsonValue:
-    """Change the bot's own message in place; the same text again is an error, as at Telegram."""
+    """Edit a message of the bot; an unchanged text is an error, as with Telegram."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     message = _own(chat, call.arguments, "edit")
     if message.file_kind is not None:
@@ -74,7 +74,7 @@ async def edit_message_text(call: Exchange) -> JsonValue:
 
 
 async def delete_message(call: Exchange) -> JsonValue:
-    """Take a message of the bot's own out of the chat."""
+    """Delete a message of the bot."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     message = _own(chat, call.arguments, "delete")
     del chat.messages[message.message_id]
@@ -84,7 +84,7 @@ async def delete_message(call: Exchange) -> JsonValue:
 
 
 async def answer_callback_query(call: Exchange) -> JsonValue:
-    """Close the spinner on a pressed button. Raises BotApiError 400 when it is closed already."""
+    """Close the spinner on a pressed button. Raises BotApiError 400 if it is already closed."""
     query = call.arguments.text("callback_query_id")
     if query not in call.bot.open_queries:
         raise bad_request("query is too old and response timeout expired or query ID is invalid")
@@ -95,7 +95,7 @@ async def answer_callback_query(call: Exchange) -> JsonValue:
 
 
 async def send_chat_action(call: Exchange) -> JsonValue:
-    """Show `typing` and the like."""
+    """Show a chat action such as `typing`."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     chat.actions.append(call.arguments.text("action"))
     chat.stir()
@@ -103,7 +103,7 @@ async def send_chat_action(call: Exchange) -> JsonValue:
 
 
 async def set_my_commands(call: Exchange) -> JsonValue:
-    """Keep the command menu of a scope. Raises BotApiError 400 for names Telegram does not take."""
+    """Store the command menu of a scope. Raises BotApiError 400 for names Telegram rejects."""
     commands = call.arguments.objects("commands")
     for command in commands:
         if not re.fullmatch(r"[a-z0-9_]{1,32}", str(command.get("command", ""))):
@@ -120,7 +120,7 @@ async def set_my_commands(call: Exchange) -> JsonValue:
 
 
 async def set_webhook(call: Exchange) -> JsonValue:
-    """Push updates to an address from now on; an empty one goes back to long polling."""
+    """Push updates to an address from now on; an empty one switches to long polling."""
     call.bot.webhook = Webhook(
         call.arguments.text("url"),
         call.arguments.optional("secret_token"),
@@ -132,7 +132,7 @@ async def set_webhook(call: Exchange) -> JsonValue:
 
 
 async def delete_webhook(call: Exchange) -> JsonValue:
-    """Go back to long polling."""
+    """Switch to long polling."""
     call.bot.webhook = Webhook()
     _maybe_drop(call)
     call.bot.mailbox.wake()
@@ -140,7 +140,7 @@ async def delete_webhook(call: Exchange) -> JsonValue:
 
 
 async def get_webhook_info(call: Exchange) -> JsonValue:
-    """Say how updates leave."""
+    """Return how updates are delivered."""
     pending = len(call.bot.mailbox.pending)
     info: JsonObject = {
         "url": call.bot.webhook.url,
@@ -180,7 +180,7 @@ def _own(chat: Chat, arguments: Arguments, deed: str) -> SentMessage:
 
 
 def _wants_preview(arguments: Arguments) -> bool:
-    # as at Telegram: a preview is made unless it is declined
+    # As with Telegram: there is a preview unless it is disabled.
     return arguments.mapping("link_preview_options").get("is_disabled") is not True
 
 

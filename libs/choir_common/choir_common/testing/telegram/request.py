@@ -1,6 +1,6 @@
-"""Read the arguments of one Bot API call: query, form, JSON or multipart, as Telegram takes them.
+"""Arguments of one Bot API call: query, form, JSON or multipart, as Telegram accepts them.
 
-server.py calls `read_arguments`; methods.py asks the `Arguments` for what each method needs.
+`server` calls `read_arguments`; `methods` gets each argument from `Arguments`.
 """
 
 import json
@@ -20,7 +20,7 @@ _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that came with a call."""
+    """A file in a call."""
 
     name: str
     content: bytes
@@ -28,23 +28,23 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a call as text, and the files beside them."""
+    """The arguments of a call as text, and its files."""
 
     values: dict[str, str]
     uploads: dict[str, Upload] = field(default_factory=dict)
 
     def text(self, name: str) -> str:
-        """Give a text argument. Raises BotApiError 400 when it is missing."""
+        """Return a text argument. Raises BotApiError 400 if it is missing."""
         if name not in self.values:
             raise bad_request(f'parameter "{name}" is required')
         return self.values[name]
 
     def optional(self, name: str) -> str | None:
-        """Give a text argument, or None."""
+        """Return a text argument, or None."""
         return self.values.get(name) or None
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give an integer argument. Raises BotApiError 400 when it is missing or no integer."""
+        """Return an integer argument. Raises BotApiError 400 if it is missing or not a number."""
         if name not in self.values and default is not None:
             return default
         try:
@@ -53,33 +53,33 @@ class Arguments:
             raise bad_request(f'parameter "{name}" must be a number') from error
 
     def flag(self, name: str) -> bool:
-        """Give a boolean argument; absent is false."""
+        """Return a boolean argument; missing means false."""
         return self.values.get(name, "").lower() == "true"
 
     def objects(self, name: str) -> list[JsonObject]:
-        """Give an argument that holds a JSON list of objects; absent is empty."""
+        """Return an argument with a JSON list of objects; missing means empty."""
         found = self._json(name)
         return [o for o in found if isinstance(o, dict)] if isinstance(found, list) else []
 
     def mapping(self, name: str) -> JsonObject:
-        """Give an argument that holds a JSON object; absent is empty."""
+        """Return an argument with a JSON object; missing means empty."""
         found = self._json(name)
         return found if isinstance(found, dict) else {}
 
     def words(self, name: str) -> list[str]:
-        """Give an argument that holds a JSON list of strings; absent is empty."""
+        """Return an argument with a JSON list of strings; missing means empty."""
         found = self._json(name)
         return [str(w) for w in found] if isinstance(found, list) else []
 
     def upload(self, name: str) -> Upload | None:
-        """Give the file of an argument: sent under its own name, or as `attach://part`."""
+        """Return the file of an argument, sent under its own name or as `attach://part`."""
         part = self.values.get(name, "").removeprefix("attach://")
         return self.uploads.get(name) or self.uploads.get(part)
 
     def replied_to(self, there: Container[int]) -> int | None:
-        """Give the id of the message this one replies to, of those `there`.
+        """Return the id of the message this one replies to, if it is in `there`.
 
-        Raises BotApiError 400 for another, unless the caller is content without it.
+        Raises BotApiError 400 for another id, unless the caller allows sending without the reply.
         """
         asked = self.mapping("reply_parameters")
         found = asked.get("message_id")
@@ -97,7 +97,7 @@ class Arguments:
 
 
 async def read_arguments(request: Request) -> Arguments:
-    """Read a call's arguments from wherever the client put them."""
+    """Read a call's arguments from the query, form, JSON or multipart body."""
     values = dict(request.query_params)
     body = await request.body()
     kind = request.headers.get("content-type", "")

@@ -1,7 +1,7 @@
-"""Serve the fake Bot API over real HTTP in the test's own loop.
+"""HTTP server of the fake Bot API, run in the test's own event loop.
 
-Tests enter `run_fake_telegram()`; a bot is pointed at `base_url`. Called by python-telegram-bot over
-loopback; what a call does stands in methods.py.
+Tests enter `run_fake_telegram()` and configure a bot with `base_url`. python-telegram-bot calls it over
+loopback; `methods` implements the calls.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ from choir_common.testing.telegram.webhook import push
 DEFAULT_TOKEN = "4200:fake-token"  # noqa: S105  a token only this fake knows
 
 
-# what puts something into a chat, which Telegram counts
+# Methods that add to a chat, which Telegram's rate limits count.
 SENDING = frozenset(
     name for name in METHODS if name.startswith(("send", "edit")) and name != "sendChatAction"
 )
 
 
 class CutConnection(Response):
-    """Begin an answer and hang up: the client cannot know what happened."""
+    """Start a response and close the connection, so that the client cannot know the outcome."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-length", b"1000"), (b"content-type", b"application/json")]
@@ -56,7 +56,7 @@ class CutConnection(Response):
 
 
 class FakeTelegram:
-    """Telegram as tests hold it in their hand."""
+    """The fake Telegram's interface for tests."""
 
     def __init__(self, port: int, tasks: asyncio.TaskGroup, client: httpx2.AsyncClient) -> None:
         self._origin = f"http://127.0.0.1:{port}"
@@ -65,13 +65,13 @@ class FakeTelegram:
         self._client = client
         self._pushes: list[asyncio.Task[None]] = []
         self.lag_s = 0.0
-        """How long every call takes besides: the way to the real Telegram."""
+        """Delay of every call in seconds: the network latency of the real Telegram."""
         self.unplugged = False
-        """While set, every connection is cut before anything happened."""
+        """While set, every connection is cut before the call is run."""
 
     @property
     def api_url(self) -> str:
-        """What stands in for https://api.telegram.org."""
+        """Replacement for https://api.telegram.org."""
         return self._origin
 
     @property
@@ -85,7 +85,7 @@ class FakeTelegram:
         return f"{self._origin}/file/bot"
 
     def bot(self, token: str = DEFAULT_TOKEN) -> Bot:
-        """Give the bot with this token, made on first mention."""
+        """Return the bot with this token; created on first use."""
         if token not in self._directory.bots:
             username = f"bot_{token.split(':', 1)[0]}"
             made = self._directory.bots[token] = Bot(token, username)
@@ -93,19 +93,19 @@ class FakeTelegram:
         return self._directory.bots[token]
 
     def renew_token(self, old: str, new: str) -> None:
-        """Give a bot another token, as BotFather does: its chats and updates stay, the old one gets 401."""
+        """Change a bot's token, as BotFather does: chats and updates stay, the old token gets 401."""
         bot = self._directory.bots.pop(old)
         bot.token = new
         self._directory.bots[new] = bot
 
     def user(self, user_id: int, token: str = DEFAULT_TOKEN) -> FakeUser:
-        """Give a person who has opened a chat with this bot."""
+        """Return a user who has opened a chat with this bot."""
         bot = self.bot(token)
         chat = bot.chats.setdefault(user_id, Chat(user_id, f"Person {user_id}"))
         return FakeUser(bot, chat)
 
     def script(self, method: str, *faults: Fault, token: str = DEFAULT_TOKEN) -> None:
-        """Let the next calls of a method go wrong, one fault a call, in this order."""
+        """Let the next calls of a method fail, one fault per call, in this order."""
         self.bot(token).scripts.setdefault(method, []).extend(faults)
 
     def repeat(self, update_id: int, token: str = DEFAULT_TOKEN) -> None:
@@ -113,17 +113,17 @@ class FakeTelegram:
         self.bot(token).mailbox.repeat(update_id)
 
     def limit_rate(self, token: str = DEFAULT_TOKEN) -> Traffic:
-        """Refuse with 429 from now on what is faster than Telegram allows; gives the counters."""
+        """Reject calls above Telegram's rate limits with 429 from now on; return the counters."""
         traffic = self.bot(token).traffic = Traffic()
         return traffic
 
     def hang_up(self) -> None:
-        """End the pushes, so that the server can stop."""
+        """Stop the webhook pushes, so that the server can stop."""
         for task in self._pushes:
             task.cancel()
 
     async def call(self, request: Request) -> Response:
-        """Answer one call of the Bot API."""
+        """Handle one call of the Bot API."""
         await asyncio.sleep(self.lag_s)
         if self.unplugged:
             return CutConnection()
@@ -137,7 +137,7 @@ class FakeTelegram:
             return _refusal(error)
 
     async def download(self, request: Request) -> Response:
-        """Give the bytes of a file the bot may fetch."""
+        """Return the content of a file."""
         if self.unplugged:
             return CutConnection()
         try:
@@ -189,7 +189,7 @@ def _refusal(error: BotApiError) -> Response:
 
 
 class _QuietServer(uvicorn.Server):
-    """A uvicorn that leaves the test runner's signals alone."""
+    """A uvicorn server that leaves signal handling to the test runner."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -198,9 +198,10 @@ class _QuietServer(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
-    """Run a Telegram on a free loopback port until the block ends."""
+    """Run a fake Telegram on a free loopback port until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # inherited by what is accepted; else each answer waits 40 ms for the client's acknowledgement
+        # Inherited by accepted sockets; otherwise each response waits 40 ms for the client's TCP
+        # acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with make_client("", timeout_s=5) as client, asyncio.TaskGroup() as group:
             fake = FakeTelegram(listener.getsockname()[1], group, client)
@@ -211,7 +212,7 @@ async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
             finally:
                 fake.hang_up()
                 server.should_exit = True
-                server.force_exit = True  # a long poll need not run out
+                server.force_exit = True  # do not wait for long polls
 
 
 def _configured(fake: FakeTelegram) -> uvicorn.Config:
@@ -222,7 +223,7 @@ def _configured(fake: FakeTelegram) -> uvicorn.Config:
     return uvicorn.Config(
         Starlette(routes=routes),
         log_config=None,
-        log_level=100,  # a cut connection is not worth a line
+        log_level=100,  # cut connections are not worth a log line
         access_log=False,
         lifespan="off",
         ws="none",

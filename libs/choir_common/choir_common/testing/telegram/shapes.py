@@ -1,4 +1,4 @@
-"""The Bot API's JSON for what a fake Telegram remembers. Used by methods.py, media.py and user.py."""
+"""Bot API JSON of the fake Telegram's messages. Used by `methods`, `media` and `user`."""
 
 from pydantic import JsonValue
 
@@ -7,7 +7,7 @@ from choir_common.wire.json import JsonObject
 
 
 def message_json(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:
-    """Give a message the shape of the Bot API, with the one it replies to."""
+    """Return a message as Bot API JSON, with the one it replies to."""
     body = _message(bot, chat, message)
     target = chat.messages.get(message.reply_to or 0)
     return body | {"reply_to_message": _message(bot, chat, target)} if target else body

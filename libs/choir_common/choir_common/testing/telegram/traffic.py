@@ -1,6 +1,6 @@
-"""How fast bots may speak before this Telegram refuses: its published limits, counted as it counts.
+"""Telegram's published rate limits.
 
-server.py asks `Traffic` at every call that puts something into a chat, when a test wants limits.
+`server` calls `Traffic` for every call that adds to a chat, if a test enables the limits.
 """
 
 import time
@@ -14,17 +14,17 @@ CHAT_WINDOW_S = 10.0
 
 @dataclass(slots=True)
 class Traffic:
-    """The recent sendings of one bot: per second in all, and per chat over ten seconds."""
+    """Recent messages of one bot: per second in total, and per chat over ten seconds."""
 
     per_second: int = 30
     per_chat: int = 15
-    """One a second, and a short burst on top: what a chat may get in `CHAT_WINDOW_S`."""
+    """Messages per chat in `CHAT_WINDOW_S`: one per second and a short burst."""
     refused: int = 0
     _all: deque[float] = field(default_factory=deque)
     _chats: dict[str, deque[float]] = field(default_factory=dict)
 
     def count(self, chat: str) -> None:
-        """Count one sending. Raises BotApiError 429 when it is one too many."""
+        """Count one message. Raises BotApiError 429 above the limit."""
         now = time.monotonic()
         self._check(self._all, now, 1.0, self.per_second)
         self._check(self._chats.setdefault(chat, deque()), now, CHAT_WINDOW_S, self.per_chat)

@@ -1,6 +1,6 @@
-"""A person in front of Telegram: says, presses, sends files, edits; and hears what the bot says.
+"""A scripted Telegram user, who sends messages and receives the bot's.
 
-Made by `FakeTelegram.user`; every deed becomes an update in the bot's mailbox.
+Made by `FakeTelegram.user`; every action becomes an update in the bot's mailbox.
 """
 
 import asyncio
@@ -14,27 +14,27 @@ from choir_common.wire.json import JsonObject
 
 @dataclass(slots=True)
 class FakeUser:
-    """One person's private chat with one bot."""
+    """One user's private chat with one bot."""
 
     bot: Bot
     chat: Chat
 
     @property
     def user_id(self) -> int:
-        """The person's Telegram id, which is the chat's too."""
+        """The user's Telegram id, which is also the chat's."""
         return self.chat.user_id
 
     async def says(self, text: str) -> int:
-        """Write a message; gives the id of the update it became."""
+        """Send a message; return the id of its update."""
         return self._post("message", self._write(SentMessage(0, False, text)))
 
     async def replies(self, message: SentMessage, text: str) -> int:
-        """Write a message that replies to another; gives the update's id."""
+        """Send a reply to a message; return the id of its update."""
         reply = SentMessage(0, False, text, reply_to=message.message_id)
         return self._post("message", self._write(reply))
 
     async def edits(self, message: SentMessage, text: str) -> int:
-        """Change an own message, or the caption of a file; gives the update's id."""
+        """Edit an own message, or the caption of a file; return the id of the update."""
         message.text = text
         message.edits += 1
         return self._post("edited_message", message_json(self.bot, self.chat, message))
@@ -45,12 +45,12 @@ class FakeUser:
         return self._post("message", self._write(message))
 
     async def presses(self, message: SentMessage, button: str) -> int:
-        """Press the button with that text under a message; gives the update's id."""
+        """Press the button with this text below a message; return the id of the update."""
         key = next(b for b in message.buttons if b.text == button)
         return await self.forges_press(message, key)
 
     async def forges_press(self, message: SentMessage, button: Button) -> int:
-        """Send a callback with any data, whether or not such a button was ever shown."""
+        """Send a callback with any data, whether or not the button exists."""
         query = f"query-{len(self.bot.mailbox.history) + 1}"
         self.bot.open_queries.add(query)
         body: JsonObject = {
@@ -63,16 +63,16 @@ class FakeUser:
         return self._post("callback_query", body)
 
     async def hears(self, timeout: float = 60.0) -> SentMessage:
-        """Wait for the next thing the bot says, edits included. Raises TimeoutError."""
+        """Wait for the bot's next message or edit. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             return await self.chat.news.get()
 
     async def hears_all(self, count: int, timeout: float = 60.0) -> list[SentMessage]:
-        """Wait for the next `count` messages. Raises TimeoutError with fewer."""
+        """Wait for the bot's next `count` messages. Raises TimeoutError."""
         return [await self.hears(timeout) for _ in range(count)]
 
     async def hears_nothing(self, seconds: float = 0.5) -> bool:
-        """Tell whether the bot stays silent for that long."""
+        """Return whether the bot sends nothing for this many seconds."""
         try:
             await self.hears(seconds)
         except TimeoutError:
@@ -85,16 +85,16 @@ class FakeUser:
             await self.bot.mailbox.confirmed(update_id)
 
     async def until(self, is_so: Callable[[Chat], bool], timeout: float = 60.0) -> None:
-        """Wait until something is so in the chat: a text, an edit, typing. Raises TimeoutError."""
+        """Wait until the chat fulfils a condition: a text, an edit, typing. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             await self.chat.until(is_so)
 
     def last_said(self) -> SentMessage:
-        """Give the person's own newest message."""
+        """Return the user's own newest message."""
         return [m for m in self.chat.messages.values() if not m.from_bot][-1]
 
     def blocks(self) -> None:
-        """Block the bot: it gets 403 from now on."""
+        """Block the bot: its calls get 403 from now on."""
         self.chat.blocked = True
 
     def _write(self, message: SentMessage) -> JsonObject:

@@ -1,6 +1,6 @@
-"""Push one bot's updates to its webhook: in order, one at a time, again until they are taken.
+"""Delivery of one bot's updates to its webhook: in order, one at a time, with retries.
 
-server.py runs `push` for each bot; while the bot has no webhook it waits.
+`server` runs `push` for each bot; without a webhook it waits.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ PUSH_AGAIN_S = 0.1
 
 
 async def push(bot: Bot, client: httpx2.AsyncClient) -> None:
-    """Push until cancelled; what is wrong stands in getWebhookInfo."""
+    """Push updates until cancelled; getWebhookInfo shows the last error."""
     while True:
         update = await bot.mailbox.next_push(bot.webhook.kinds)
         hook = bot.webhook
