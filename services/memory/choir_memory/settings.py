@@ -35,7 +35,7 @@ class MemorySecrets(BaseModel):
     model_key: SecretStr | None = None
     """API key of that model. It is not sent to any agent."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
-    """Agents whose memory has a limited retention; all others keep everything."""
+    """Agents with limited retention; all others keep everything."""
 
 
 class MemorySettings(ServiceSettings):

@@ -1,7 +1,7 @@
-"""Writes rows of `memory_documents` and moves them between tiers.
+"""Store for rows of `memory_documents`: insert, replace, move to another tier.
 
-Called inside a transaction under the agent's role. A row that is put again with the same text keeps its
-vectors; with another text it is replaced and has no vector until the queue creates one.
+Called inside a transaction under the agent's role. A row that is stored again with the same text keeps
+its vectors; with another text it is replaced and has no vector until the queue creates one.
 """
 
 import asyncio

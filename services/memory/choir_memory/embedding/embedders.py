@@ -55,7 +55,7 @@ class Embedders:
         self._live: Mapping[int, _Live] = {}
 
     async def open(self) -> None:
-        """Register the configured model: as active, or as being built beside the active one."""
+        """Register the configured model: as active, or as being built while the active one serves."""
         choice = self._choice
         await model_store.settle(self._database, choice.name, choice.dimensions, choice.source)
         await self.refresh()

@@ -54,8 +54,7 @@ class EmbedderGuard:
         return self._embedder.streams
 
     async def embed_query(self, text: str) -> str:
-        """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline.
-        Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
+        """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
         text = text[:MAX_QUERY_CHARS]
         if (known := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)

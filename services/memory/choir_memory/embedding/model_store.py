@@ -135,7 +135,7 @@ class Walk:
 
 
 async def settle(database: Database, name: str, dimensions: int, source: str) -> None:
-    """Make the model active if there is none, else register it to be built beside the active one."""
+    """Register the model: as active if there is none, else as being built while the active one serves."""
     async with database.transaction() as held:
         await held.execute(_ONE_AT_A_TIME)
         await held.execute(_FORGET)

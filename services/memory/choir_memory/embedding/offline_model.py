@@ -1,4 +1,4 @@
-"""Loads and runs all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
+"""Load and run all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
 
 Imported by `offline` only, when the first vector is needed: the imports below and the model take 150 MB,
 which a service without documents should not use.

@@ -1,5 +1,4 @@
-"""Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`.
-Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`."""
+"""Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ LONGEST_WAIT_S = 300.0
 
 
 class Embedder(Protocol):
-    """Converts texts to vectors of one fixed length; call `close` after use."""
+    """Converter of texts to vectors of one fixed length; call `close` after use."""
 
     name: str
     dimensions: int

@@ -24,7 +24,7 @@ class _Client(Protocol):
 
 
 class ProviderEmbedder:
-    """Requests vectors from a provider, and checks their number and length."""
+    """Embedder that requests vectors from a provider, and checks their number and length."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class _Trouble:
 
 
 class _Bell:
-    """Wakes a lane: at once for a full batch, otherwise after a tick."""
+    """Notifier of a lane: wakes it at once for a full batch, otherwise after a tick."""
 
     def __init__(self) -> None:
         self._announced = 0

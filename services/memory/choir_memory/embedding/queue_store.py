@@ -160,7 +160,7 @@ async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document
 
 
 async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> None:
-    """Store the vectors of documents whose text has not changed since it was read."""
+    """Store vectors, except for documents that have changed since their text was read."""
     spaces: dict[tuple[str, Store], list[Made]] = {}
     for one in made:
         spaces.setdefault((one.document.agent_id, one.document.store), []).append(one)
@@ -175,7 +175,7 @@ async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> N
 
 
 async def finish(held: Connection, job_ids: Sequence[int]) -> None:
-    """Delete jobs that are done or whose document no longer exists."""
+    """Delete jobs that are done, or that refer to a deleted document."""
     if job_ids:
         await held.execute(_FINISH, list(job_ids))
 

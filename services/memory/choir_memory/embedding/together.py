@@ -1,4 +1,4 @@
-"""Batches query texts that wait at the same time into one embedding call.
+"""Batch query texts that wait at the same time into one embedding call.
 
 Used by `guard`; next is the embedder. A call to a provider costs this process more CPU than the vectors
 in it: when the maximum of concurrent calls is reached, further queries wait and share the next call.
@@ -21,7 +21,8 @@ class _Call:
 
 
 class Together:
-    """Limits `embed` to `calls` concurrent calls; each contains all texts that are waiting by then."""
+    """Batcher with at most `calls` concurrent calls of `embed`, each with all texts that are waiting
+    by then."""
 
     def __init__(
         self, embed: Callable[[Sequence[str]], Awaitable[Sequence[Vector]]], calls: int
@@ -37,7 +38,7 @@ class Together:
         call, at = self._next, len(self._next.texts)
         call.texts.append(text)
         async with call.turn:
-            # if the caller that made the call failed or was cancelled, the next waiter makes it
+            # if the caller that ran the batch failed or was cancelled, the next waiter runs it
             if call.vectors is None and not call.refused:
                 await self._make(call)
         if call.vectors is not None:

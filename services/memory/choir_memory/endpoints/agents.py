@@ -31,7 +31,7 @@ from choir_memory.search.recall import Recall
 
 @dataclass(frozen=True, slots=True)
 class AgentDoor:
-    """Answers the requests that control sends on behalf of agents."""
+    """Endpoints for the requests that control sends on behalf of agents."""
 
     spaces: Spaces
     knowledge: Knowledge
@@ -58,7 +58,7 @@ class AgentDoor:
         hits = await patiently(lambda: self.recall.query(query))
         target = query.target_agent or query.agent_id
         if target != query.agent_id:
-            # before the answer leaves: nobody reads another's memory unseen
+            # audited before the answer is sent: no read of another agent's memory goes unrecorded
             beside = (one for hit in hits.hits for one in (*hit.before, *hit.after))
             shown = [hit.document_id for hit in hits.hits] + [one.document_id for one in beside]
             read = {UUID(one) for one in shown}

@@ -22,7 +22,7 @@ from choir_memory.layers.collections import Collections
 
 @dataclass(frozen=True, slots=True)
 class CollectionDoor:
-    """Answers the requests that control sends on behalf of operators."""
+    """Endpoints for the requests that control sends on behalf of operators."""
 
     collections: Collections
 
@@ -41,5 +41,5 @@ class CollectionDoor:
         return await patiently(lambda: self.collections.listed(asked))
 
     async def _remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
-        # not again by itself: a second try would find nothing and say so
+        # not retried: if the first attempt succeeded unnoticed, a second one would raise NotFound
         return await self.collections.remove(asked)

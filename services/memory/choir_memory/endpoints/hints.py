@@ -13,7 +13,7 @@ from choir_memory.layers.tool_errors import ToolErrors
 
 @dataclass(frozen=True, slots=True)
 class HintDoor:
-    """Answers control on behalf of an agent whose tool call failed."""
+    """Endpoint that control calls for an agent after a tool call failed."""
 
     errors: ToolErrors
 
@@ -22,5 +22,5 @@ class HintDoor:
         return (Endpoint(subjects.memory_hints(), HintsWanted, self._hints),)
 
     async def _hints(self, wanted: HintsWanted) -> ToolHints:
-        # without patience: a failed call waits for this answer
+        # not retried: the failed call waits for this answer
         return await self.errors.hints(wanted)

@@ -33,7 +33,7 @@ from choir_memory.operator.look import Look
 
 @dataclass(frozen=True, slots=True)
 class OperatorDoor:
-    """Answers the requests that control sends on behalf of operators."""
+    """Endpoints for the requests that control sends on behalf of operators."""
 
     look: Look
     change: Change
@@ -72,7 +72,7 @@ class OperatorDoor:
         return await patiently(lambda: self.change.put(write))
 
     async def _delete(self, asked: DeleteDocument) -> MemoryErased:
-        # not again by itself: a second try would find nothing and say so
+        # not retried: if the first attempt succeeded unnoticed, a second one would raise NotFound
         return await self.change.delete(asked)
 
     async def _export(self, asked: ExportMemory) -> ExportedPage:

@@ -13,7 +13,7 @@ from choir_memory.layers.reminders import Reminding
 
 @dataclass(frozen=True, slots=True)
 class ReminderDoor:
-    """Answers control on behalf of an agent that has received a user message."""
+    """Endpoint that control calls for an agent that has received a user message."""
 
     reminding: Reminding
 
@@ -22,5 +22,5 @@ class ReminderDoor:
         return (Endpoint(subjects.memory_reminders(), RemindersWanted, self._remind),)
 
     async def _remind(self, wanted: RemindersWanted) -> Reminders:
-        # without patience: a user's message waits for this answer
+        # not retried: a user's message waits for this answer
         return await self.reminding.remind(wanted)

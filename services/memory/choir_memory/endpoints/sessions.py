@@ -23,7 +23,7 @@ from choir_memory.sessions.record import Recorder
 
 @dataclass(frozen=True, slots=True)
 class SessionDoor:
-    """Answers control, and tools that import conversations."""
+    """Endpoints for control, and for tools that import conversations."""
 
     recorder: Recorder
     archive: Archive

@@ -1,7 +1,7 @@
-"""Sum up what is due of every agent: days first, then what is made of them.
+"""Write the summaries of an agent's due periods, days first, then the coarser grains.
 
-Run by `app` as a task; next are `store` and `digest`. A pass over a space costs one grouping of its turns;
-what is done is not done again, so any number of replicas and restarts make the same rows.
+A maintenance task run by `rounds`; next are `store` and `digest`. A pass costs one aggregation over an
+agent's turns. Finished periods are skipped, so any number of replicas and restarts produce the same rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from choir_memory.schema.store import as_agent, resume_service_role
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """Keeps the time summaries of all agents; `announce` tells the embedding queue that there is work."""
+    """The maintenance task that writes time summaries; `announce` wakes the embedding queue."""
 
     database: Database
     spaces: Spaces
@@ -32,18 +32,18 @@ class Consolidation:
     clock: Clock
     announce: Callable[[int], None]
     retention: Mapping[str, RetentionConfig]
-    """What of whom is kept no longer."""
+    """Retention settings by agent."""
 
     async def run_agent(self, agent_id: str) -> int:
-        """Sum up what is due of one agent; return how many periods."""
+        """Summarise an agent's due periods; return how many were written."""
         await self.spaces.ensure(agent_id)
         if not await self._due(agent_id, GRAINS):
-            return 0  # of most agents, most of the time: nothing is written, not even a lease
+            return 0  # the common case: nothing is written, not even a lease
         written = 0
         for grain in GRAINS:
             async with self.leases.hold(agent_id, f"grain:{grain}") as ours:
                 if not ours:
-                    break  # another replica is at it, and the coarser ones build on this
+                    break  # another replica is working on it, and the coarser grains depend on its result
                 written += await self._run_grain(agent_id, grain)
         return written
 
@@ -60,13 +60,13 @@ class Consolidation:
             made = await store.made() if due else set()
         kept = self.retention.get(agent_id, RetentionConfig())
         gone = {cutoff.of: cutoff.before for cutoff in cutoffs(kept, now)}
-        # another would be deleted at once, and made again
+        # periods that retention would delete at once are not written
         return [one for one in due if is_wanted(one.grain, one.period, gone, made)]
 
     async def _run_grain(self, agent_id: str, grain: Grain) -> int:
         written = 0
         for one in await self._due(agent_id, [grain]):
-            # each may have waited for a model: the lease must not run out under the next
+            # a model call may have taken long: the lease must not expire during the next one
             if not await self.leases.renew(agent_id, f"grain:{grain}"):
                 break
             written += await self._write(agent_id, one)

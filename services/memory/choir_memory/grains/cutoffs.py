@@ -1,7 +1,7 @@
-"""Say what is kept no longer: pure. Called by `retention`, and by `consolidate`, which makes nothing of it.
+"""Compute retention cutoffs: pure. Called by `retention` and by `consolidate`.
 
-A finer grain goes by whole periods of the coarser one, so that no summary is made anew of what is left of its
-sources.
+`consolidate` uses them to skip periods that retention would delete at once. A finer grain is deleted by
+whole periods of the coarser one, so that no summary is written again from a part of its sources.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -18,14 +18,14 @@ Kept = Grain | Literal["turn"]
 
 @dataclass(frozen=True, slots=True)
 class Cutoff:
-    """What ended before `before` goes."""
+    """A retention limit: rows of the grain `of` that ended before `before` are deleted."""
 
     of: Kept
     before: datetime
 
 
 def cutoffs(kept: RetentionConfig, now: datetime) -> Iterator[Cutoff]:
-    """Yield what goes now, from fine to coarse; nothing of what is kept for ever."""
+    """Yield the cutoffs at `now`, from fine to coarse; grains without a limit have none."""
     ages: tuple[tuple[Kept, int | None], ...] = (
         ("turn", kept.turns),
         ("day", kept.days),
@@ -47,7 +47,7 @@ def vectors_cutoff(kept: RetentionConfig, now: datetime) -> datetime | None:
 def is_wanted(
     grain: Grain, period: str, gone: Mapping[Kept, datetime], made: Container[tuple[Grain, str]]
 ) -> bool:
-    """Tell whether a summary would be kept, or is needed for a coarser one that is not made yet."""
+    """Return whether a summary would be kept, or is needed for a coarser one that does not exist yet."""
     before = gone.get(grain)
     if before is None or span(grain, period)[1] > before:
         return True
@@ -59,7 +59,7 @@ def is_wanted(
 
 
 def _floor(of: Kept, at: datetime) -> datetime:
-    """Return the latest time up to `at` before which whole periods of the coarser grain lie."""
+    """Return the latest time up to `at` that is a boundary of the coarser grain."""
     if of == "turn":
         return span("day", period_of("day", at.date()))[0]
     if of == "year":
@@ -67,7 +67,7 @@ def _floor(of: Kept, at: datetime) -> datetime:
     coarser: Grain = GRAINS[GRAINS.index(of) + 1]
     if of != "week":
         return span(coarser, period_of(coarser, at.date()))[0]
-    # the month of this week is not old enough yet; it begins with the first week that counts to it
+    # the month of this week is not old enough yet; it starts with the first week that belongs to it
     month = coarser_period("week", period_of("week", at.date()))
     first = span("week", period_of("week", first_day("month", month)))
     return (

@@ -1,4 +1,4 @@
-"""Say in few words what a period held: by the service's model if there is one, else by selection.
+"""Summarise a period, with the service's model if there is one, else by selecting sentences.
 
 Called by `consolidate`; next is `select`, or the model.
 """
@@ -23,15 +23,15 @@ BUDGETS: dict[Grain, int] = {
     "quarter": 4_000,
     "year": 4_800,
 }
-"""Characters of a summary: a coarser one is longer, but shorter than what it is made of."""
+"""Maximum characters of a summary: longer for coarser grains, but shorter than the sources."""
 MAX_MATERIAL = 60_000
-"""Characters a model is given of one period; of more, the selection."""
+"""Maximum characters sent to a model for one period; if there are more, a selection is sent."""
 _CHARS_OF_WORD = 8
 NOTHING = "nothing"
 
 
 class Digester:
-    """Makes summaries; after a model failed once it selects: each round has one of its own."""
+    """Writer of summaries. After one failure of the model it only selects; each pass has its own instance."""
 
     def __init__(self, model: Model | None) -> None:
         self._model = model
@@ -42,18 +42,18 @@ class Digester:
 
     @property
     def has_model(self) -> bool:
-        """Tell whether a model can be asked now."""
+        """Return whether a model is available."""
         return self._model is not None and not self._failed
 
     async def digest(self, due: Due, sources: Sequence[Source]) -> Summary:
-        """Return the summary of a period; trusted as little as the least of its sources."""
+        """Return the summary of a period, with the least trust of its sources."""
         trust = min(source.trust for source in sources)
         lines = [Line(_prefix(due.grain, source), source.text) for source in sources]
         if self._model is not None and not self._failed:
             try:
                 return Summary(await self._ask(self._model, due, lines), self._model.name, trust)
             except ChoirError as error:
-                # the rest of this pass goes without it, instead of waiting for its time-outs
+                # the rest of this pass does without the model instead of waiting for its timeouts
                 self._failed = True
                 log.warning("summaries go without the model for now", error=error.message)
         chosen = select(lines, BUDGETS[due.grain])
@@ -73,5 +73,5 @@ class Digester:
 def _prefix(grain: Grain, source: Source) -> str:
     if grain == "day":
         return f"{source.speaker}: " if source.speaker else ""
-    # a selected line of a week says which day it was; in a month's it already stands there
+    # a line selected for a week starts with its date; the lines of coarser grains already have one
     return f"{source.period} " if grain == "week" else ""

@@ -1,8 +1,8 @@
-"""Make the errands of a round out of what is configured as it begins.
+"""Build one maintenance pass's tasks from the current configuration.
 
-Called by `rounds`, built by `app`. What control says now counts; while it is away, what it said last, and at
-first what the service was started with. A key never travels on the bus: a model whose secret is not the one
-this process was given is taken up when the service starts again.
+Called by `rounds`, built by `app`. The configuration is requested from control; while control is
+unavailable, the last known one applies, at first the one from startup. Keys are never sent over the bus:
+a model with another secret than at startup is used only after a restart of the service.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,16 +32,16 @@ Errand = Callable[[str], Awaitable[object]]
 
 @dataclass(slots=True)
 class OwnModel:
-    """The service's language model as it is configured now; `make` builds one that has the key."""
+    """The service's language model as currently configured; `make` builds one with the key."""
 
     make: Callable[[ModelConfig], Model]
     key_of: str | None
-    """The secret whose value this process was given."""
+    """Name of the secret that this process was given."""
     settings: ModelConfig | None = None
     model: Model | None = None
 
     async def take(self, wanted: ModelConfig | None) -> None:
-        """Be the model that is wanted, if its key is here; else stay what we are."""
+        """Switch to the given model if this process has its key, otherwise keep the current one."""
         if wanted == self.settings:
             return
         if wanted is not None and wanted.secret not in (None, self.key_of):
@@ -52,7 +52,7 @@ class OwnModel:
         log.info("memory's own model", model=wanted.model if wanted else None)
 
     async def close(self) -> None:
-        """Let go of the model."""
+        """Close the model."""
         if self.model is not None:
             await self.model.close()
         self.model = None
@@ -60,7 +60,7 @@ class OwnModel:
 
 @dataclass(slots=True)
 class Errands:
-    """Makes what each agent is visited for."""
+    """Builder of the maintenance tasks that run for each agent."""
 
     database: Database
     spaces: Spaces
@@ -71,10 +71,10 @@ class Errands:
     own: OwnModel
     ask: Callable[[], Awaitable[MemoryOrders]]
     orders: MemoryOrders = field(default_factory=MemoryOrders)
-    """The newest; at first what the service was started with."""
+    """The last known configuration; at first the one from startup."""
 
     async def make(self) -> Sequence[Errand]:
-        """Return the errands of a round, in their order for each agent."""
+        """Return the tasks of a pass, in the order in which they run for each agent."""
         try:
             self.orders = await self.ask()
         except ChoirError as error:

@@ -1,6 +1,6 @@
-"""Name periods and say what lies in them: pure. Called by `consolidate` and `store`.
+"""Names and ranges of periods: pure. Called by `consolidate` and `store`.
 
-Days are of UTC. A week is an ISO week and belongs, as its year does, to where its Thursday lies.
+Days are in UTC. Weeks are ISO weeks; a week belongs to the month and year of its Thursday.
 """
 
 import re
@@ -18,13 +18,13 @@ _MONTHS_OF_YEAR = 12
 
 
 def finer(grain: Grain) -> Grain | None:
-    """Return the grain that this one is made of; none for days, which are made of turns."""
+    """Return the grain that this one is made of; None for days, which are made of turns."""
     place = GRAINS.index(grain)
     return GRAINS[place - 1] if place else None
 
 
 def period_of(grain: Grain, day: date) -> str:
-    """Return the period a day lies in: 2024-01-15, 2024-W03, 2024-01, 2024-Q1 or 2024."""
+    """Return the period of a day: 2024-01-15, 2024-W03, 2024-01, 2024-Q1 or 2024."""
     match grain:
         case "day":
             return day.isoformat()
@@ -40,22 +40,22 @@ def period_of(grain: Grain, day: date) -> str:
 
 
 def coarser_period(grain: Grain, period: str) -> str:
-    """Return the period of the next coarser grain that `period` counts to."""
+    """Return the period of the next coarser grain that `period` belongs to."""
     coarser = GRAINS[GRAINS.index(grain) + 1]
     start = first_day(grain, period)
     return period_of(coarser, start + _THURSDAY if grain == "week" else start)
 
 
 def span(grain: Grain, period: str) -> tuple[datetime, datetime]:
-    """Return when a period begins and when the next one does; raises ValueError for no period."""
+    """Return the start of a period and of the next one; raises ValueError for an invalid period."""
     start = first_day(grain, period)
     return _midnight(start), _midnight(_next(grain, start))
 
 
 def is_over(grain: Grain, period: str, now: datetime) -> bool:
-    """Tell whether all that counts to a period lies in the past.
+    """Return whether everything that belongs to a period is in the past.
 
-    The last week of a month may end in the next one, and counts to where its Thursday lies.
+    The last week of a month may end in the next month, and belongs to the month of its Thursday.
     """
     end = span(grain, period)[1]
     spill = _THURSDAY if grain in ("month", "quarter", "year") else timedelta()
@@ -63,7 +63,7 @@ def is_over(grain: Grain, period: str, now: datetime) -> bool:
 
 
 def first_day(grain: Grain, period: str) -> date:
-    """Return the day a period begins; raises ValueError for what is no period of that grain."""
+    """Return the first day of a period; raises ValueError for an invalid one."""
     match grain:
         case "day":
             return date.fromisoformat(period)

@@ -1,7 +1,7 @@
-"""Delete what an agent's memory was told to keep no longer.
+"""Delete rows and vectors that are past an agent's retention.
 
-An errand of `rounds`, after `consolidate`: what goes was summed up before. Next are `cutoffs` and
-`retention_store`.
+A maintenance task run by `rounds`, after `consolidate`, so that rows are summarised before they are
+deleted. Next are `cutoffs` and `retention_store`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ log = structlog.get_logger("choir.memory.retention")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Deletes what agents do not keep; who is not named keeps everything."""
+    """The maintenance task that applies retention limits; agents without an entry keep everything."""
 
     database: Database
     leases: Leases
@@ -32,7 +32,7 @@ class Retention:
     kept: Mapping[str, RetentionConfig]
 
     async def run_agent(self, agent_id: str) -> int:
-        """Delete what is too old, and drop vectors that are; return how many rows were deleted."""
+        """Delete rows and drop vectors that are too old; return how many rows were deleted."""
         kept = self.kept.get(agent_id)
         if kept is None:
             return 0

@@ -1,4 +1,4 @@
-"""Delete rows that were kept long enough. Called by `retention`, under the agent's role."""
+"""Delete rows that are past retention. Called by `retention`, under the agent's role."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,9 +7,9 @@ from choir_common.postgres.pool import Connection
 from choir_memory.schema.naming import qualified
 
 BATCH = 1_000
-"""Rows of one transaction; others wait for none of it."""
+"""Rows per transaction, so that no other writer waits long."""
 
-# a unit that began before the cutoff and ended after it stays with its day
+# a unit that started before the cutoff and ended after it is deleted with its day
 _OLD_TURNS = """
 SELECT id FROM {schema}.memory_documents
 WHERE tier IN ('mid_term', 'long_term_detail') AND happened_at < $1 ORDER BY happened_at LIMIT $2
@@ -26,7 +26,7 @@ UPDATE {schema}.memory_documents SET keep_vectors = false WHERE id IN (
 RETURNING id
 """
 _DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = ANY($1::uuid[])"
-# a fact outlives the words it was taken from
+# facts remain when the turns they were extracted from are deleted
 _UNQUOTE = """
 UPDATE {schema}.knowledge_documents SET evidence = NULL
 WHERE evidence IS NOT NULL AND id IN (
@@ -37,14 +37,14 @@ _DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
 
 
 class RetentionStore:
-    """The statements over one agent's session memory."""
+    """Statements on one agent's session memory."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def delete(self, of: str, before: datetime) -> list[UUID]:
-        """Delete up to a batch of rows that are older; what was derived from them stays. Return their ids."""
+        """Delete up to a batch of older rows, but not what was derived from them; return their ids."""
         if of == "turn":
             rows = await self._held.fetch(self._sql(_OLD_TURNS), before, BATCH)
         else:
@@ -55,7 +55,7 @@ class RetentionStore:
         return ids
 
     async def drop_vectors(self, before: datetime) -> list[UUID]:
-        """Drop the vectors of up to a batch of older turns, for good; return the turns' ids."""
+        """Permanently drop the vectors of up to a batch of older turns; return the turns' ids."""
         rows = await self._held.fetch(self._sql(_FORGET_VECTORS), before, BATCH)
         ids = [row["id"] for row in rows]
         await self._held.execute(self._sql(_DROP_VECTORS), ids)

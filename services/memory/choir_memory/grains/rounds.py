@@ -1,6 +1,6 @@
-"""Go round all agents from time to time and do what is due for each.
+"""Run the maintenance tasks of all agents periodically.
 
-Run by `app` as a task; what each agent is visited for is made anew by `errands` as a round begins.
+Run by `app` as a task; `errands` builds new tasks for each pass.
 """
 
 import asyncio
@@ -17,15 +17,17 @@ log = structlog.get_logger("choir.memory.rounds")
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The rounds of one replica; the errands see to it that no two do the same."""
+    """The maintenance loop of one replica; leases and row locks keep replicas from doing the same work
+    twice."""
 
     agents: Callable[[], Awaitable[Sequence[str]]]
     errands: Callable[[], Awaitable[Sequence[Errand]]]
-    """In this order for each agent; one that fails keeps the later ones from this agent until next time."""
+    """Builds the tasks, in their order; if one fails for an agent, the later ones are skipped for it in
+    this pass."""
     every_s: float
 
     async def run(self) -> None:
-        """Go round, for ever; an agent whose errand fails has its turn again in the next round."""
+        """Run a pass every `every_s` seconds until cancelled; failed tasks run again in the next pass."""
         while True:
             try:
                 errands = await self.errands()
@@ -36,11 +38,11 @@ class Rounds:
             await asyncio.sleep(self.every_s)
 
     async def visit(self, agent_id: str, errands: Sequence[Errand]) -> None:
-        """Run every errand for one agent."""
+        """Run all tasks for one agent."""
         try:
             for errand in errands:
                 await errand(agent_id)
         except ChoirError as error:
             log.warning("an agent's errand failed", agent_id=agent_id, error=error.message)
-        except Exception:  # the outermost loop: the others' memory must go on
+        except Exception:  # the outermost loop: the other agents' tasks must still run
             log.exception("an agent's errand failed", agent_id=agent_id)

@@ -1,6 +1,6 @@
-"""Choose the sentences that say most about a period: pure, and the same every time.
+"""Select the most informative sentences of a period: pure and deterministic.
 
-Called by `digest` when no model can summarise. Nothing is invented: every line stands so in a source.
+Called by `digest` when no model is available. Nothing is invented: every line is quoted from a source.
 """
 
 import math
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from choir_memory.words.tokens import query_terms
 
 MAX_SENTENCE = 400
-"""Characters of one line; what is longer is a paste, whose beginning says what it is."""
+"""Maximum characters of one line; a longer sentence is pasted text, and its beginning is enough."""
 ALIKE = 0.6
-"""Jaccard of two sentences' words from which the second tells nothing new."""
+"""Jaccard similarity from which a sentence repeats another."""
 MIN_WORDS = 3
-"""Words of a sentence that can stand alone; `yes, please` says nothing a month later."""
+"""Minimum words of a sentence; shorter ones (`yes, please`) are meaningless without context."""
 _MAX_CONSIDERED = 2_000
-"""Sentences weighed for one period; the selection compares each with those chosen before."""
+"""Maximum sentences considered for one period; each is compared with those already selected."""
 _BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A source's text, and the words that stand before each of its sentences (date, speaker)."""
+    """A source's text, and the prefix of each of its sentences (date, speaker)."""
 
     prefix: str
     text: str
@@ -40,8 +40,7 @@ class _Sentence:
 def select(lines: Sequence[Line], budget: int) -> str:
     """Return the best sentences of `lines` in their order, at most `budget` characters.
 
-    A sentence counts by how much of what the period talks about it holds: words that return, less
-    those that stand everywhere.
+    A sentence is scored by the weights of its words: frequent in the period, but not in every sentence.
     """
     sentences = _sentences(lines)
     weights = _weights(sentences)
@@ -57,7 +56,7 @@ def select(lines: Sequence[Line], budget: int) -> str:
 
 
 def alike(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the Jaccard index of two sets of words; 0 for two empty ones."""
+    """Return the Jaccard similarity of two sets; 0 for two empty ones."""
     union = len(first | second)
     return len(first & second) / union if union else 0.0
 
@@ -70,7 +69,7 @@ def _sentences(lines: Sequence[Line]) -> list[_Sentence]:
             if len(words) >= MIN_WORDS:
                 shown = line.prefix + " ".join(text[:MAX_SENTENCE].split())
                 found.append(_Sentence(len(found), shown, words))
-    # of a long period an even sample, not its beginning
+    # an even sample of a long period, not its beginning
     step = math.ceil(len(found) / _MAX_CONSIDERED)
     return found[:: max(step, 1)]
 
@@ -82,5 +81,5 @@ def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
 
 
 def _worth(one: _Sentence, weights: dict[str, float]) -> float:
-    # divided by less than the length: a full sentence beats a fragment of it
+    # divided by less than the length, so that a full sentence scores higher than a fragment of it
     return float(sum(weights[word] for word in one.words) / (len(one.words) + 5) ** 0.8)

@@ -1,4 +1,4 @@
-"""Time summaries and what they are made of, in one agent's own schema.
+"""Time summaries and their sources, in one agent's own schema.
 
 Called by `consolidate` on a connection under the agent's role.
 """
@@ -17,9 +17,9 @@ from choir_memory.grains.periods import coarser_period, finer, is_over, span
 from choir_memory.schema.naming import qualified
 
 MAX_SOURCES = 5_000
-"""Turns of one day that are read; the selection samples them evenly anyway."""
+"""Maximum turns of one day that are read; the selection samples them evenly anyway."""
 
-# a day's turns; `expires_at` is a promise not to keep, so what bears it is not summed up either
+# turns with `expires_at` are left out: a summary would keep their content longer
 _DAYS = """
 SELECT to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS period, id, version
 FROM {schema}.memory_documents
@@ -32,7 +32,7 @@ _DIGESTS = """
 SELECT period, count(*) || ':' || bit_xor(hashtextextended(id::text || '.' || version, 0)) AS digest
 FROM ({sources}) AS sources GROUP BY period ORDER BY period
 """
-# asked only of what is due: of a long life the ids alone are megabytes
+# only for due periods: for an old agent all ids would be megabytes
 _IDS = """
 SELECT period, array_agg(id ORDER BY id) AS ids
 FROM ({sources}) AS sources WHERE period = ANY($1::text[]) GROUP BY period
@@ -47,26 +47,26 @@ SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust
 FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])
 ORDER BY happened_at, session_id, chunk_index LIMIT $2
 """
-# whoever erases a source waits for us, and then finds our links
+# an eraser of a source waits for this transaction, and then finds the links
 _HOLD = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
 _DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1 AND kind = 'rolls_up'"
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A period whose summary is missing, or says what its sources no longer do."""
+    """A period without a summary, or with one that is out of date."""
 
     grain: Grain
     period: str
     digest: str
     source_ids: tuple[UUID, ...]
     changed: bool
-    """Whether its sources are new; else it was summed up by selection, and a model could do better."""
+    """Whether the sources changed; if not, the summary is a selection that a model could improve."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """What a period is made of: a digest of the sources, and their own periods (a day's: itself)."""
+    """Sources of a period: their digest, and the finer periods they belong to (for a day: itself)."""
 
     digest: str
     parts: tuple[str, ...]
@@ -86,7 +86,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is written down about a period, and who made it: a model's name, or `selection`."""
+    """A period's summary, and its author: a model's name, or `selection`."""
 
     text: str
     by: str
@@ -94,16 +94,16 @@ class Summary:
 
 
 class GrainStore:
-    """The statements over one agent's time summaries."""
+    """Statements on one agent's time summaries."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def due(self, grain: Grain, now: datetime, *, wants_model: bool) -> list[Due]:
-        """Return the periods that are over and must be summed up, from early to late.
+        """Return the periods that are over and need a summary, in chronological order.
 
-        With `wants_model` also those that were summed up by selection while no model answered.
+        With `wants_model`, also those with a selection from a time when no model was available.
         """
         wholes = await self._sources(grain)
         if not wholes:
@@ -132,19 +132,19 @@ class GrainStore:
         ]
 
     async def made(self) -> set[tuple[Grain, str]]:
-        """Return every period that has a summary."""
+        """Return all periods that have a summary."""
         return {(row["grain"], row["period"]) for row in await self._held.fetch(self._sql(_ALL))}
 
     async def read(self, due: Due) -> list[Source]:
-        """Return what a period is made of, in the order it happened."""
+        """Return the sources of a period in chronological order."""
         rows = await self._held.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
         return [Source(*row) for row in rows]
 
     async def write(self, due: Due, summary: Summary) -> UUID | None:
-        """Store a period's summary in place of the one it had; return its id.
+        """Store a period's summary, replacing an existing one; return its id.
 
-        None when a source was erased since it was read: its words must not come back. The summary has
-        no vector until the queue makes one.
+        Return None when a source was erased after it was read, because its content must not be stored
+        again. The summary has no vector until the queue creates one.
         """
         kept = await self._held.fetch(self._sql(_HOLD), list(due.source_ids))
         if len(kept) != len(due.source_ids):
@@ -158,7 +158,8 @@ class GrainStore:
         return row.document_id
 
     async def _sources(self, grain: Grain) -> dict[str, _Whole]:
-        """Return each period that has sources, with a digest of them and the finer periods it is made of."""
+        """Return the periods with sources, each with a digest of them and the finer periods it consists
+        of."""
         rows = await self._held.fetch(self._over_sources(_DIGESTS, grain))
         made_of = finer(grain)
         wholes: dict[str, _Whole] = {}

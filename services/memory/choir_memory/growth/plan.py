@@ -7,8 +7,7 @@ SHRUNK = 4
 """An index is dropped when the space has this many times fewer rows than are needed to create one."""
 
 GRAPH_BYTES = 1_000
-"""Memory per vector during an index build, in addition to the vector: its neighbours and their distances.
-Memory per vector during an index build, in addition to the vector: its neighbours and their distances."""
+"""Memory per vector during an index build, in addition to the vector: its neighbours and their distances."""
 MEGABYTE = 1024 * 1024
 
 

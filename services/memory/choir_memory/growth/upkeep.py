@@ -26,11 +26,10 @@ LOCK = 0x47726F7765
 UNKNOWN_ROWS = 1_000
 """Number of rows from which a table without statistics is analyzed."""
 AGENTS_A_ROUND = 100
-"""Agents per pass whose old call ids are deleted; ten thousand agents take two hours."""
+"""Agents per pass that have old call ids deleted; ten thousand agents take two hours."""
 FAILED_S = 3_600.0
 PASSING = frozenset({"40P01", "55P03"})
-"""SQLSTATEs of a deadlock and of a lock that was not available: temporary conflicts with another session.
-SQLSTATEs of a deadlock and of a lock that was not available: temporary conflicts with another session."""
+"""SQLSTATEs of a deadlock and of a lock that was not available: temporary conflicts with another session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a write, and the documents it changed, including those deleted because they were derived.
-    Result of a write, and the documents it changed, including those deleted because they were derived."""
+    """Result of a write, and the documents it changed, including those deleted because they were derived."""
 
     written: MemoryWritten
     touched: Sequence[UUID]
@@ -51,7 +50,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Writes knowledge; `announce` wakes the embedding queue."""
+    """Writer of knowledge; `announce` wakes the embedding queue."""
 
     database: Database
     spaces: Spaces

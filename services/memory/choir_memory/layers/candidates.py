@@ -1,7 +1,7 @@
-"""Read what a model proposes to remember, and hold it to rules of our own: pure. Called by `extraction`.
+"""Parse and validate the model's proposals of facts and rules: pure. Called by `extraction`.
 
-The model judges what matters; the guards here are not its to judge: every candidate rests on words that stand
-so in the conversation, and nobody but the user makes rules.
+The model decides what matters; the checks here do not depend on it: every candidate rests on a verbatim
+quotation, and only the user can set rules.
 """
 
 import re
@@ -20,7 +20,7 @@ from choir_memory.layers.safety import weakens_safety
 from choir_memory.words.tokens import query_terms
 
 MAX_CANDIDATES = 40
-"""Of one batch; a model that finds more in thirty lines finds too much."""
+"""Maximum per batch of 30 turns; a model that proposes more is not selective."""
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 _SPACE = re.compile(r"\s+")
 
@@ -29,7 +29,7 @@ Ruling = Literal["commit", "hold", "drop"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A line of the conversation that a model may draw from."""
+    """A message of the conversation from which the model may extract."""
 
     document_id: UUID
     session_id: str
@@ -41,7 +41,7 @@ class Turn:
 
 
 class Candidate(BaseModel):
-    """Something a model would remember."""
+    """A fact or rule that the model proposes."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -56,11 +56,11 @@ class Candidate(BaseModel):
     lasts: Literal["lasting", "unsure", "passing"]
     explicit: bool
     unsafe: bool = False
-    """The model's own judgement: it would have a check, a warning or an approval left out."""
+    """The model's judgement that the rule would skip a check, a warning or an approval."""
 
     @property
     def identity(self) -> str:
-        """Return what two ways of saying the same have in common."""
+        """Return a normalised key, equal for different phrasings of the same statement."""
         parts = (self.kind, self.subject, self.predicate, self.object)
         return "\x1f".join(" ".join(query_terms(part)) for part in parts)
 
@@ -72,7 +72,7 @@ class _Answer(BaseModel):
 
 
 def read_candidates(answer: str) -> list[Candidate]:
-    """Return what the model proposes; raises BadInput with what is wrong, in words for the model."""
+    """Return the proposals; raises BadInput with an explanation for the model."""
     try:
         return _Answer.model_validate_json(_FENCE.sub("", answer.strip())).candidates
     except ValidationError as error:
@@ -81,7 +81,7 @@ def read_candidates(answer: str) -> list[Candidate]:
 
 
 def rule_on(candidate: Candidate, turns: Sequence[Turn]) -> Ruling:
-    """Return what becomes of a candidate: kept at once, held until it is said again, or dropped."""
+    """Decide about a candidate: commit it as active, hold it until it is repeated, or drop it."""
     source = source_of(candidate, turns)
     if source is None or candidate.lasts == "passing":
         return "drop"
@@ -96,7 +96,7 @@ def rule_on(candidate: Candidate, turns: Sequence[Turn]) -> Ruling:
 
 
 def _is_wish(candidate: Candidate) -> bool:
-    # what the user prefers is kept as a fact, and says the same as a rule
+    # extracted as a fact, but it has the effect of a rule
     return candidate.kind == "rule" or candidate.category.casefold() == "preference"
 
 
@@ -106,7 +106,7 @@ def _said(candidate: Candidate) -> str:
 
 
 def source_of(candidate: Candidate, turns: Sequence[Turn]) -> Turn | None:
-    """Return the line a candidate rests on; none if its quotation does not stand there."""
+    """Return the turn that contains the candidate's quotation, or None."""
     if not 1 <= candidate.source <= len(turns):
         return None
     turn = turns[candidate.source - 1]
@@ -114,7 +114,7 @@ def source_of(candidate: Candidate, turns: Sequence[Turn]) -> Turn | None:
 
 
 def shown(turns: Sequence[Turn]) -> str:
-    """Return the lines as the model reads them: numbered, dated, quoted."""
+    """Return the turns as the model reads them: numbered, dated, quoted."""
     return "\n".join(
         f"> {number}. [{turn.happened_at:%Y-%m-%d %H:%M}] {turn.speaker}: {_SPACE.sub(' ', turn.text)}"
         for number, turn in enumerate(turns, 1)

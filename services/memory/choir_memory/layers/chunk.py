@@ -1,29 +1,30 @@
-"""Cut a document into pieces that search ranks, each under its heading: pure. Called by `collections`."""
+"""Split a document into pieces for search, each with its headings: pure. Called by `collections`."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 PIECE_CHARS = 1_200
-"""Characters: a few paragraphs, which answer one question."""
+"""Maximum characters: a few paragraphs, enough to answer one question."""
 DENSE_PIECE_CHARS = 400
-"""Characters for scripts where each character is a word."""
+"""Maximum characters for scripts in which each character is a word."""
 _HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")
 _BREAKS = ("\n\n", "\n", "。", ". ", "! ", "? ", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a document and the headings above it, from the outermost on."""
+    """A part of a document with the headings above it, outermost first."""
 
     headings: tuple[str, ...]
     text: str
 
 
 def pieces(text: str) -> list[Piece]:
-    """Return a document in pieces that end with a paragraph, a line or a sentence where there is one.
+    """Return a document in pieces that end at a paragraph, line or sentence where possible.
 
-    Markdown's headings begin a new piece and are carried by all below them. Nothing but white space is lost.
+    A Markdown heading starts a new piece, and is listed with all pieces below it. Only white space is
+    lost.
     """
     spaced = sum(char > "\u0e00" for char in text) * 4 < len(text)
     size = PIECE_CHARS if spaced else DENSE_PIECE_CHARS
@@ -50,7 +51,7 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 def _parts(body: str, size: int) -> Iterator[str]:
     rest = body.strip()
     while len(rest) > size:
-        # in the second half, so that no piece is a scrap
+        # in the second half, so that no piece is very short
         ends = (at + len(end) for end in _BREAKS if (at := rest.rfind(end, size // 2, size)) > 0)
         cut = next(ends, size)
         yield rest[:cut].rstrip()

@@ -1,7 +1,8 @@
-"""Take in documents that somebody brought, list them, and erase them again.
+"""Add documents to an agent's collections, list them, and erase them.
 
-Called by `endpoints.collections`; next are `chunk`, `known_store` and the embedding queue. Search finds them
-as knowledge of kind `document_chunk`, by `collection` alone if it is asked so.
+Called by `endpoints.collections`; next are `chunk`, `known_store` and the embedding queue. Search finds
+the pieces as knowledge of kind `document_chunk`; the filter `collection` limits a search to one
+collection.
 """
 
 import hashlib
@@ -34,14 +35,15 @@ from choir_memory.schema.store import as_agent, resume_service_role
 
 @dataclass(frozen=True, slots=True)
 class Collections:
-    """The collections of all agents; `announce` tells the embedding queue how many documents wait."""
+    """Collections of all agents; `announce` reports to the embedding queue how many documents were
+    queued."""
 
     database: Database
     spaces: Spaces
     announce: Callable[[int], None]
 
     async def add(self, given: AddDocument) -> DocumentAdded:
-        """Put a document in place of the one of its name; raises BadInput for one without words."""
+        """Add a document, or replace the one with its name; raises BadInput for a blank text."""
         if not given.text.strip() or "\x00" in given.text:
             raise BadInput("A document needs a text that is not blank and holds no NUL character.")
         await self.spaces.ensure(given.agent_id)
@@ -64,14 +66,14 @@ class Collections:
         return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
 
     async def listed(self, asked: ListCollections) -> BroughtDocuments:
-        """Return what was brought to an agent; raises NotFound when it has no memory."""
+        """Return the documents of an agent's collections; raises NotFound when it has no memory."""
         await self.spaces.require(asked.agent_id)
         async with as_agent(self.database, asked.agent_id) as held:
             store = CollectionStore(held, asked.agent_id)
             return BroughtDocuments(documents=await store.listed(asked.collection))
 
     async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
-        """Erase a document, or a collection; raises NotFound when there is none."""
+        """Erase a document or a whole collection; raises NotFound when there is none."""
         await self.spaces.require(asked.agent_id)
         async with as_agent(self.database, asked.agent_id) as held:
             store = CollectionStore(held, asked.agent_id)
@@ -94,10 +96,10 @@ def _chunks(given: AddDocument, digest: str, place: int) -> list[Known]:
         Known(
             document_id=document_id("collection", given.collection, given.name, str(number)),
             kind="document_chunk",
-            # its name and headings are found and embedded with it
+            # document name and headings are part of the text, so that they are searched and embedded
             text=f"{' › '.join((given.name, *piece.headings))}\n{piece.text}",
             origin="operator",
-            # who brought it did not write it
+            # trusted like a user, not like an operator: the operator who added it did not write it
             trust=TRUST["user"],
             happened_at=datetime.now(UTC),
             collection=given.collection,

@@ -1,4 +1,4 @@
-"""Documents of collections, in one agent's knowledge. Called by `collections`, under the agent's role."""
+"""Documents of collections in an agent's knowledge. Called by `collections`, under the agent's role."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -7,13 +7,13 @@ from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_collections import BroughtDocument
 from choir_memory.schema.naming import qualified
 
-# one writer at a time gives places in a collection
+# positions in a collection are assigned by one writer at a time
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _OF_DOCUMENT = """
 SELECT id, metadata ->> 'document' AS name, metadata ->> 'digest' AS digest FROM {schema}.knowledge_documents
 WHERE kind = 'document_chunk' AND collection = $1 AND ($2::text IS NULL OR metadata ->> 'document' = $2)
 """
-# a gap: the end of one document does not stand beside the beginning of another
+# with a gap: the end of one document is not a neighbour of the beginning of the next
 _NEXT_PLACE = """
 SELECT coalesce(max(chunk_index) + 2, 0) FROM {schema}.knowledge_documents WHERE collection = $1
 """
@@ -28,7 +28,7 @@ GROUP BY 1, 2 ORDER BY 1, 2
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A piece of a document, with its document's name and digest."""
+    """A piece of a document, with the document's name and digest."""
 
     document_id: UUID
     name: str
@@ -36,23 +36,23 @@ class StoredChunk:
 
 
 class CollectionStore:
-    """The statements over one agent's collections."""
+    """Statements on one agent's collections."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def lock(self, collection: str) -> None:
-        """Be the only writer of a collection until the transaction ends."""
+        """Lock a collection for writing until the transaction ends."""
         await self._held.execute(_LOCK, f"{self._agent_id}\x1f{collection}")
 
     async def chunks(self, collection: str, name: str | None) -> list[StoredChunk]:
-        """Return the pieces of a document, or of all."""
+        """Return the pieces of a document, or of the whole collection."""
         rows = await self._held.fetch(self._sql(_OF_DOCUMENT), collection, name)
         return [StoredChunk(row["id"], row["name"], row["digest"]) for row in rows]
 
     async def next_place(self, collection: str) -> int:
-        """Return where the next document begins."""
+        """Return the position of the next document's first piece."""
         return int(await self._held.fetchval(self._sql(_NEXT_PLACE), collection))
 
     async def listed(self, collection: str | None) -> tuple[BroughtDocument, ...]:

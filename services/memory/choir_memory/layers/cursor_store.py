@@ -1,6 +1,6 @@
-"""How far a derivation has come with an agent: `position` in `choir_memory.cursors`.
+"""Progress of a derivation for an agent: `position` in `choir_memory.cursors`.
 
-Called by `extraction` as the service itself; the row is there as long as its lease is held.
+Called by `extraction` under the service's role. The row exists because `Leases` created it.
 """
 
 import orjson
@@ -14,7 +14,7 @@ _MOVE = "UPDATE choir_memory.cursors SET position = $3::jsonb WHERE agent_id = $
 
 
 async def read_cursor(database: Database, agent_id: str, name: str) -> dict[str, object] | None:
-    """Return the position; none at the beginning."""
+    """Return the position, or None at the beginning."""
     found = await database.fetchval(_READ, agent_id, name)
     return None if found is None else dict(orjson.loads(found))
 
@@ -22,5 +22,5 @@ async def read_cursor(database: Database, agent_id: str, name: str) -> dict[str,
 async def move_cursor(
     held: Connection, agent_id: str, name: str, position: dict[str, object]
 ) -> None:
-    """Note how far it has come, in the transaction of what it gave."""
+    """Store the position, in the transaction that stores the results up to it."""
     await held.execute(_MOVE, agent_id, name, orjson.dumps(position).decode())

@@ -1,8 +1,8 @@
-"""Who and what facts are about, as nodes that lead to them: pure.
+"""Extract the entities that facts mention: pure.
 
-Called by `extraction` when a fact is kept and by `reminders` with a user's words. A node's id is made of its
-name, so the same name is the same node, however it is spelled, and finding it needs no search. Nodes hold a
-name and nothing else: what is known stands in facts, so erasing those leaves nothing.
+Called by `extraction` when a fact is stored, and by `reminders` with a user's message. An entity's id is
+derived from its normalised name, so different spellings give the same entity, and it is found without a
+search. Entities contain only a name; facts link to them, so erasing the facts leaves no information.
 """
 
 from collections.abc import Iterable
@@ -14,15 +14,15 @@ from choir_memory.layers.known import Known
 from choir_memory.words.tokens import query_terms
 
 LONGEST_NAME = 4
-"""Terms of a name; what takes more is a description."""
+"""Maximum terms of a name; anything longer is a description."""
 MOST_TERMS = 200
-"""Of a message that are looked at."""
+"""Terms of a message that are looked up."""
 EVERYBODY = frozenset({"user", "assistant", "agent", "i", "me", "you", "it", "yes", "no"})
-"""Names that every fact would bear."""
+"""Words that are not names, although almost every fact mentions them."""
 
 
 def entities_of(names: Iterable[str], at: datetime, trust: int) -> list[Known]:
-    """Return the nodes of these names; of what is no name, none."""
+    """Return the entities for these names; strings that are not names are skipped."""
     nodes = {}
     for name in names:
         terms = query_terms(name)
@@ -40,7 +40,7 @@ def entities_of(names: Iterable[str], at: datetime, trust: int) -> list[Known]:
 
 
 def entity_ids(words: str) -> list[UUID]:
-    """Return the ids of all the names that could stand in these words."""
+    """Return the ids of all entities that this text could mention."""
     terms = query_terms(words)[:MOST_TERMS]
     runs = {
         tuple(terms[at : at + length])

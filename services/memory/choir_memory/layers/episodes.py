@@ -1,9 +1,9 @@
-"""Keep what a session was about as one document of knowledge, as soon as it has ended (an episode).
+"""Store the summary of an ended session as a document of knowledge (an episode).
 
-Called by `sessions.archive` in the transaction that ends the session. What it says is the agent's own
-summary, so a session that ended without one leaves none; one in which the user said a single thing is found
-by that. What rests on less trusted units is a document of its own. Links lead to all units of the session:
-should one be erased, so is what may repeat it.
+Called by `sessions.archive` in the transaction that ends the session. The text is the agent's own
+summary; a session without one gets no episode, nor one in which the user said a single thing. Sentences
+that rest on less trusted units are a separate document. Links lead to all units of the session: if one is
+erased, so is the episode that may repeat it.
 """
 
 from uuid import UUID
@@ -20,13 +20,13 @@ from choir_memory.sessions.detail_store import DetailStore
 from choir_memory.sessions.sources import by_trust
 
 LEAST_TURNS = 2
-"""Messages of the user's that make a session worth a story."""
+"""Minimum number of user messages in a session for an episode."""
 LONGEST = 4_000
-"""Characters; the agent is asked for far fewer."""
+"""Maximum characters; the agent is asked for far fewer."""
 
 
 async def remember_episode(held: Connection, agent_id: str, story: Story) -> list[UUID]:
-    """Store a session's episode; `held` is under the agent's role. Return what wants a vector."""
+    """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
     text = story.summary.replace("\x00", "").strip()[:LONGEST]
     details = DetailStore(held, agent_id)
     told = await details.told(story.session_id)

@@ -1,6 +1,6 @@
-"""Delete what was to be kept for a time, once that is over. An errand of `grains.rounds`.
+"""Erase documents whose `expires_at` has passed. A maintenance task run by `grains.rounds`.
 
-Search does not find it from the moment it expires; here it goes, with all that tells of it.
+Search hides a document from the moment it expires; this task deletes it and everything that refers to it.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from choir_memory.schema.store import as_agent, resume_service_role
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Erases expired documents of both stores."""
+    """The maintenance task that erases expired documents of both stores."""
 
     database: Database
     clock: Clock
 
     async def run_agent(self, agent_id: str) -> int:
-        """Erase what has expired of one agent; return how many documents."""
+        """Erase an agent's expired documents; return how many."""
         gone = 0
         while True:
             async with as_agent(self.database, agent_id) as held:

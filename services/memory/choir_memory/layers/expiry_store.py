@@ -1,4 +1,4 @@
-"""Find what has expired. Called by `expiry`, under the agent's role."""
+"""Find expired documents. Called by `expiry`, under the agent's role."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,23 +7,23 @@ from choir_common.postgres.pool import Connection
 from choir_memory.schema.naming import qualified
 
 BATCH = 200
-"""Documents of one transaction; each is looked for in receipts, too."""
+"""Documents per store and transaction; receipts are searched for each of them."""
 
-# locked, so that one that is given more time meanwhile is left
+# locked, so that `expires_at` cannot be extended before the document is erased
 _EXPIRED = """
 SELECT id FROM {schema}.{table} WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE
 """
 
 
 class ExpiryStore:
-    """The statements over one agent's documents."""
+    """Statements on one agent's documents."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def expired(self, now: datetime) -> list[UUID]:
-        """Return and lock up to a batch of each store that has expired."""
+        """Return and lock up to a batch of expired documents of each store."""
         found: list[UUID] = []
         for table in ("knowledge_documents", "memory_documents"):
             sql = qualified(_EXPIRED.replace("{table}", table), self._agent_id)

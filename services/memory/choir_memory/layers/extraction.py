@@ -1,8 +1,8 @@
-"""Learn facts and rules from what was said, a batch of turns at a time. An errand of `grains.rounds`.
+"""Extract facts and rules from turns, in batches. A maintenance task run by `grains.rounds`.
 
-Asks the service's own model; without one nothing is extracted. Next are `candidates`, `reconcile` and
-`facts_store`. How far it is stands in `choir_memory.cursors`, moved in the transaction that stores what a
-batch gave, so a batch that was cut is read again and gives the same rows.
+Uses the service's own language model; without one nothing is extracted. Next are `candidates`,
+`reconcile` and `facts_store`. The position is stored in `choir_memory.cursors`, in the transaction that
+stores the results of a batch: an interrupted batch is read again and gives the same rows.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -44,17 +44,18 @@ CURSOR = "facts"
 BATCH_TURNS = 30
 BATCH_CHARS = 12_000
 BATCHES = 40
-"""Of one agent and round; the others have their turn, and the rest is read in the next."""
+"""Maximum batches per agent and pass, so that all agents get a turn; the next pass continues."""
 MAX_RULES = 50
-"""Active rules; what was said least and longest ago is retired, so that rules never fill a prompt."""
+"""Maximum active rules; the least frequent and oldest are retired, so that rules never fill a prompt."""
 LEAST_TRUST = TRUST["agent"]
-"""What an agent said after it read a page is the page's word, and nothing to learn from."""
+"""Minimum trust of a turn. What an agent says after reading a page has the page's trust, and is not
+learned."""
 BEGINNING = Position(datetime(1970, 1, 1, tzinfo=UTC), "", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate, and the turn it rests on."""
+    """A candidate and the turn it rests on."""
 
     new: Candidate
     turn: Turn
@@ -63,7 +64,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The same with what is known beside it."""
+    """A candidate with its nearest stored facts."""
 
     new: Candidate
     turn: Turn
@@ -73,7 +74,7 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Reads on where it stopped; `announce` tells the embedding queue how many documents wait."""
+    """The maintenance task that extracts facts and rules; `announce` wakes the embedding queue."""
 
     database: Database
     leases: Leases
@@ -82,7 +83,7 @@ class Extraction:
     announce: Callable[[int], None]
 
     async def run_agent(self, agent_id: str) -> int:
-        """Learn from what was stored since; return how many batches. Raises what the model raises."""
+        """Process an agent's new turns; return the number of batches. Raises the errors of the model."""
         done = 0
         async with self.leases.hold(agent_id, CURSOR) as ours:
             while ours and done < BATCHES and await self._batch(agent_id):
@@ -111,7 +112,7 @@ class Extraction:
             keeper = _Keeper(held, agent_id, FactStore(held, agent_id), self.model.name)
             written = await keeper.keep(plan, replaced)
             if written is None:
-                return True  # something was erased meanwhile: read again
+                return True  # a turn was erased meanwhile: read the batch again
             await resume_service_role(held)
             await enqueue_all(held, agent_id, "knowledge", written)
             await move_cursor(held, agent_id, CURSOR, write_position(batch[-1].position))
@@ -128,7 +129,8 @@ class Extraction:
             ]
 
     async def _propose(self, turns: Sequence[Turn]) -> list[Candidate]:
-        """Ask the model, a second time with what was wrong; what is wrong again gives nothing."""
+        """Call the model, again with the error if its answer is invalid; a second invalid answer yields
+        nothing."""
         instructions = files("choir_memory.layers").joinpath("facts.md").read_text("utf-8")
         material = shown(turns)
         answer = await self.model.answer(instructions, material)
@@ -145,7 +147,8 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class _Keeper:
-    """Stores what a batch gave, in one transaction; the lease sees to it that nobody else does."""
+    """Writer of a batch's results, in one transaction. The caller has the lease, so there is no other
+    writer."""
 
     held: Connection
     agent_id: str
@@ -155,7 +158,8 @@ class _Keeper:
     async def keep(
         self, plan: Sequence[_Planned], replaced: Collection[tuple[UUID, str]]
     ) -> list[UUID] | None:
-        """Store or count each candidate; return what wants a vector, None if a turn is gone."""
+        """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
+        exists."""
         if not await self.store.hold([one.turn.document_id for one in plan]):
             return None
         written: list[UUID] = []
@@ -180,7 +184,7 @@ class _Keeper:
         return written
 
     async def _mention(self, store: KnownStore, new: Known) -> list[Link]:
-        """Keep the names a fact mentions; they want no vectors."""
+        """Store the entities that a fact mentions; entities get no vectors."""
         if new.kind != "fact" or new.happened_at is None:
             return []
         names = [new.subject or "", new.object or ""]
@@ -190,7 +194,7 @@ class _Keeper:
 
 
 def _worth_keeping(candidates: Sequence[Candidate], turns: Sequence[Turn]) -> list[_Found]:
-    """Return what may be kept, each once; what is committed beats the same that is only held."""
+    """Return the accepted candidates without duplicates; of equal ones, a committed one wins."""
     found: dict[str, _Found] = {}
     for one in candidates:
         ruling, turn = rule_on(one, turns), source_of(one, turns)
@@ -224,7 +228,7 @@ def _known(one: _Planned, model: str) -> Known:
 
 
 def _one_session(placed: Sequence[Placed]) -> list[Placed]:
-    """Return the beginning that is of one session, and no longer than a batch."""
+    """Return the leading turns that belong to one session and fit in a batch."""
     if not placed:
         return []
     first = placed[0].position.session_id
@@ -239,13 +243,13 @@ def _one_session(placed: Sequence[Placed]) -> list[Placed]:
 
 
 def read_position(position: dict[str, object]) -> Position:
-    """Return the place in the stored turns that a cursor names."""
+    """Parse the position stored in a cursor."""
     at, session, index = position["at"], position["session"], position["index"]
     assert isinstance(index, int)
     return Position(datetime.fromisoformat(str(at)), str(session), index)
 
 
 def write_position(position: Position) -> dict[str, object]:
-    """Return a place as a cursor keeps it."""
+    """Return a position in the form stored in a cursor."""
     at = position.created_at.isoformat()
     return {"at": at, "session": position.session_id, "index": position.chunk_index}

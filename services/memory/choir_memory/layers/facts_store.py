@@ -1,6 +1,6 @@
-"""Facts and rules, and the turns they are taken from, in one agent's own schema.
+"""Facts and rules, and the turns they are extracted from, in one agent's own schema.
 
-Called by `extraction` and `reconcile`, on a connection under the agent's role.
+Called by `extraction` and `reconcile` on a connection under the agent's role.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from choir_memory.embedding.port import QueryVector
 from choir_memory.layers.candidates import Turn
 from choir_memory.schema.naming import qualified
 
-# Rows become visible at their commit and bear the time of their transaction's begin; no page takes a minute.
+# Rows become visible at commit but have the start time of their transaction. No transaction that stores a
+# page takes a minute, so after that no earlier row can appear.
 _SETTLED = "created_at < clock_timestamp() - interval '1 minute'"
 _NEXT = f"""
 SELECT id, session_id, coalesce(speaker, ''), happened_at, text, origin = 'user', trust, created_at,
@@ -62,7 +63,7 @@ RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The last turn that was read, in the order they were stored."""
+    """The last turn that was processed, in storage order."""
 
     created_at: datetime
     session_id: str
@@ -71,7 +72,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A turn and where it stands in that order."""
+    """A turn with its position in storage order."""
 
     turn: Turn
     position: Position
@@ -79,7 +80,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A fact or rule that is known."""
+    """A stored fact or rule."""
 
     document_id: UUID
     status: str
@@ -90,14 +91,14 @@ class Stored:
 
 
 class FactStore:
-    """The statements over one agent's facts."""
+    """Statements on one agent's facts."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def next_turns(self, after: Position, min_trust: int, limit: int) -> list[Placed]:
-        """Return the turns stored after that one, that are trusted enough to learn from."""
+        """Return the turns stored after a position with at least `min_trust`."""
         rows = await self._held.fetch(
             self._sql(_NEXT),
             *(after.created_at, after.session_id, after.chunk_index, min_trust, limit),
@@ -110,34 +111,34 @@ class FactStore:
         ]
 
     async def hold(self, turn_ids: Sequence[UUID]) -> bool:
-        """Keep these turns from being erased until the transaction ends; tell whether all are there."""
+        """Protect these turns from erasure until the transaction ends; return whether all still exist."""
         rows = await self._held.fetch(self._sql(_HOLD_TURNS), list(turn_ids))
         return len(rows) == len(set(turn_ids))
 
     async def about(self, kind: str, subject: str) -> list[Stored]:
-        """Return what is known of a subject, the newest first."""
+        """Return the facts or rules about a subject, newest first."""
         rows = await self._held.fetch(self._sql(_ABOUT), kind, subject)
         return [Stored(*row) for row in rows]
 
     async def nearest(self, kind: str, vector: QueryVector, least: float) -> Stored | None:
-        """Return the fact that means the same, by the cosine of its text."""
+        """Return the most similar fact or rule with a cosine of at least `least`."""
         row = await self._held.fetchrow(self._sql(_NEAR), kind, vector.model, vector.text, least)
         return None if row is None else Stored(*row)
 
     async def seen(self, document_id: UUID, session_id: str, trust: int, *, commit: bool) -> bool:
-        """Note that it was said again; what was held becomes active if `commit`, or said in two sessions.
+        """Count a repetition; a held fact becomes active if `commit`, or if it was said in two sessions.
 
-        False when it is gone.
+        Return False when the fact no longer exists.
         """
         done = await self._held.execute(self._sql(_SEEN), document_id, session_id, trust, commit)
         return done != "UPDATE 0"
 
     async def close(self, document_id: UUID, at: datetime) -> None:
-        """End a fact: it held until `at`; it stays readable, and search finds it only when asked to."""
+        """Retire a fact that was valid until `at`; search finds it only if retired facts are included."""
         await self._held.execute(self._sql(_CLOSE), document_id, at)
 
     async def cap_rules(self, most: int) -> list[UUID]:
-        """Retire the rules beyond `most` that were said least and longest ago; return them."""
+        """Retire the least frequent and oldest rules beyond `most`; return their ids."""
         return [row["id"] for row in await self._held.fetch(self._sql(_CAP), most)]
 
     def _sql(self, statement: str) -> str:

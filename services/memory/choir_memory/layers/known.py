@@ -1,4 +1,4 @@
-"""A knowledge document that was derived or brought, before it is stored. Next is `known_store`."""
+"""A derived or added knowledge document before it is stored. Next is `known_store`."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +12,7 @@ from choir_memory.words.tokens import document_tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One document; the id is made of what it comes from."""
+    """One document; its id is derived from its source."""
 
     document_id: UUID
     kind: KnowledgeKind
@@ -33,5 +33,5 @@ class Known:
     metadata: JsonObject = field(default_factory=dict)
 
     def tokens(self) -> list[str]:
-        """Return what full text finds it by."""
+        """Return the search tokens of the text."""
         return document_tokens(self.text)

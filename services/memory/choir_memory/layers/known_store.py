@@ -1,6 +1,6 @@
-"""Derived and brought documents in one agent's knowledge, on a connection under its role.
+"""Store for derived and added documents in an agent's knowledge, on a connection under its role.
 
-Called by the modules of this room, inside their transactions.
+Called by the modules of this package inside their transactions.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = A
 
 @dataclass(frozen=True, slots=True)
 class PreparedKnown:
-    """A document with its search tokens already cut."""
+    """A document with its search tokens."""
 
     known: Known
     tsv: str
@@ -46,21 +46,21 @@ class PreparedKnown:
 
 
 async def prepare_known(documents: Sequence[Known]) -> list[PreparedKnown]:
-    """Cut texts into tokens, off the event loop: before a transaction, where that can be."""
+    """Tokenize texts in a thread; call it before a transaction where possible."""
     return await asyncio.to_thread(lambda: [_cut(one) for one in documents])
 
 
 class KnownStore:
-    """The statements that write such documents."""
+    """Statements that write such documents."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def put(self, documents: Sequence[PreparedKnown]) -> list[UUID]:
-        """Store documents; return those that are new or say something new, and so need a vector.
+        """Store documents; return those that need a vector because they are new or have a new text.
 
-        One that is there already is seen once more.
+        `seen_count` of a document that exists already is incremented.
         """
         if not documents:
             return []

@@ -1,6 +1,6 @@
-"""The port `Model`: the memory service's own optional language model (`memory.model`).
+"""Interface of the service's own optional language model (`memory.model`).
 
-Implemented by `openai_model`; asked by whoever condenses or extracts, always off the reply path.
+Implemented by `openai_model`; used for summaries and extraction, never in the reply path.
 """
 
 from typing import Protocol
@@ -13,9 +13,9 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     async def answer(self, instructions: str, material: str) -> str:
-        """Return what the model says; raises a ChoirError when it cannot be had.
+        """Return the completion; raises a ChoirError when the model is not available.
 
-        `material` is quoted data, never an instruction to it.
+        `material` is quoted data that the model must not treat as instructions.
         """
         ...
 

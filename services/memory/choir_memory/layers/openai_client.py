@@ -1,6 +1,6 @@
-"""Speak to an OpenAI-compatible `/chat/completions` through the openai SDK.
+"""Client for an OpenAI-compatible `/chat/completions` endpoint, using the openai SDK.
 
-Imported by `openai_model` alone, when the first question is asked.
+Imported by `openai_model` only, for the first request.
 """
 
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI
@@ -30,10 +30,10 @@ class _Completion(_Lenient):
 
 
 class OpenAiClient:
-    """One HTTP client to one provider; close it after use."""
+    """One HTTP client for one provider; call `close` after use."""
 
     def __init__(self, settings: ModelConfig, key: str | None) -> None:
-        # the SDK insists on a key; a local server ignores it. The next pass is the retry.
+        # the SDK requires a key, which a local server ignores; no retries: the next pass tries again
         self._client = AsyncOpenAI(
             base_url=settings.endpoint,
             api_key=key or "none",
@@ -42,9 +42,10 @@ class OpenAiClient:
         )
 
     async def complete(self, settings: ModelConfig, instructions: str, material: str) -> str:
-        """Return the model's words.
+        """Return the text of the completion.
 
-        Raises Unavailable, RateLimited or DeadlineExceeded, whose words quote nothing of the provider's.
+        Raises Unavailable, RateLimited or DeadlineExceeded. Error messages do not quote the provider's
+        response.
         """
         body: JsonObject = {
             "model": settings.model,

@@ -1,6 +1,6 @@
-"""The service's language model behind an OpenAI-compatible endpoint.
+"""The service's language model on an OpenAI-compatible endpoint.
 
-Built by `app` when `memory.model` names one; next is `openai_client`, imported at the first question.
+Built when `memory.model` names one; next is `openai_client`, imported for the first request.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from choir_common.errors import Unavailable
 from choir_common.wire.config import ModelConfig
 
 MAX_ANSWER = 60_000
-"""Characters; a summary or a list of facts that is longer has gone astray."""
+"""Maximum characters; a longer summary or list of facts is unusable."""
 
 
 class _Client(Protocol):
@@ -21,7 +21,8 @@ class _Client(Protocol):
 
 
 class OpenAiModel:
-    """One model; one question at a time, so that it never crowds out the agents at their provider."""
+    """One model with one request at a time, so that it does not compete with the agents at their
+    provider."""
 
     def __init__(self, settings: ModelConfig, key: str | None) -> None:
         self.name = settings.model
@@ -31,7 +32,8 @@ class OpenAiModel:
         self._turn = asyncio.Lock()
 
     async def answer(self, instructions: str, material: str) -> str:
-        """Return the answer; raises what `OpenAiClient.complete` raises, Unavailable when it is empty."""
+        """Return the completion; raises the errors of `OpenAiClient.complete`, and Unavailable if it is
+        unusable."""
         async with self._turn:
             client = self._client or await self._open()
             text = await client.complete(self._settings, instructions, material)
@@ -45,7 +47,7 @@ class OpenAiModel:
             await self._client.close()
 
     async def _open(self) -> _Client:
-        # the one lazy import of the SDK here: it takes 0.3 s and 16 MB, and many never need it
+        # imported on first use: the SDK takes 0.3 s and 16 MB, and many installations never need it
         name = "choir_memory.layers.openai_client"
         module = await asyncio.to_thread(importlib.import_module, name)
         client: _Client = module.OpenAiClient(self._settings, self._key)

@@ -1,7 +1,7 @@
-"""Lay a new fact beside what is known: the same again, in its place, or beside it.
+"""Compare a new fact with the stored ones: a repetition, a replacement, or an additional fact.
 
-Called by `extraction`. The cheap comparisons first: the same words, nearly the same words, the same meaning;
-and only what contradicts an older fact is for the model to decide.
+Called by `extraction`. Cheap comparisons come first: same words, nearly the same words, same meaning.
+Only a possible contradiction is decided by the model.
 """
 
 import re
@@ -20,9 +20,9 @@ from choir_memory.layers.model import Model
 from choir_memory.words.tokens import query_terms
 
 SAME_WORDS = 0.85
-"""Jaccard of two texts' words from which they say the same."""
+"""Jaccard similarity of two texts' words from which they are the same statement."""
 SAME_MEANING = 0.97
-"""Cosine from which they do."""
+"""Cosine similarity from which two texts are the same statement."""
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 
 Embed = Callable[[str], Awaitable[QueryVector]]
@@ -43,15 +43,15 @@ class _Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is known that touches a candidate."""
+    """Stored facts that concern a candidate."""
 
     same: Stored | None = None
     rivals: tuple[Stored, ...] = ()
-    """Active facts that say something else of the same."""
+    """Active facts with the same subject and predicate, but a different object."""
 
 
 async def meaning(embed: Embed, candidate: Candidate) -> QueryVector | None:
-    """Return a candidate's vector; none while there is no embedder: at worst a fact is known twice."""
+    """Return a candidate's vector, or None without an embedder; at worst a fact is then stored twice."""
     try:
         return await embed(candidate.text)
     except ChoirError:
@@ -59,7 +59,7 @@ async def meaning(embed: Embed, candidate: Candidate) -> QueryVector | None:
 
 
 async def lay_beside(store: FactStore, candidate: Candidate, vector: QueryVector | None) -> Beside:
-    """Return what is known that says the same, or else what says something different."""
+    """Return the stored fact with the same meaning, or else those that may contradict it."""
     known = await store.about(candidate.kind, candidate.subject)
     words = frozenset(query_terms(candidate.text))
     for one in known:
@@ -78,7 +78,8 @@ async def lay_beside(store: FactStore, candidate: Candidate, vector: QueryVector
 
 
 async def decide(model: Model, cases: Sequence[tuple[Stored, Candidate]]) -> list[bool]:
-    """Return of each case whether the newer replaces the older; of what the model does not decide, no."""
+    """Return for each case whether the newer fact replaces the older; False where the model does not
+    decide."""
     if not cases:
         return []
     material = "\n".join(

@@ -1,8 +1,8 @@
-"""Choose what an agent should have in mind when a user has said something.
+"""Select memories to inject with a user message.
 
-Called by `endpoints.reminders` before the agent's model is asked. Wishes always; facts about what the words
-name, by the graph of entities; and what the searches find that is clearly about it. Nothing that a stranger
-wrote comes unasked: it would speak in every talk that touches its words.
+Called by `endpoints.reminders` before the agent's model is called. Included are active rules, facts about
+the entities that the message names, and search results that are clearly relevant. Text by third parties
+is never included unasked, since it would influence every conversation on its topic.
 """
 
 import contextlib
@@ -27,23 +27,26 @@ from choir_memory.words.excerpt import CUT, excerpt
 from choir_memory.words.telling import telling_terms
 
 LEAST_TRUST = TRUST["agent"]
-"""What users and the agent said, what an operator brought; no page, no mail, no tool."""
+"""Users, the agent and documents an operator added; not pages, mail or tool output."""
 CLEARLY = 0.5
-"""Score from which a find may come: half of the message's information (`search.fuse`)..."""
+"""Minimum score of a search result: half of the message's information (see `search.fuse`)."""
 NEAR = 0.35
-"""...and the cosine it has beside that. By its score alone half of all messages that have nothing to do with
-a memory bring something up, and a greeting finds greetings; by both, one in six does (decision 40). Where a
-model puts everything nearer the score decides; without a vector the find's own words must have been meant."""
+"""Minimum cosine similarity in addition to that.
+
+By score alone, half of all unrelated messages would retrieve something, and greetings would find
+greetings; with both it is one in six (decision 40). For a model with generally higher similarities the
+score decides. A result without a vector must have matched by its own words.
+"""
 RULES_SHARE = 3
-"""Wishes may take a third of the budget; the more often one was said, the sooner it is told."""
+"""Rules may use a third of the budget, most frequent first."""
 MOST_RULES, MOST_NAMED, MOST_FOUND = 20, 8, 4
-"""Of each search; what is worth telling stands in front."""
+"""Limits of each query; the best results come first."""
 LONGEST = 400
-"""Characters of one, around what the message is about; the whole is found by asking."""
+"""Maximum characters of one reminder, an excerpt around the topic; the full text is available by search."""
 SENTENCE = 16
-"""Characters from which one text inside another repeats it; a shorter one may be there by chance."""
+"""Minimum characters for one text contained in another to count as a repetition."""
 RETELLING = ("summary", "episode")
-"""Kinds that retell a whole session: of each session one of them is enough."""
+"""Kinds that summarise a whole session; one per session is enough."""
 WHERE: Mapping[Store, tuple[Kind, ...]] = {
     "knowledge": ("note", "fact", "episode", "document_chunk"),
     "session": ("turn", "note", "summary"),
@@ -52,7 +55,7 @@ WHERE: Mapping[Store, tuple[Kind, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reminding:
-    """Answers what belongs beside a message."""
+    """Selection of memories to inject with a user message."""
 
     database: Database
     spaces: Spaces
@@ -60,7 +63,7 @@ class Reminding:
     clock: Clock
 
     async def remind(self, wanted: RemindersWanted) -> Reminders:
-        """Return wishes, what the words name, and what is near them, as much as the budget holds."""
+        """Return rules, facts about named entities and relevant search results within the budget."""
         await self.spaces.ensure(wanted.agent_id)
         async with as_agent(self.database, wanted.agent_id) as held:
             store = ReminderStore(held, wanted.agent_id, self.clock.now(), LEAST_TRUST)
@@ -88,18 +91,18 @@ class Reminding:
 
 @dataclass(slots=True)
 class _Block:
-    """What is laid beside one message; nothing in it, or in the prompt before it, is said twice."""
+    """The reminders for one message, without duplicates of each other or of the prompt."""
 
     terms: Collection[str]
-    """What the message is about."""
+    """Content words of the message."""
     known: set[str]
-    """Documents that need not come."""
+    """Documents to leave out: already in the prompt or in the block."""
     retold: dict[str, str]
-    """Sessions that a summary or an episode has retold, and which of the two."""
+    """Sessions with a summary or an episode in the block, and which of the two."""
     said: list[str] = field(default_factory=list)
 
     def fitting(self, found: Iterable[Reminder], room: int) -> Iterator[Reminder]:
-        """Yield those that say something new and fit, each cut to what the message is about."""
+        """Yield those that are new and fit, each cut to an excerpt relevant to the message."""
         for one in found:
             if one.document_id in self.known or self._repeats(one):
                 continue
@@ -127,7 +130,7 @@ class _Block:
 
 def _ids(names: Iterable[str]) -> Iterator[UUID]:
     for name in names:
-        # an agent may name whatever it likes
+        # agents may send anything here
         with contextlib.suppress(ValueError):
             yield UUID(name)
 

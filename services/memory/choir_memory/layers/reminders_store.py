@@ -1,4 +1,5 @@
-"""Wishes, and facts by what they mention. Called by `reminders`, on a connection under the agent's role."""
+"""Rules, and facts by the entities they mention. Called by `reminders`, on a connection under the agent's
+role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ _RULES = f"""
 SELECT {_COLUMNS} FROM {{schema}}.knowledge_documents d WHERE d.kind = 'rule' AND {_USABLE}
 ORDER BY d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
 """  # noqa: S608 conditions of ours
-# What is said of another name of the same counts as well: a fact of category `name` leads to it.
+# Also includes facts about other names of an entity: a fact of category `name` connects two names.
 _ABOUT = f"""
 WITH named AS (
     SELECT l.from_id, l.to_id FROM {{schema}}.links l
@@ -43,7 +44,7 @@ ORDER BY f.names DESC, d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
 """  # noqa: S608 conditions of ours
 
 
-# Summaries and episodes retell a session; which of these a prompt holds already.
+# Summaries and episodes both retell a session; returns which of these the prompt already has.
 _RETOLD = """
 SELECT session_id, 'summary' AS kind FROM {schema}.memory_documents
 WHERE id = ANY($1::uuid[]) AND tier = 'long_term_summary'
@@ -54,7 +55,7 @@ WHERE id = ANY($1::uuid[]) AND kind = 'episode'
 
 @dataclass(frozen=True, slots=True)
 class ReminderStore:
-    """The statements over one agent's knowledge; `now` and `least_trust` hold for all of them."""
+    """Statements on one agent's knowledge; `now` and `least_trust` apply to all of them."""
 
     held: Connection
     agent_id: str
@@ -62,21 +63,21 @@ class ReminderStore:
     least_trust: int
 
     async def filled_beside(self, session_id: str) -> tuple[Store, ...]:
-        """Return the stores that hold anything that was not said in this session."""
+        """Return the stores with any document that does not come from this session."""
         row = await self.held.fetchrow(qualified(_FILLED, self.agent_id), session_id)
         stores: tuple[Store, ...] = ("knowledge", "session")
         return tuple(store for store in stores if row is not None and row[store])
 
     async def rules(self, limit: int) -> list[Reminder]:
-        """Return the wishes that hold, those that were said most often first."""
+        """Return the active rules, most frequently stated first."""
         return await self._read(_RULES, limit)
 
     async def about(self, entities: Sequence[UUID], limit: int) -> list[Reminder]:
-        """Return facts that mention these entities, those that mention most of them first."""
+        """Return facts that mention these entities, those with the most mentions first."""
         return await self._read(_ABOUT, limit, list(entities)) if entities else []
 
     async def retold(self, document_ids: Sequence[UUID]) -> dict[str, str]:
-        """Return the sessions that these documents retell, each with the kind of document that does."""
+        """Return the sessions that these documents summarise, with the kind of document."""
         rows = await self.held.fetch(qualified(_RETOLD, self.agent_id), list(document_ids))
         return {row["session_id"]: row["kind"] for row in rows}
 

@@ -1,7 +1,7 @@
-"""Recognise wishes that would weaken safety: pure. Called by `candidates` and `reminders`.
+"""Detect rules that would weaken safety: pure. Called by `candidates` and `reminders`.
 
-A rule is laid beside every message, so "skip the safety check", said once, would be repeated with each.
-The extracting model judges each wish as well, in any language; this guard does not depend on it, and knows
+A rule is injected with every message, so a single "skip the safety check" would be repeated with each.
+The extracting model judges rules as well, in any language; this check is independent of it, and supports
 English and Chinese.
 """
 
@@ -27,7 +27,7 @@ _NEGATED = (
     r"|instead\s+of|not\s+have\s+to)"
 )
 _FILL = r"(?:\W+\w+){0,4}?\W+"
-# "turn the safety checks off", the flags that programs have for it, consent given beforehand
+# "turn the safety checks off", command-line flags that do the same, and advance consent
 _WAYS = (
     rf"{_OMITTED}{_FILL}{_GUARDED}\b",
     rf"(?:turn|switch)\w*\b{_FILL}{_GUARDED}\W+off\b",
@@ -58,7 +58,7 @@ _NOT_BEFORE_ZH = re.compile(
 
 
 def weakens_safety(text: str) -> bool:
-    """Tell whether a wish asks to skip, hide or weaken a check, a warning or somebody's approval.
+    """Return whether a rule asks to skip, hide or weaken a check, a warning or an approval.
 
     "Never skip the safety check" asks for the opposite and does not count.
     """
@@ -72,5 +72,5 @@ def _asks_for_it(clause: str) -> bool:
     found = _CHINESE.search(clause)
     if found is None or _NOT_BEFORE_ZH.search(clause[: found.start()]):
         return False
-    # 不要跳過安全檢查: the negation is of the omission
+    # 不要跳過安全檢查 ("do not skip the safety check"): the omission is negated
     return re.search(f"^{_NEGATED_ZH}.{{0,3}}{_OMITTED_ZH}", found.group()) is None

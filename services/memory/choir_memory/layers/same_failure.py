@@ -1,7 +1,7 @@
-"""Tell whether two messages are of the same failure: pure. Called by `tool_errors`.
+"""Decide whether two error messages describe the same failure: pure. Called by `tool_errors`.
 
-A message is a template with names in it: files, modules, hosts, quoted words. Two messages of one template
-that name different things are different failures, and what helped with one says nothing about the other.
+A message is a template with names in it: files, modules, hosts, quoted strings. Two messages with the
+same template and different names are different failures, and the fix of one does not apply to the other.
 """
 
 import re
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from choir_memory.words.tokens import query_terms
 
 ALIKE = 0.3
-"""Jaccard of the messages' words, names and numbers aside, from which they are of one template."""
+"""Minimum Jaccard similarity of the words, without names and numbers, for the same template."""
 SAME_NAMES = 0.5
-"""Jaccard of the names in them from which they are about the same; a traceback shares some with others."""
+"""Minimum Jaccard similarity of the names; unrelated tracebacks share some."""
 _URL = re.compile(
     r"\b[a-z][a-z0-9+.-]*://(?:[^\s/@]*@)?([^\s/:'\"`<>]+)[^\s'\"`<>]*", re.IGNORECASE
 )
 _QUOTED = re.compile(r"(?<!\w)['\"`‘“«]([^'\"`’”»\n]{1,200})['\"`’”»](?!\w)")
 _NUMBER = re.compile(r"(?<![\w.-])(?:\d+|0x[0-9a-f]+)(?![\w.-]*\w)", re.IGNORECASE)
-# a path, a file or a host, an identifier that has a digit among its letters
+# a path, a file or host name, or an identifier with letters and digits
 _NAME = re.compile(
     r"((?:[\w~.-]*/[\w./@+~-]+)|\w[\w-]*(?:[.@:]+\w[\w-]*)+|(?=\w*\d)(?=\w*[^\W\d_])\w+)"
 )
@@ -26,16 +26,16 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed call's message, taken apart."""
+    """The parts of an error message."""
 
     words: frozenset[str]
-    """Of the template."""
+    """Terms of the template."""
     names: frozenset[str]
-    """Of files, modules, hosts; whatever stands in quotation marks."""
+    """Files, modules, hosts, and quoted strings."""
 
 
 def read_failure(said: str) -> Failure:
-    """Take a message apart."""
+    """Split a message into template words and names."""
     names: list[str] = []
 
     def take(found: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def read_failure(said: str) -> Failure:
 
 
 def likeness(first: Failure, second: Failure) -> float:
-    """Return how alike two failures are, up to 1; 0 if they are different ones."""
+    """Return the similarity of two failures, up to 1; 0 if they differ."""
     words = jaccard(first.words, second.words)
     if words < ALIKE:
         return 0.0
@@ -61,6 +61,6 @@ def likeness(first: Failure, second: Failure) -> float:
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the share of members that two sets have in common; 1 for two empty ones."""
+    """Return the Jaccard similarity of two sets; 1 for two empty ones."""
     union = len(first | second)
     return len(first & second) / union if union else 1.0

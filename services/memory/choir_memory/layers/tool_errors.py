@@ -1,7 +1,8 @@
-"""Remember what went wrong with tools and how it ended, and say so when it goes wrong again.
+"""Store failures of tools and how they ended, and return hints when they happen again.
 
-`remember_troubles` is called by `sessions.archive` with the page they are in; `hints` by `endpoints.hints`.
-A memory of an error lasts 90 days from when it was last of use, and goes with the session it comes from.
+`remember_troubles` is called by `sessions.archive` with the page that contains them; `hints` by
+`endpoints.hints`. A stored failure expires 90 days after it was last used, and is erased with its
+session.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+", re.IGNORECASE)
 async def remember_troubles(
     held: Connection, agent_id: str, session_id: str, troubles: Sequence[Trouble]
 ) -> list[UUID]:
-    """Store how troubles of a session ended; `held` is under the agent's role. Return what wants a vector."""
+    """Store the failures of a session; requires the agent's role. Return the ids that need a vector."""
     latest = {_id(session_id, trouble): trouble for trouble in troubles}
     documents = [_known(session_id, one, trouble) for one, trouble in latest.items()]
     written = await KnownStore(held, agent_id).put(await prepare_known(documents))
@@ -47,14 +48,14 @@ async def remember_troubles(
 
 @dataclass(frozen=True, slots=True)
 class ToolErrors:
-    """Answers what is known about a failure."""
+    """Hints about earlier failures of a tool."""
 
     database: Database
     spaces: Spaces
     clock: Clock
 
     async def hints(self, wanted: HintsWanted) -> ToolHints:
-        """Return the same failures of the same tool: those that were resolved first, then the likest."""
+        """Return earlier failures of the tool that match: resolved ones first, then by similarity."""
         await self.spaces.ensure(wanted.agent_id)
         now = self.clock.now()
         async with as_agent(self.database, wanted.agent_id) as held:
@@ -70,7 +71,10 @@ def _likest(wanted: HintsWanted, known: Sequence[Remembered]) -> list[Remembered
     near = [(score, one) for score, one in scored if score > 0]
     near.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
     different: dict[tuple[str, str], Remembered] = {}
-    for _, one in near:  # the store gives the newest first, and sorting keeps that among equals
+    for (
+        _,
+        one,
+    ) in near:  # newest first from the store; the stable sort keeps that order among equals
         different.setdefault((one.outcome, one.resolution or one.tried), one)
     return list(different.values())[: wanted.limit]
 

@@ -1,1 +1,1 @@
-"""SQL files only: `shared` for the service's own schema, `agent` for the schema of each agent."""
+"""SQL migrations: `shared` for the service's own schema, `agent` for the schema of each agent."""

@@ -67,7 +67,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Exports and imports memory; `announce` reports to the embedding queue how many documents were
+    """Export and import of memory; `announce` reports to the embedding queue how many documents were
     queued."""
 
     database: Database

@@ -109,7 +109,7 @@ class Linked:
 
 
 class LookStore:
-    """Reads one agent's memory on one connection."""
+    """Read access to one agent's memory on one connection."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held

@@ -12,7 +12,7 @@ from choir_memory.schema.store import SpaceStore
 
 
 class Spaces:
-    """Creates and migrates agents' schemas on demand; each agent is checked once per process."""
+    """Registry of agents' schemas; creates and migrates each on its first use in this process."""
 
     def __init__(self, store: SpaceStore) -> None:
         self._store = store

@@ -83,7 +83,7 @@ async def as_agent(
 ) -> AsyncIterator[Connection]:
     """Open a transaction in which only the agent's own schema is accessible (docs/design/memory.md rule 2).
 
-    `plan_once` forces generic query plans, for statements whose best plan does not depend on the
+    `plan_once` forces generic query plans, for statements with a best plan that does not depend on the
     arguments; it saves a millisecond per search.
     """
     begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]

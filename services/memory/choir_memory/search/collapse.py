@@ -23,7 +23,7 @@ def normalised(text: str) -> str:
 
 
 def collapse(fused: Iterable[Fused], stored: Mapping[UUID, Stored]) -> list[Distinct]:
-    """Return one hit per text and speaker, best first; hits whose document no longer exists are dropped.
+    """Return one hit per text and speaker, best first; hits with a deleted document are dropped.
 
     The newest document represents the group, with the rank and score of the best one.
     """

@@ -53,8 +53,7 @@ class Corpus:
     """Percentage of vectors to sample for the mean similarity to a query."""
     mean_tokens: float = 1.0
     common: Mapping[str, float] = field(default_factory=dict)
-    """Share of documents that contain a word; words that are missing here are rarer than all listed ones.
-    Share of documents that contain a word; words that are missing here are rarer than all listed ones."""
+    """Share of documents that contain a word; words that are missing here are rarer than all listed ones."""
 
     def has_index(self, model: int) -> bool:
         """Return whether there is a vector index for this model."""

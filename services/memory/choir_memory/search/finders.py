@@ -55,8 +55,7 @@ def _single(held: Sequence[float | None]) -> int:
 
 
 def _together(common: Sequence[str], corpus: Corpus) -> tuple[str, ...]:
-    """Return the fewest terms whose conjunction is expected to match few documents, assuming
-    independence."""
+    """Return the fewest terms with a conjunction that should match few documents, assuming independence."""
     expected = float(corpus.documents)
     for at, term in enumerate(common, 1):
         expected *= corpus.common[term]

@@ -12,7 +12,7 @@ from choir_memory.search.material import NO_MATERIAL, Material, take_apart
 from choir_memory.search.scored import Scored
 
 REACH = 2
-"""Positions to either side whose documents influence the score."""
+"""Distance in positions up to which neighbours influence a document's score."""
 
 # OFFSET 0 forces a lookup per position; the planner would otherwise read the whole table
 _MATERIAL = """

@@ -59,7 +59,7 @@ def show(
 ) -> list[Shown]:
     """Return the hits that fit, best first; a document between two hits is context of the better one only.
 
-    A hit whose context does not fit is returned without it, and the first hit is truncated rather than
+    If a hit does not fit with its context, it is returned without; the first hit is truncated rather than
     dropped. A later hit that does not fit is skipped in favour of a smaller one, or ends the list if
     `in_order`.
     """

@@ -1,4 +1,4 @@
-"""Stores the receipts of concurrent searches in one statement.
+"""Store the receipts of concurrent searches in one statement.
 
 Used by `recall`; next is `receipt_store`.
 """
@@ -16,7 +16,7 @@ class _Batch:
 
 
 class Receipts:
-    """Batches receipts: those that arrive while a statement runs are stored together by the next one."""
+    """Batcher of receipts: those that arrive while a statement runs are stored together by the next one."""
 
     def __init__(self) -> None:
         self._open = _Batch()

@@ -29,7 +29,7 @@ an entity is only a name."""
 
 @dataclass(frozen=True)
 class Scope:
-    """Which documents of which agent are searched; None and () do not filter.
+    """The documents of one agent that a search may find; None and () do not filter.
 
     No slots, because of the cached properties.
     """
@@ -71,8 +71,7 @@ class Scope:
         return " AND ".join([*self._always, *filters]) or "TRUE"
 
     def sql(self, statement: str, first: int) -> str:
-        """Return `statement` for this scope's tables; the placeholders of the condition start at `first`.
-        Return `statement` for this scope's tables; the placeholders of the condition start at `first`."""
+        """Return `statement` for this scope's tables; the placeholders of the condition start at `first`."""
         session = self.store == "session"
         tables = "memory" if session else "knowledge"
         parts = {

@@ -8,7 +8,7 @@ from choir_common.clock import Clock
 
 
 class Stages:
-    """Measures the stages of a query against its deadline."""
+    """Timer for the stages of a query, with its deadline."""
 
     def __init__(self, clock: Clock, deadline_s: float) -> None:
         self._clock = clock

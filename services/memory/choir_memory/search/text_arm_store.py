@@ -15,8 +15,7 @@ from choir_memory.search.scope_store import Scope
 from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
 
 MAX_TERMS = 16
-"""Number of the rarest terms of a query that are used; common ones are expensive and discriminate little.
-Number of the rarest terms of a query that are used; common ones are expensive and discriminate little."""
+"""Number of the rarest terms of a query that are used; common ones are expensive and discriminate little."""
 WEIGHED = 2
 """Candidates scored by all terms for each document to return; chosen by their information."""
 

@@ -1,9 +1,8 @@
-"""Take a session's events into mid-term memory, a page at a time (spec 11.4, 11.8).
+"""Archive a session's events into mid-term memory, page by page.
 
-Called by `endpoints.sessions`, told by control; next is `chunks`, then `documents.store` and the embedding
-queue, and at the end of a session `promote`. A page is one transaction: its units, the wish for their
-vectors and how far the session has come become durable together, so a crash at any point loses and doubles
-nothing.
+Called by `endpoints.sessions` on control's behalf; next are `chunks`, `documents.store` and the embedding
+queue, and `promote` at the end of a session. A page is one transaction: its units, their embedding jobs
+and the session's progress are committed together, so a crash at any point loses and duplicates nothing.
 """
 
 import itertools
@@ -29,7 +28,7 @@ from choir_memory.sessions.troubles import Trouble
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A session that has ended, and what its agent said of it."""
+    """An ended session with its agent's summary."""
 
     session_id: str
     summary: str
@@ -42,21 +41,21 @@ Learn = Callable[[Connection, str, str, Sequence[Trouble]], Awaitable[Sequence[U
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Stores sessions; `announce` tells the embedding queue how many documents wait."""
+    """Writer of mid-term memory; `announce` reports to the embedding queue how many documents were queued."""
 
     database: Database
     spaces: Spaces
     promotion: Promotion
     announce: Callable[[int], None]
     learn: Learn
-    """Keeps what went wrong with tools, in the transaction of the page; returns what wants a vector."""
+    """Stores failures of tools in the transaction of the page; returns the ids that need a vector."""
     conclude: Conclude
-    """Keeps what an ended session was about, in the same way."""
+    """Stores the episode of an ended session in the same way."""
 
     async def take(self, page: ArchivePage) -> Archived:
-        """Store what is new of a page and tell how far the session is; a gap changes nothing.
+        """Store the new events of a page and return the session's progress; a gap changes nothing.
 
-        Raises BadInput when the page's events do not follow each other.
+        Raises BadInput when the revisions of the page's events are not consecutive.
         """
         check(page.events)
         await self.spaces.ensure(page.agent_id)
@@ -73,7 +72,7 @@ class Archive:
     async def _store(
         self, held: Connection, page: ArchivePage, state: SessionState
     ) -> tuple[int, bool, int]:
-        """Return how far the session is, whether it is all there, and how many vectors are wanted."""
+        """Return the session's last revision, whether it has ended, and how many documents were queued."""
         last = page.events[-1].rev if page.events else state.through_rev
         if state.erased:
             return max(last, state.through_rev), page.end is not None, 0
@@ -99,7 +98,7 @@ class Archive:
             queued += await self._conclude(held, page, summary)
             await store.end(page.session_id, page.end.at)
             if cutter.unsettled.next_index == 0 and not await self._has_units(held, page):
-                # nothing was said: it must not push out a session in which something was
+                # an empty session must not displace one with content from mid-term memory
                 await store.promoted(page.session_id)
         return through, page.end is not None, queued
 
@@ -114,7 +113,7 @@ class Archive:
         return len(written)
 
     async def _has_units(self, held: Connection, page: ArchivePage) -> bool:
-        """Tell whether units of the session were recorded directly, without a log."""
+        """Return whether units of the session were recorded directly, without a log."""
         await take_agent_role(held, page.agent_id)
         units = await DocumentStore(held, page.agent_id).ids_of_session(page.session_id)
         await resume_service_role(held)
@@ -141,7 +140,7 @@ class Archive:
 
 
 def check(events: Sequence[Event]) -> None:
-    """Refuse events that do not follow each other; raises BadInput."""
+    """Raise BadInput unless the events' revisions are consecutive."""
     for before, after in itertools.pairwise(events):
         if after.rev != before.rev + 1:
             raise BadInput(f"Event {after.rev} does not follow event {before.rev}.")

@@ -1,8 +1,7 @@
-"""Cut a session's log into units that search ranks: words, runs of tools, jobs (spec 11.4). Pure.
+"""Split a session's log into the units that search ranks: messages, runs of tool calls, jobs. Pure.
 
-Called by `archive`, page by page. A unit is a function of the events alone: however the log is cut into
-pages, and however often a page comes, the same units come out. What was begun and has not ended waits in
-`Unsettled`.
+Called by `archive`, page by page. Units depend on the events only: the same units result however the log
+is divided into pages and however often a page is sent. Unfinished state is stored in `Unsettled`.
 """
 
 from collections.abc import Sequence
@@ -47,17 +46,17 @@ from choir_memory.sessions.wording import (
 
 RUN_CHARS = 4_000
 RUN_CALLS = 8
-"""A run that is as long is closed once nothing of it is under way."""
+"""A run of this many calls, or `RUN_CHARS` characters, is closed when none of its calls is pending."""
 RUN_HARD_CHARS = 16_000
-"""And closed in any case here."""
+"""A run of this length is closed in any case."""
 TURNS_WATCHED = 32
-"""Turns and jobs whose sources are remembered; no more are open at once."""
+"""Turns and jobs for which the sources' trust is tracked; fewer are open at once."""
 WORTH_KEEPING = ("plan", "need_info", "partial_result")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A unit: the events it covers, and which part of their words it is."""
+    """A unit: the events it covers, and its number among the parts of their text."""
 
     first_rev: int
     last_rev: int
@@ -75,11 +74,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the agent said of the whole session when it ended."""
+    """The agent's summary of the session when it ended."""
 
     summary: str
     topics: tuple[tuple[str, str], ...]
-    """Titles and texts."""
+    """Pairs of title and text."""
 
 
 @dataclass(slots=True)
@@ -102,17 +101,17 @@ class Run:
 
 @dataclass(slots=True)
 class Unsettled:
-    """What was begun in the events so far and has not ended."""
+    """State of what the events so far have started and not finished."""
 
     next_index: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
-    """By lane."""
+    """Open runs by lane."""
     phases: dict[str, str] = field(default_factory=dict)
-    """The skill and state each lane is in."""
+    """Skill and state of each lane."""
     sources: dict[str, int] = field(default_factory=dict)
-    """By turn or job: the least trust of what it has read."""
+    """The least trust of what a turn or job has read, by its id."""
     reminded: list[str] = field(default_factory=list)
-    """Turns in which memory was shown: what is said in them may repeat it."""
+    """Turns in which memory was shown: their replies may repeat it."""
     following: Following = field(default_factory=Following)
 
 
@@ -120,17 +119,17 @@ _UNSETTLED: TypeAdapter[Unsettled] = TypeAdapter(Unsettled)
 
 
 def read_unsettled(text: str) -> Unsettled:
-    """Read what `write_unsettled` wrote; `{}` is the beginning."""
+    """Parse the JSON of `write_unsettled`; `{}` is the initial state."""
     return _UNSETTLED.validate_json(text)
 
 
 def write_unsettled(unsettled: Unsettled) -> str:
-    """Render as JSON."""
+    """Return the state as JSON."""
     return _UNSETTLED.dump_json(unsettled).decode()
 
 
 class Cutter:
-    """Takes events in order; `made` holds the units that ended."""
+    """Splitter of an event log, fed in order; `made` contains the finished units."""
 
     def __init__(self, agent_id: str, unsettled: Unsettled) -> None:
         self._agent_id = agent_id
@@ -140,7 +139,7 @@ class Cutter:
         self.troubles = TroubleWatch(unsettled.following)
 
     def take(self, event: Event) -> None:
-        """Add one event; one of a type that is not known here says nothing."""
+        """Process one event; unknown types are ignored."""
         event = plain(event)
         try:
             payload = payload_of(event)
@@ -170,7 +169,7 @@ class Cutter:
                 pass
 
     def finish(self) -> None:
-        """Close what is still open: the session has ended."""
+        """Close all open runs, because the session has ended."""
         for lane in list(self.unsettled.runs):
             self._close(lane)
         self.troubles.close_all()
@@ -269,7 +268,7 @@ class Cutter:
                 self.unsettled.phases.pop(event.lane, None)
 
     def _run(self, event: Event, turn_id: str, *, begins: bool = True) -> Run:
-        """Return the lane's run, a new one if the last belongs to another turn or is long enough."""
+        """Return the lane's run; a new one if the last belongs to another turn or has reached its limit."""
         run = self.unsettled.runs.get(event.lane)
         if run is not None and (run.turn_id != turn_id or _is_long(run, begins=begins)):
             self._close(event.lane)
@@ -303,7 +302,7 @@ class Cutter:
     ) -> None:
         trust = TRUST[origin]
         if origin == "agent":
-            # what an agent says after it read a page deserves no more trust than the page
+            # what an agent says after reading a page has no more trust than the page
             trust = min(trust, self._trust_of(turn_id))
         phase = self.unsettled.phases.get(event.lane, "")
         metadata = _about(event.lane, phase) | (about or {})
@@ -333,13 +332,13 @@ class Cutter:
 
     def _read(self, turn_id: str, trust: int) -> None:
         sources = self.unsettled.sources
-        # the turn that read last stands last, and the one that is long silent goes
+        # the most recently used entry is last; the least recently used one is dropped
         sources[turn_id] = min(sources.pop(turn_id, trust), trust)
         while len(sources) > TURNS_WATCHED:
             del sources[next(iter(sources))]
 
     def _recall(self, turn_id: str) -> None:
-        """Note that memory was shown in a turn: its answer may repeat what is remembered already."""
+        """Mark a turn in which memory was shown: its reply may repeat what is already stored."""
         reminded = self.unsettled.reminded
         if turn_id not in reminded:
             reminded[:] = [*reminded, turn_id][-TURNS_WATCHED:]

@@ -1,8 +1,8 @@
-"""Forget a session for good. Called by `endpoints.sessions`, for an operator.
+"""Erase a session from memory. Called by `endpoints.sessions`, for an operator.
 
-Its documents go, with their vectors, their links, their place in the queue, and what only they supported.
-Its row stays and says that it was erased, so that nothing of it is stored again; the log itself is
-control's.
+Deletes its documents with their vectors, links and embedding jobs, and everything derived from them
+alone. The session's row remains and is marked as erased, so that nothing of it is stored again. The log
+belongs to control.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from choir_memory.sessions.store import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class Eraser:
-    """Erases sessions."""
+    """Erasure of sessions."""
 
     database: Database
     spaces: Spaces
 
     async def erase(self, asked: EraseSession) -> SessionErased:
-        """Erase, once; raises NotFound when memory never heard of the session."""
+        """Erase a session; raises NotFound when memory does not know it."""
         await self.spaces.require(asked.agent_id)
         async with self.database.transaction() as held:
             sessions = SessionStore(held, asked.agent_id)

@@ -1,8 +1,9 @@
-"""Move sessions from mid-term to long-term memory: the oldest beyond the newest N (spec 11.5).
+"""Promote sessions from mid-term to long-term memory: the oldest beyond the newest N.
 
-Called by `archive` whenever a session has ended. Details keep their text and their vectors, so that search
-covers all history; the summary becomes documents of its own. First the summary, then the details, some at a
-time: a promotion that is cut off resumes with the same session, which counts as promoted only at the end.
+Called by `archive` when a session has ended. Its units keep their text and vectors, so that search covers
+the whole history; the summary becomes separate documents. The summary is written first, then the units
+are moved in batches: an interrupted promotion resumes with the same session, which is marked as promoted
+last.
 """
 
 from collections.abc import Callable
@@ -17,18 +18,19 @@ from choir_memory.sessions.store import SessionStore
 from choir_memory.sessions.summary import summarise, summary_rows
 
 AT_ONCE = 400
-"""Rows moved in a transaction: each writes its words' index anew, a millisecond or two."""
+"""Rows moved per transaction; each is reindexed, which takes a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Promotes sessions; `announce` tells the embedding queue how many documents wait."""
+    """Promotion of sessions; `announce` reports to the embedding queue how many documents were queued."""
 
     database: Database
     announce: Callable[[int], None]
 
     async def promote(self, agent_id: str, keep: int) -> tuple[str, ...]:
-        """Promote, oldest first, until `keep` ended sessions are in mid-term memory; return which."""
+        """Promote the oldest sessions until `keep` ended ones are left in mid-term memory; return their
+        ids."""
         done: list[str] = []
         while True:
             async with self.database.transaction() as held:
@@ -44,7 +46,8 @@ class Promotion:
             done.append(session_id)
 
     async def _sum_up(self, held: Connection, agent_id: str, session_id: str) -> int | None:
-        """Write the summary; return how many vectors are wanted, none if somebody else was faster."""
+        """Write the summary; return how many documents were queued, or None if another process was
+        faster."""
         state = await SessionStore(held, agent_id).held(session_id)
         if state is None or state.promoted or state.erased:
             return None
@@ -60,7 +63,7 @@ class Promotion:
         return len(written)
 
     async def _move_some(self, agent_id: str, session_id: str) -> bool:
-        """Move some details to their new tier; tell whether there are more."""
+        """Move a batch of units to the new tier; return whether there are more."""
         async with self.database.transaction() as held:
             sessions = SessionStore(held, agent_id)
             state = await sessions.held(session_id)

@@ -1,4 +1,4 @@
-"""Write units of a session that somebody else cut: imports, and conversations held elsewhere.
+"""Store units that the caller has prepared: imports, and conversations from other systems.
 
 Called by `endpoints.sessions`; next are `documents.store` and the embedding queue, in one transaction.
 """
@@ -20,21 +20,21 @@ from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.store import SessionStore
 
 MAX_METADATA = 20_000
-"""Bytes of JSON; metadata describes a unit and is no place for one."""
+"""Bytes of JSON; metadata describes a unit and must not contain one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Stores units; `announce` tells the embedding queue how many wait."""
+    """Writer of prepared units; `announce` reports to the embedding queue how many were queued."""
 
     database: Database
     spaces: Spaces
     announce: Callable[[int], None]
 
     async def record(self, given: RecordUnits) -> UnitsRecorded:
-        """Store the units and ask for their vectors; what is there already is left alone.
+        """Store the units and queue them for embedding; a unit with the same text keeps its vector.
 
-        Raises BadInput, Conflict (two units for one position) or NotFound (the session was erased).
+        Raises BadInput, Conflict (two units at one position) or NotFound (the session was erased).
         """
         check(given.units)
         ids = [document_id(given.session_id, "unit", unit.id) for unit in given.units]
@@ -58,7 +58,7 @@ class Recorder:
 
 
 def check(units: Sequence[SessionUnit]) -> None:
-    """Refuse units that cannot be stored; raises BadInput saying which."""
+    """Validate the units; raises BadInput naming the fault."""
     if len({unit.id for unit in units}) < len(units):
         raise BadInput("Two units have the same id.")
     for unit in units:

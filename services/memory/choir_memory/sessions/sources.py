@@ -1,6 +1,6 @@
-"""How far something from a session may be trusted, by what it rests on: pure.
+"""Trust of texts from a session, by the sources they rest on: pure.
 
-Called by `chunks` for what a tool call brought in, by `summary` and `layers.episodes` for the sentences of a
+Called by `chunks` for tool results, and by `summary` and `layers.episodes` for the sentences of a
 summary.
 """
 
@@ -17,24 +17,26 @@ from choir_memory.documents.kinds import TRUST
 from choir_memory.words.telling import telling_terms
 
 TRUSTED = TRUST["agent"]
-"""What users and the agent said in turns that read nothing from elsewhere."""
+"""Trust of users and agent in turns that read nothing from outside."""
 OWN_TOOLS = ("choir.memory.", "choir.core.", "choir.skill.", "choir.propose.")
-"""Their answers are Choir's own words about what the agent did..."""
+"""Tools with results that Choir itself generates about the agent's actions."""
 TELL_OF_OTHERS = ("choir.core.list",)
-"""...but for these: they repeat what jobs have reported, whatever that came from."""
+"""Exceptions: their results repeat reports of jobs, which may contain outside text."""
 MEMORY_QUERY = "choir.memory.query"
 MOST_UNITS = 3
-"""Units one sentence rests on; words gathered from more of them may say something nobody said."""
+"""Maximum units that may support one sentence; words from more of them could be combined to something
+nobody said."""
 COVERED = 0.75
-"""Share of a sentence's words that trusted units must hold: the rest may be a stranger's, in other words."""
+"""Share of a sentence's terms that trusted units must contain; the rest may come from an untrusted
+source."""
 NOBODY = frozenset(telling_terms("user"))
-"""How summaries call who spoke; it is no word of anybody's."""
+"""How summaries refer to the speaker; not a content word."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A unit of the session: its trust, and which of the summary's words it holds."""
+    """A unit of the session: its trust, and which of the summary's terms it contains."""
 
     trust: int
     terms: frozenset[str]
@@ -42,14 +44,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a text may be trusted alike."""
+    """A part of a text with uniform trust."""
 
     text: str
     trust: int
 
 
 def trust_of_result(result: ToolResultCommitted) -> int | None:
-    """Return the trust of what a call brought into its turn; None if it brought in nothing from elsewhere."""
+    """Return the trust of a tool result in its turn, or None if it brought in nothing from outside."""
     if result.status == "refused" or _is_unconfigured(result):
         return None
     if result.tool == MEMORY_QUERY:
@@ -60,7 +62,7 @@ def trust_of_result(result: ToolResultCommitted) -> int | None:
 
 
 def by_trust(text: str, sources: Sequence[Source], least: int) -> list[Part]:
-    """Return what trusted units support, then the rest, which is trusted as little as the `least` unit."""
+    """Return the sentences that trusted units support, then the others with the trust `least`."""
     if least >= TRUSTED:
         return [Part(text, TRUSTED)] if text.strip() else []
     kept: dict[bool, list[str]] = {True: [], False: []}
@@ -76,9 +78,9 @@ def by_trust(text: str, sources: Sequence[Source], least: int) -> list[Part]:
 
 
 def is_supported(sentence: str, sources: Sequence[Source]) -> bool:
-    """Tell whether a sentence rests on trusted units, and on no other.
+    """Return whether a sentence rests on trusted units only.
 
-    They hold most of its words, and those they do not hold stand in no unit that is less trusted.
+    They contain most of its terms, and no less trusted unit contains one of the others.
     """
     left = terms = frozenset(telling_terms(sentence)) - NOBODY
     trusted = [one.terms for one in sources if one.trust >= TRUSTED]
@@ -90,7 +92,7 @@ def is_supported(sentence: str, sources: Sequence[Source]) -> bool:
 
 
 def terms_of(texts: Collection[str]) -> list[str]:
-    """Return the words of these texts that sources are compared by."""
+    """Return the terms of these texts by which sources are compared."""
     return sorted({term for text in texts for term in _sentence_terms(text)})
 
 
@@ -101,16 +103,16 @@ def _sentence_terms(text: str) -> Iterator[str]:
 
 
 def _is_unconfigured(result: ToolResultCommitted) -> bool:
-    # of a tool of Choir's own; what else a program of others calls its failures says nothing
+    # only for tools of Choir; an external tool may use this error code for anything
     builtin = result.tool.startswith("choir.") and result.status == "error"
     return builtin and result.output.get("code") == "not_configured"
 
 
 def _least_recalled(output: JsonObject) -> int | None:
-    """Return the least trust among what a search of memory has found."""
+    """Return the least trust among the results of a memory search."""
     found = output.get("found")
     if not isinstance(found, list):
-        # the session's own log, or an answer that was too long for the log
+        # a search of the session's own log, or a result too long for the log
         return None if output.get("hits") == [] else TRUST["tool"]
     return min(map(_trust_of_hit, found), default=None)
 
@@ -119,5 +121,5 @@ def _trust_of_hit(hit: JsonValue) -> int:
     trust = hit.get("trust") if isinstance(hit, dict) else None
     if not isinstance(hit, dict) or not isinstance(trust, int):
         return TRUST["tool"]
-    # what stands beside a hit comes without its trust
+    # the context of a hit comes without its own trust
     return min(trust, TRUST["tool"]) if hit.get("before") or hit.get("after") else trust

@@ -1,6 +1,7 @@
-"""How far each session has come on its way into memory: rows of `choir_memory.sessions`.
+"""Archive progress of each session: rows of `choir_memory.sessions`.
 
-Called inside a transaction as the service itself. Who holds a session's row is its only writer.
+Called inside a transaction under the service's role. The transaction that locks a session's row is its
+only writer.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ WHERE agent_id = $1 AND session_id = $2
 _END = """
 UPDATE choir_memory.sessions SET ended_at = $3 WHERE agent_id = $1 AND session_id = $2
 """
-# the oldest of those that are one too many
+# the oldest session beyond the limit
 _TO_PROMOTE = """
 SELECT session_id FROM (
     SELECT session_id, started_at FROM choir_memory.sessions
@@ -59,7 +60,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """How far a session has come; `unsettled` is the JSON of `chunks`."""
+    """Progress of a session; `unsettled` is the JSON of `chunks`."""
 
     started_at: datetime
     ended_at: datetime | None
@@ -72,21 +73,21 @@ class SessionState:
 
 
 class SessionStore:
-    """The sessions of one agent, on a connection as the service."""
+    """Sessions of one agent, on a connection under the service's role."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
         self._held = held
         self._agent_id = agent_id
 
     async def hold(self, session_id: str, started_at: datetime) -> SessionState:
-        """Return the session's state, made if it is new, locked for the rest of the transaction."""
+        """Return the session's state, created if new, locked for the rest of the transaction."""
         await self._held.execute(_BEGIN, self._agent_id, session_id, started_at)
         state = await self.held(session_id)
         assert state is not None
         return state
 
     async def held(self, session_id: str) -> SessionState | None:
-        """Return and lock the state of a session that is known."""
+        """Return and lock the state of a session; None if it is unknown."""
         row = await self._held.fetchrow(_HOLD, self._agent_id, session_id)
         if row is None:
             return None
@@ -103,27 +104,27 @@ class SessionStore:
         )
 
     async def advance(self, session_id: str, through_rev: int, unsettled: str) -> None:
-        """Note that the events up to there are in memory, or in `unsettled`."""
+        """Store that events up to `through_rev` are in memory, or in `unsettled`."""
         await self._held.execute(_ADVANCE, self._agent_id, session_id, through_rev, unsettled)
 
     async def sum_up(self, session_id: str, summary: str, topics: Sequence[Topic]) -> None:
-        """Keep the agent's own summary until the session goes to long-term memory."""
+        """Store the agent's own summary until the session is promoted."""
         rendered = orjson.dumps([{"title": one.title, "text": one.text} for one in topics])
         await self._held.execute(_SUM_UP, self._agent_id, session_id, summary, rendered.decode())
 
     async def end(self, session_id: str, ended_at: datetime) -> None:
-        """Note that no more will come."""
+        """Mark the session as ended."""
         await self._held.execute(_END, self._agent_id, session_id, ended_at)
 
     async def oldest_beyond(self, newest: int) -> str | None:
-        """Return the oldest session that is to go to long-term memory so that `newest` stay."""
+        """Return the oldest session to promote so that `newest` remain, or None."""
         found = await self._held.fetchval(_TO_PROMOTE, self._agent_id, newest)
         return None if found is None else str(found)
 
     async def promoted(self, session_id: str) -> None:
-        """Note that the session is in long-term memory."""
+        """Mark the session as promoted."""
         await self._held.execute(_PROMOTED, self._agent_id, session_id)
 
     async def erased(self, session_id: str) -> None:
-        """Leave nothing of the session but that it was erased."""
+        """Mark the session as erased and clear its other fields."""
         await self._held.execute(_ERASED, self._agent_id, session_id)

@@ -1,7 +1,8 @@
-"""Make the documents that stand for a session in long-term memory: pure. Called by `promote`.
+"""Build the summary documents of a promoted session: pure. Called by `promote`.
 
-The agent's own summary, a document a topic. Without one, because the model was away or the agent crashed,
-what the user asked for is quoted instead: nothing is invented, and the session can still be found.
+One document per topic of the agent's own summary. Without a summary (the model was unavailable or the
+agent crashed) the user's messages are quoted instead: nothing is invented, and the session can still be
+found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,24 +18,24 @@ from choir_memory.sessions.wording import parts
 SELECTED_CHARS = 2_000
 QUOTED_CHARS = 240
 SUMMARY_CHARS = 1_500
-"""A longer topic becomes several documents."""
+"""Maximum characters; a longer topic becomes several documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stands for a session, and whether its agent wrote it."""
+    """The summary of a session, and whether the agent wrote it."""
 
     topics: tuple[Topic, ...]
     by_agent: bool
 
     @property
     def texts(self) -> list[str]:
-        """Return all that it says."""
+        """Return all titles and texts."""
         return [text for topic in self.topics for text in (topic.title, topic.text)]
 
 
 def summarise(state: SessionState, told: Told) -> Summary:
-    """Return the agent's own summary, or else what the user said."""
+    """Return the agent's own summary, or else a selection of the user's messages."""
     by_agent = _topics(state)
     return Summary(tuple(by_agent or _selected(told)), bool(by_agent))
 
@@ -42,9 +43,9 @@ def summarise(state: SessionState, told: Told) -> Summary:
 def summary_rows(
     session_id: str, state: SessionState, told: Told, summary: Summary, sources: Sequence[Source]
 ) -> list[Row]:
-    """Return the documents, none for a session in which nobody said anything.
+    """Return the summary documents; none for a session without messages.
 
-    What rests on less trusted units of the session is a document of its own, trusted no further.
+    Sentences that rest on less trusted units are a separate document with the least trust.
     """
     least = least_trust([TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])])
     return [
@@ -73,7 +74,7 @@ def _topics(state: SessionState) -> list[Topic]:
 
 
 def _selected(told: Told) -> list[Topic]:
-    """Quote what the user said, or else what the agent did, from the beginning."""
+    """Quote the user's messages, or else the agent's, from the beginning."""
     chosen = [turn for turn in told.turns if turn.origin == "user"] or list(told.turns)
     lines: list[str] = []
     room = SELECTED_CHARS
@@ -89,10 +90,10 @@ def _selected(told: Told) -> list[Topic]:
 def _pieces(
     topics: Sequence[Topic], sources: Sequence[Source], least: int
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield the title, the text and the trust of each document."""
+    """Yield title, text and trust of each document."""
     for topic in topics:
         for part in by_trust(topic.text.replace("\x00", ""), sources, least):
-            # a title that rests on less than what stands under it is left out
+            # a title that is less trusted than the text below it is left out
             fits = part.trust == least or is_supported(topic.title, sources)
             title = topic.title if fits else ""
             for piece in parts(part.text, SUMMARY_CHARS):

@@ -1,7 +1,8 @@
-"""Follow what goes wrong with tools, and how it ends: pure. Called by `chunks`, event by event.
+"""Track failures of tools and how they end: pure. Called by `chunks`, event by event.
 
-A failure is resolved when a like call of the same tool succeeds in the same turn or job: what was done in
-between, and that call, are what helped. Else it has failed, or was given up, when the turn ends.
+A failure is resolved when a similar call of the same tool succeeds in the same turn or job: the calls in
+between and that one are what helped. Otherwise it is failed (if it was retried) or abandoned when the
+turn ends.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ from choir_memory.sessions.wording import asked
 from choir_memory.words.tokens import query_terms
 
 ALIKE = 0.34
-"""Jaccard of two calls' words from which the second is another try of the first; `ls` is none of `make`."""
+"""Minimum Jaccard similarity of two calls' words for the second to be a retry of the first."""
 MAX_INPUT = 300
 MAX_STEPS = 3
-"""Calls between a failure and its end that are kept: the last ones."""
+"""Calls between a failure and its end that are stored: the last ones."""
 MAX_OPEN = 16
-"""Failures of one turn that are followed."""
+"""Failures tracked per turn."""
 MAX_TURNS = 32
 MAX_PENDING = 64
 
@@ -37,9 +38,9 @@ class Trouble:
     at: str
     end: TroubleEnd
     steps: tuple[str, ...]
-    """What was done until it worked; none unless it was resolved."""
+    """The calls that led to success; empty unless it was resolved."""
     unit_rev: int
-    """Where the unit begins in which it stands."""
+    """First revision of the unit that contains it."""
     outside: bool
 
 
@@ -58,26 +59,26 @@ class Attempt:
 
 @dataclass(slots=True)
 class Following:
-    """What is followed across pages of a log."""
+    """Tracking state that is kept across pages of a log."""
 
     asked: dict[str, str] = field(default_factory=dict)
-    """By call: what it was asked."""
+    """Input of pending calls, by call id."""
     turns: dict[str, list[Attempt]] = field(default_factory=dict)
 
 
 class TroubleWatch:
-    """Takes calls and results in order; `ended` holds the troubles that ended."""
+    """Tracker of failed calls, fed in order; `ended` contains the failures that ended."""
 
     def __init__(self, following: Following) -> None:
         self._following = following
         self.ended: list[Trouble] = []
 
     def ask(self, call: ToolCallRequested) -> None:
-        """A call was made."""
+        """Record the start of a call."""
         _keep(self._following.asked, call.call_id, asked(call)[:MAX_INPUT], MAX_PENDING)
 
     def answer(self, result: ToolResultCommitted, at: str, unit_rev: int) -> None:
-        """A call ended, in the unit that begins at `unit_rev`."""
+        """Record the result of a call, in the unit that starts at `unit_rev`."""
         tried = self._following.asked.pop(result.call_id, result.tool)
         said = failure_words(result.tool, result.status, result.output)
         if said is not None and result.exposure == "both":
@@ -86,12 +87,12 @@ class TroubleWatch:
             self._succeeded(result, tried)
 
     def close(self, turn_id: str) -> None:
-        """A turn or job ended: what is open of it stays unresolved."""
+        """End a turn or job: its open failures stay unresolved."""
         for attempt in self._following.turns.pop(turn_id, ()):
             self._end(attempt, "failed" if attempt.tries > 1 else "abandoned", ())
 
     def close_all(self) -> None:
-        """The session ended."""
+        """End the session."""
         for turn_id in list(self._following.turns):
             self.close(turn_id)
 
@@ -100,7 +101,7 @@ class TroubleWatch:
         opened = turns.get(result.turn_id, [])
         for before in opened:
             if before.tool == attempt.tool and _alike(before.tried, attempt.tried):
-                # the latest try says most; what was done before it did not help
+                # keep the latest attempt; what was done before it did not help
                 before.said, before.tried, before.steps = attempt.said, attempt.tried, []
                 before.tries += 1
                 return

@@ -1,7 +1,7 @@
-"""Put events of tools and jobs into words that search can find: pure. Called by `chunks`.
+"""Render events of tools and jobs as searchable text: pure. Called by `chunks`.
 
-Only what every lane may read is put down: an output that a prompt does not show is not shown by memory
-either.
+Only content that all lanes may read is rendered: an output that prompts do not show must not be shown by
+memory either.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from choir_common.wire.json import JsonObject
 
 INPUT_CHARS = 600
 RESULT_CHARS = 2_000
-"""Of one call; the whole stands in the log, and a tool that says more says it in a file."""
+"""Maximum characters of one result; the log has all of it, and longer outputs are usually in files."""
 PART_CHARS = 4_000
-"""Longer words become several units: search ranks a page better than a book."""
-# what an agent asks of its own memory, jobs and skills; what they say stands elsewhere in words of its own
+"""Maximum characters of a unit; longer texts become several, because smaller units rank better."""
+# calls of these tools are not rendered: their content is stored elsewhere in memory
 QUIET = ("choir.memory.", "choir.core.", "choir.skill.")
 
 
 def plain(event: Event) -> Event:
-    """Return the event without NUL characters, which no table takes."""
+    """Return the event without NUL characters, which Postgres rejects."""
     if "\x00" not in event.lane and b"\\u0000" not in orjson.dumps(event.payload):
         return event
     payload = {_plain_text(name): _plain(value) for name, value in event.payload.items()}
@@ -31,17 +31,17 @@ def plain(event: Event) -> Event:
 
 
 def is_quiet(tool: str) -> bool:
-    """Tell whether a call of this tool says nothing worth finding."""
+    """Return whether calls of this tool are left out."""
     return tool.startswith(QUIET)
 
 
 def asked(call: ToolCallRequested) -> str:
-    """Return a call in one line."""
+    """Return a call as one line."""
     return f"{call.tool} {_short(orjson.dumps(call.input).decode(), INPUT_CHARS)}"
 
 
 def answered(result: ToolResultCommitted) -> str:
-    """Return what came of a call, as far as every lane may see it."""
+    """Return the result of a call, as far as all lanes may see it."""
     said = "\n".join(_lines(_visible(result)))
     return f"{result.tool} → {result.status}: {_short(said, RESULT_CHARS)}"
 
@@ -52,7 +52,7 @@ def spoken(value: JsonObject) -> str:
 
 
 def parts(text: str, size: int = PART_CHARS) -> list[str]:
-    """Cut a text where a paragraph, a line, a sentence or at least a word ends."""
+    """Split a text at the end of a paragraph, line, sentence or at least a word."""
     made: list[str] = []
     rest = text.strip()
     while len(rest) > size:
@@ -86,7 +86,7 @@ def _plain_text(text: str) -> str:
 
 
 def _end(text: str, end: str, size: int) -> int:
-    """Return where the last `end` begins in the second half of the part, or 0."""
+    """Return the position of the last `end` in the second half of the part, or 0."""
     return max(0, text.rfind(end, size // 2, size - len(end)))
 
 
@@ -94,7 +94,7 @@ def _visible(result: ToolResultCommitted) -> JsonObject:
     if result.exposure != "both":
         return {}
     if not result.masked:
-        # what was remembered is not remembered again
+        # hints from memory are not stored again
         return {name: value for name, value in result.output.items() if name != SEEN_BEFORE}
     return {"summary": result.output["summary"]} if "summary" in result.output else {}
 

@@ -7,8 +7,7 @@ of its nearest passage.
 import re
 
 PASSAGE_CHARS = 900
-"""Maximum characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest.
-Maximum characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest."""
+"""Maximum characters: about 200 tokens of English; the offline model reads 256 tokens and drops the rest."""
 DENSE_PASSAGE_CHARS = 220
 """Maximum characters for scripts in which each character is a token."""
 MAX_PASSAGES = 128

@@ -39,7 +39,7 @@ def telling_terms(question: str) -> list[str]:
 def named_speakers(
     terms: Collection[str], speakers: Collection[str]
 ) -> Mapping[str, frozenset[str]]:
-    """Return the speakers whose first name occurs in a question, with all terms of their names."""
+    """Return the speakers with a first name that occurs in a question, with all terms of their names."""
     named = {}
     for speaker in speakers:
         name = query_terms(speaker)

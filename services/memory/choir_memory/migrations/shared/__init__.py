@@ -1,1 +1,1 @@
-"""The schema `choir_memory`: spaces, embedding models and the embedding queue."""
+"""The schema `choir_memory`: spaces, embedding models and queue, sessions, audit log, receipts, cursors."""
