@@ -1,4 +1,4 @@
-"""What all tests share: the profile for long random walks, and who runs what when several run at a time."""
+"""Configuration of all tests: hypothesis profiles, and the distribution over parallel workers."""
 
 import gc
 import signal
@@ -12,27 +12,27 @@ from tests.support.sharing import ByFile, turn
 from tests.support.steps import register_profiles
 
 register_profiles()
-# pytest rewrites all modules of tests for their asserts, eleven seconds' work for each worker unless kept
+# pytest rewrites the asserts of all test modules: eleven seconds per worker unless the bytecode is cached
 sys.dont_write_bytecode = False
-# Job runners and nohup start programs with SIGINT ignored, and all that tests start would inherit that.
+# Job runners and nohup start programs with SIGINT ignored; processes started by tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """Hand out whole files, in our order instead of the files with most tests first."""
+    """Return a scheduler that assigns whole files, in our order instead of by number of tests."""
     config.option.loadscopereorder = False
     return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes long; alone, a process keeps to the order of the files."""
+    """Sort long tests first in a parallel run; a single process keeps the order of the files."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: turn(item.nodeid))
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing behind, in a worker either."""
+    """Remove temporary data, also in a worker."""
     forget_cluster()
 
 

@@ -1,7 +1,7 @@
-"""Hold the house to its shape: sizes, names, no import cycle. Run by `make check`; exits 1 on a fault.
+"""Check of the code's structure: sizes of modules and functions, names, no import cycle. Exits 1 on a fault.
 
-Limits and their reasons stand in CONTRIBUTING.md; what tells a clean system from a bloated one is the
-largest import cycle, so any cycle at all fails.
+Run by `make check`. The limits and their reasons are in CONTRIBUTING.md. The size of the largest import cycle
+is the best single measure of a tangled code base, so any cycle fails.
 """
 
 import ast
@@ -43,14 +43,14 @@ BANNED_TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or method and how many lines it takes."""
+    """A function or method, and its length in lines."""
 
     place: str
     lines: int
 
 
 def modules() -> Iterator[Path]:
-    """Yield the project's own modules, tests apart."""
+    """Yield the modules of the project, without tests."""
     for folder in PACKAGES.values():
         for package in (ROOT / folder).glob("choir*"):
             yield from sorted(package.rglob("*.py"))
@@ -65,7 +65,7 @@ def functions(path: Path, tree: ast.Module) -> Iterator[Function]:
 
 
 def module_faults(path: Path, text: str) -> Iterator[str]:
-    """Yield what is wrong with one module's size, name and text."""
+    """Yield the faults in one module's size, name and text."""
     where = path.relative_to(ROOT)
     lines = text.count("\n")
     if lines > MAX_MODULE_LINES:
@@ -82,7 +82,7 @@ def module_faults(path: Path, text: str) -> Iterator[str]:
 
 
 def cycles() -> Iterator[str]:
-    """Yield each import cycle between modules of all packages together."""
+    """Yield an import cycle between modules, if there is one in all packages together."""
     graph = grimp.build_graph(*PACKAGES)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:
@@ -92,12 +92,12 @@ def cycles() -> Iterator[str]:
 
 
 def percentile(values: list[int], share: float) -> int:
-    """Return the value below which `share` of `values` lie."""
+    """Return the percentile of `values` at `share` (0 to 1)."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def main() -> int:
-    """Print every fault and the house's figures; return the exit code."""
+    """Print the figures and every fault; return the exit code."""
     faults: list[str] = []
     sizes: list[int] = []
     lengths: list[int] = []

@@ -1,1 +1,1 @@
-"""What several kinds of tests share: a whole embedded stack, and a user who talks to it."""
+"""Shared test support: real servers, service processes, the embedded stack, fakes of external services."""

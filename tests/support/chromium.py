@@ -1,4 +1,4 @@
-"""What tests of real pages need."""
+"""Skip marker for tests that need a real Chromium."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""An OTLP collector that keeps what it is sent, and reads it."""
+"""An OTLP collector that stores the requests it receives and parses their spans."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ Value = str | int | float | list["Value"]
 
 @dataclass(frozen=True, slots=True)
 class SeenSpan:
-    """A span as the collector got it, with its process's attributes among its own."""
+    """A received span; `said` contains its attributes and those of its process."""
 
     service: str
     name: str
@@ -28,7 +28,7 @@ class SeenSpan:
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes OTLP over HTTP."""
+    """HTTP server that receives OTLP traces."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -40,15 +40,15 @@ class Collector(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def told(self) -> bytes:
-        """Return all that was ever sent, as it came."""
+        """Return the bodies of all requests, concatenated."""
         return b"".join(body for _, body in self.requests)
 
     def spans(self) -> list[SeenSpan]:
-        """Return all spans."""
+        """Return all spans received so far."""
         return [span for _, body in list(self.requests) for span in _read(body)]
 
     def wait_for(self, holds: Callable[[list[SeenSpan]], bool], timeout_s: float) -> list[SeenSpan]:
-        """Return the spans as soon as `holds` is true of them; fails with what came instead."""
+        """Wait until `holds` is true for the spans and return them; fail with their names on timeout."""
         until = time.monotonic() + timeout_s
         with self.news:
             while not holds(spans := self.spans()):

@@ -1,6 +1,7 @@
-"""A crowd of agents at one choird of its own process: each keeps a chain and sends heartbeats.
+"""Load generator: many fake agents, each with a hash chain and heartbeats, at one choird in its own process.
 
-The client below costs a tenth of a general one, so that on a small machine what is measured is choird.
+The HTTP client below uses a tenth of the CPU time of a general one, so that a small machine measures choird
+and not the client.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ MB = 1024 * 1024
 
 
 class Line(asyncio.Protocol):
-    """One kept-alive HTTP/1.1 connection: sends whole requests, returns status and body."""
+    """A keep-alive HTTP/1.1 connection that sends prepared requests and returns status and body."""
 
     def __init__(self) -> None:
         self._got = b""
@@ -53,7 +54,7 @@ class Line(asyncio.Protocol):
             self._answer.set_exception(ConnectionResetError("the server hung up"))
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        """Send a request; return the answer's status and body. Raises ConnectionResetError."""
+        """Send a request; return the response's status and body. Raises ConnectionResetError."""
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionResetError("the server hung up")
@@ -73,7 +74,7 @@ async def connect(path: str) -> Line:
 
 
 def post(path: str, body: bytes, **headers: str) -> bytes:
-    """Return a whole HTTP request."""
+    """Return a complete HTTP POST request."""
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return (
         f"POST {path} HTTP/1.1\r\nHost: choir\r\nContent-Type: application/json\r\n"
@@ -83,7 +84,7 @@ def post(path: str, body: bytes, **headers: str) -> bytes:
 
 @dataclass
 class Member:
-    """One agent of the crowd: its lease, its chain, its connection."""
+    """One fake agent: its lease token, the head of its chain and its connection."""
 
     agent_id: str
     session_id: str
@@ -93,7 +94,7 @@ class Member:
     line: Line | None = None
 
     def request(self, verb: str, body: bytes) -> bytes:
-        """Return a verb's whole HTTP request."""
+        """Return the complete HTTP request of an RPC verb."""
         return post(
             f"/rpc/{verb}",
             body,
@@ -103,7 +104,7 @@ class Member:
         )
 
     def beat(self, payloads: list[EventPayload]) -> bytes:
-        """Return the request of the next heartbeat, which carries `payloads`; the chain goes on."""
+        """Return the request of the next heartbeat with `payloads`, and advance the head of the chain."""
         events: list[Event] = []
         base = self.head
         for payload in payloads:
@@ -123,7 +124,7 @@ class Member:
         return self.request("HEARTBEAT", body.model_dump_json().encode())
 
     async def send(self, request: bytes) -> float:
-        """Send a prepared request; return the seconds it took. Fails if it is not answered 200."""
+        """Send a prepared request; return the seconds it took. Fails unless the status is 200."""
         assert self.line is not None
         start = time.perf_counter()
         status, body = await self.line.send(request)
@@ -133,7 +134,7 @@ class Member:
 
 @dataclass
 class Crowd:
-    """All agents, and the process that serves them."""
+    """All fake agents, and the choird process that serves them."""
 
     home: Path
     process: Process
@@ -146,13 +147,13 @@ class Crowd:
 
     @property
     def cpu_s(self) -> float:
-        """Return the CPU time choird has taken, in seconds."""
+        """Return the CPU time that choird has used, in seconds."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
 
 def work(number: int = 0) -> EventPayload:
-    """Return an event as agents make them most: a tool call of a usual size."""
+    """Return the most frequent kind of event: a tool call of typical size."""
     call = {"command": f"echo {number}; " + "x" * 200}
     return ToolCallRequested(
         turn_id="turn_1", call_id=f"call_{number}", tool="choir.exec", input=call
@@ -161,7 +162,7 @@ def work(number: int = 0) -> EventPayload:
 
 @contextlib.asynccontextmanager
 async def running_crowd(agents: int, dsn: str, password: str) -> AsyncIterator[Crowd]:
-    """Start a choird with `agents` agents over the database `dsn`; each has written its first event."""
+    """Start a choird with `agents` agents on the database `dsn`; each has appended its first event."""
     async with make_home() as home, running_bus_server() as nats:
         order = {
             "home": str(home),

@@ -1,7 +1,7 @@
-"""A choird process whose agents are played by its caller: `python -m tests.support.crowd_control`.
+"""A choird process whose agents are simulated by its caller: `python -m tests.support.crowd_control`.
 
-Real doors, database and bus; only the runtime is a stand-in that starts no process. Told in one line of
-JSON on standard input what to serve; answers one line with every agent's lease when all have started.
+Endpoints, database and bus are real; only the runtime is a fake that starts no process. Reads one line of
+JSON with the options from standard input, and prints one line with every agent's lease when all are started.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from tests.service.control.hand_runtime import HandRuntime
 
 
 def crowd_config(home: Path, agents: int) -> dict[str, Any]:
-    """Return a configuration of `agents` agents with a workspace and a DM each, started by themselves.
+    """Return a configuration with `agents` agents that start automatically, each with a workspace and a DM.
 
-    None is taken for dead: whoever plays them may have nothing to say for a while.
+    The crash detection threshold is long, because fake agents may send no heartbeat for a while.
     """
     names = [f"a{number}" for number in range(agents)]
     return {
@@ -42,7 +42,7 @@ def crowd_config(home: Path, agents: int) -> dict[str, Any]:
 
 
 async def serve(order: dict[str, Any]) -> None:
-    """Serve until standard input is closed."""
+    """Run choird until standard input is closed."""
     home, runtime = Path(order["home"]), HandRuntime()
     (home / "config.json").write_text(json.dumps(crowd_config(home, order["agents"])))
     settings = ControlSettings(
@@ -69,7 +69,7 @@ async def serve(order: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve what standard input asks for."""
+    """Read the options from standard input and serve."""
     order = json.loads(sys.stdin.readline())
     configure_logging("choird", "warning", Redactor())
     uvloop.run(serve(order))

@@ -1,6 +1,7 @@
-"""Cut a piece of work at each line of some modules: the process dies there, as by `kill -9` (row R12).
+"""Crash injection: run a function in a child process that dies at a given line, as by `kill -9`.
 
-Nothing is asked of the code that is cut: the lines are counted from outside, in a process of its own.
+Used for GUARANTEES R12. The tested code needs no hooks: a trace function in the child process counts the
+executed lines.
 """
 
 import os
@@ -15,9 +16,9 @@ MOST = 2_000
 
 
 def cuts(work: Callable[[], object], *modules: str, every: int = 1) -> Iterator[int]:
-    """Yield after each cut, with its number; the last one let the work come to its end.
+    """Crash `work` at each executed line of `modules` in turn; yield the number of each attempt.
 
-    `modules` are ends of file names; with `every` only each so many lines is a cut.
+    The last attempt runs to the end. `modules` are suffixes of file names; `every` is the step in lines.
     """
     for number in range(1, MOST):
         killed = killed_at(number * every, work, *modules)
@@ -28,7 +29,7 @@ def cuts(work: Callable[[], object], *modules: str, every: int = 1) -> Iterator[
 
 
 def killed_at(line: int, work: Callable[[], object], *modules: str) -> bool:
-    """Do the work in a process that is gone at the `line`-th line of `modules`; tell whether it was."""
+    """Run `work` in a child that dies at the `line`-th executed line of `modules`; return whether it died."""
     child = fork()
     if child == 0:
         _do(line, work, modules)
@@ -38,14 +39,14 @@ def killed_at(line: int, work: Callable[[], object], *modules: str) -> bool:
 
 
 def fork() -> int:
-    """Fork; the other threads here (a test worker has one) hold nothing that the child asks for."""
+    """Fork without the warning about threads: the test worker's other thread has no lock the child needs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def die_at(line: int, module: str, functions: Collection[str]) -> None:
-    """Let this process, all its threads, be gone at the `line`-th line of these functions."""
+    """Make this process exit at the `line`-th executed line of these functions, in any thread."""
     seen = 0
 
     def trace(frame: FrameType, event: str, _: object) -> object:
@@ -82,7 +83,7 @@ def _do(line: int, work: Callable[[], object], modules: tuple[str, ...]) -> None
             os._exit(BROKEN)
         os._exit(DONE)
 
-    # a thread of its own: the parent's may have an event loop, which this process must not touch
+    # in a new thread: the forked one may have a running event loop, which the child must not touch
     threading.settrace(trace)  # type: ignore[arg-type]
     thread = threading.Thread(target=run)
     thread.start()

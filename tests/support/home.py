@@ -1,4 +1,4 @@
-"""A state directory for one test, whose path is short enough for Unix sockets."""
+"""A temporary state directory with a path that is short enough for Unix sockets."""
 
 import contextlib
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def short_home() -> Iterator[Path]:
-    """Make an empty directory, and remove it afterwards."""
+    """Create an empty directory and remove it afterwards."""
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     try:
         yield home

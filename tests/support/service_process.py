@@ -1,6 +1,6 @@
-"""One of Choir's services as a real process for a test, beside a real NATS.
+"""One of Choir's services as a real process for a test, with a real NATS server.
 
-Used by the service tests of gateway and browser; a test may kill the process and start it again.
+Used by the service tests of gateway and browser; a test may kill and restart the process.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ NATS_TOKEN = "bus-token"
 
 @contextlib.asynccontextmanager
 async def make_home() -> AsyncIterator[Path]:
-    """Make a home whose path is short enough for the sockets in it."""
+    """Create a temporary state directory with a path that is short enough for Unix sockets."""
     root = Path(tempfile.mkdtemp(prefix="choir-"))
     try:
         yield root
@@ -37,7 +37,7 @@ async def make_home() -> AsyncIterator[Path]:
 
 @contextlib.asynccontextmanager
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
-    """Start an empty nats-server; it keeps its port when started again."""
+    """Start an empty nats-server; it keeps its port after a restart."""
     async with make_home() as root:
         server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
         try:
@@ -49,7 +49,7 @@ async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
 
 @dataclass
 class ServiceProcess:
-    """`python -m <module>` with its settings in the environment and its secrets in a file."""
+    """A process `python -m <module>` with its settings in the environment and its secrets in a file."""
 
     module: str
     home: Path
@@ -59,7 +59,7 @@ class ServiceProcess:
     secrets: JsonObject = field(default_factory=dict)
     process: Process | None = None
     address: str = ""
-    """Where it listens when that is not its socket."""
+    """The address it listens on, if that is not its Unix socket."""
 
     @property
     def endpoint(self) -> str:
@@ -70,7 +70,7 @@ class ServiceProcess:
         return (self.home / "log").read_text()
 
     async def spawn(self) -> Process:
-        """Start the process; do not wait for it to be ready."""
+        """Start the process without waiting until it is ready."""
         secrets = self.home / "secrets.json"
         secrets.write_text(json.dumps({"nats_token": NATS_TOKEN, **self.secrets}))
         settings = {
@@ -94,11 +94,11 @@ class ServiceProcess:
                 while not await self.ready():
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            await self.kill()  # a fixture that fails here never reaches its end
+            await self.kill()  # a fixture that fails here does not run its cleanup
             raise TimeoutError(f"{self.module} is not ready: {self.log}") from None
 
     async def ready(self) -> bool:
-        """Ask /readyz."""
+        """Return whether /readyz responds with 200."""
         try:
             async with make_client(self.endpoint, timeout_s=2) as client:
                 return (await client.get("/readyz")).status_code == 200
@@ -106,13 +106,13 @@ class ServiceProcess:
             return False
 
     async def kill(self) -> None:
-        """Kill the process as a crash would."""
+        """Kill the process with SIGKILL, as a crash would end it."""
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
 
     async def stop(self) -> int:
-        """Ask the process to end and return its exit code."""
+        """Terminate the process with SIGTERM and return its exit code."""
         if self.process is None:
             return 0
         if self.process.returncode is None:
@@ -125,7 +125,7 @@ class ServiceProcess:
 async def make_process(
     module: str, nats_url: str, env: dict[str, str] | None = None
 ) -> AsyncIterator[ServiceProcess]:
-    """Make a service with a home of its own, not yet started; none outlives the block."""
+    """Create a service process with its own state directory, not started yet; kill it after the block."""
     async with make_home() as home:
         place = home / "socks" / f"{module.removeprefix('choir_')}.sock"
         process = ServiceProcess(module, home, nats_url, place, env or {})

@@ -1,4 +1,4 @@
-"""Make a session's log: events that follow each other, as an agent would have written them."""
+"""Builder for session logs: hash-chained events as an agent would append them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Script:
-    """Writes a session's log; a second between events."""
+    """Builds a session's log, with one second between events."""
 
     session_id: str = "s1"
     agent_id: str = "main"
@@ -90,7 +90,7 @@ class Script:
         self.result(call, tool, output, turn)
 
     def page(self, first: int = 0, last: int | None = None, keep: int | None = None) -> ArchivePage:
-        """Return events as a page; with `keep` the session has ended, and so many stay mid-term."""
+        """Return events as an archive page; with `keep`, the session has ended and `keep` stay mid-term."""
         end = None
         if keep is not None:
             end = SessionEnd(
@@ -108,7 +108,7 @@ class Script:
 def talk(
     session_id: str, *said: str, began: datetime = BEGAN, summary: str | None = None
 ) -> Script:
-    """Return the log of a session in which the user said these things and was answered."""
+    """Return the log of a session in which the user sent these messages and each was answered."""
     script = Script(session_id, began=began)
     script.start()
     for number, text in enumerate(said):

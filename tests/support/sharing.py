@@ -1,8 +1,8 @@
-"""Who runs which tests when several run at a time, and in what order.
+"""Distribution and order of tests over parallel pytest-xdist workers.
 
-Called by tests/conftest.py. Tests of one file stay together, for they may share what one of them made; all
-that use the Docker engine stay together, for what one makes or removes there another would see. The groups
-of pytest-xdist (`xdist_group`) cannot say so: it writes them into node ids, which this pytest does not allow.
+Used by tests/conftest.py. Tests of one file run in one worker, because they may share fixtures. All tests
+that use the Docker engine run in one worker, because they would see each other's containers and images.
+`xdist_group` cannot be used: it changes node ids, which this version of pytest does not allow.
 """
 
 import functools
@@ -13,12 +13,12 @@ from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import
 
 ROOT = Path(__file__).parents[2]
 ENGINE = re.compile(r"^from tests\.(compose|service\.runtimes)\.containers import", re.MULTILINE)
-# what takes long begins early, and the many small ones fill up the end
+# long tests start first, and the many short ones fill the remaining time
 LONGEST_FIRST = ("faults", "journey", "security", "service", "contract", "unit")
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands out whole files, in the order in which they were collected."""
+    """Scheduler that assigns whole files, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = path_of(nodeid)
@@ -26,7 +26,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def turn(nodeid: str) -> int:
-    """Return how early a test begins, 0 first."""
+    """Return the sort key of a test; 0 starts first."""
     path = path_of(nodeid)
     if uses_engine(path):
         return 0
@@ -35,11 +35,11 @@ def turn(nodeid: str) -> int:
 
 
 def path_of(nodeid: str) -> str:
-    """Return a test's file, relative to the project."""
+    """Return a test's file, relative to the repository root."""
     return nodeid.partition("::")[0]
 
 
 @functools.cache
 def uses_engine(path: str) -> bool:
-    """Tell whether the tests of a file use the Docker engine: they import what reaches it."""
+    """Return whether the tests of a file use the Docker engine: they import its helper module."""
     return ENGINE.search((ROOT / path).read_text()) is not None

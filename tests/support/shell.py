@@ -1,6 +1,6 @@
-"""Type commands of choirctl against a running stack, as a person or a script does.
+"""Runs choirctl commands against a running stack, as a person or a script does.
 
-Only `succeeds` and `data` count as a proof that a command works (`tests/support/tried.py`): both insist on
+Only `succeeds` and `data` count as coverage of a command (`tests/support/tried.py`), because both require
 exit code 0. Used by tests/service/choirctl.
 """
 
@@ -18,7 +18,7 @@ WITHIN_S = 180
 
 @dataclass
 class Shell:
-    """A shell whose CHOIR_HOME is a stack's."""
+    """Runs choirctl with CHOIR_HOME set to a stack's state directory."""
 
     home: Path
     env: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Shell:
         return json.loads(self.succeeds(*words, "--json"))
 
     def fails(self, exit_code: int, *words: str, given: str = "") -> str:
-        """Run a command that must exit so, with nothing on standard output; return its paragraph."""
+        """Run a command that must exit with `exit_code` and print no data; return its error paragraph."""
         done = self._run(words, given)
         assert done.returncode == exit_code, f"choirctl {' '.join(words)}: {done.stderr}"
         assert done.stdout == "" and "Traceback" not in done.stderr

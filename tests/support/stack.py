@@ -1,6 +1,6 @@
-"""Start a whole embedded stack as a user would (`choirctl up --detach`), talk to it, break it.
+"""A complete embedded stack, started as a user would (`choirctl up --detach`), and a user at its console.
 
-Used by tests/journey, tests/faults and tests/bench. Each stack has a home and ports of its own.
+Used by tests/journey, tests/faults and tests/bench. Each stack has its own state directory and ports.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ START_TIMEOUT_S = 240
 
 @dataclass
 class Stack:
-    """An embedded stack in a temporary home."""
+    """An embedded stack in a temporary state directory."""
 
     home: Path
     http_port: int
@@ -54,7 +54,7 @@ class Stack:
 
     @property
     def rehearsal_url(self) -> str:
-        """Return where the rehearsal model listens."""
+        """Return the address of the rehearsal model."""
         return str(self.children()["endpoints"]["rehearsal"])
 
     def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
@@ -75,7 +75,7 @@ class Stack:
         return done.stdout
 
     def logs(self, lines: int = 15) -> str:
-        """Return the newest lines of every log, for a failure's message."""
+        """Return the newest lines of every log, for the message of a failed assertion."""
         tails = []
         for path in sorted((self.home / "logs").glob("*.log")):
             tail = "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
@@ -83,32 +83,32 @@ class Stack:
         return "\n".join(tails)
 
     def secret(self, name: str) -> str:
-        """Return a secret's value from secrets.json."""
+        """Return the value of a secret in secrets.json."""
         return str(json.loads((self.home / "secrets.json").read_text())[name])
 
     def children(self) -> dict[str, Any]:
-        """Return the supervisor's own record of its children."""
+        """Return the supervisor's state file, which lists its child processes and endpoints."""
         record: dict[str, Any] = json.loads((self.home / "run" / "stack.json").read_text())
         return record
 
     def pid(self, name: str) -> int:
-        """Return the pid of a child of the supervisor."""
+        """Return the pid of a child process of the supervisor."""
         return int(self.children()["children"][name]["pid"])
 
     async def agent_pid(self, agent: str = "main") -> int | None:
-        """Return the pid of a running agent, None while it is down."""
+        """Return the pid of a running agent, or None if it does not run."""
         async with make_client(self.endpoint) as client:
             view = (await client.get(f"/v1/agents/{agent}")).json()
         return view["pid"] if view["state"] == "running" else None
 
     async def kill(self, name: str) -> None:
-        """`kill -9` a child of the supervisor, or the agent `main`, with its process group."""
+        """Send SIGKILL to a child process of the supervisor, or with `agent` to the agent `main`."""
         pid = await self.agent_pid() if name == "agent" else self.pid(name)
         if pid is None:
             return
         with contextlib.suppress(ProcessLookupError):
             if name == "postgres":
-                # the whole process group, as a power cut would
+                # the whole process group, as in a power failure
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
             else:
                 os.kill(pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ class Stack:
 
 @dataclass
 class User:
-    """A person at the console DM: says things, and hears everything that is said to the DM."""
+    """A user at a console DM, who sends messages and receives everything that is delivered to the DM."""
 
     client: httpx2.AsyncClient
     dm: str
@@ -124,7 +124,7 @@ class User:
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def says(self, text: str, key: str | None = None, patience_s: float = 120) -> str:
-        """Send a message, again under the same key until it is accepted; return its inbox id."""
+        """Send a message, retrying with the same key until it is accepted; return its inbox id."""
         key = key or os.urandom(8).hex()
         deadline = time.monotonic() + patience_s
         while True:
@@ -141,7 +141,7 @@ class User:
             await asyncio.sleep(0.1)
 
     async def hears_answer(self, inbox_id: str, timeout_s: float = 120) -> OutboundMessage:
-        """Wait for the message that answers `inbox_id`."""
+        """Wait for the message that answers `inbox_id` and return it."""
         async with asyncio.timeout(timeout_s), self.arrived:
             while True:
                 for message in self.heard:
@@ -150,11 +150,11 @@ class User:
                 await self.arrived.wait()
 
     async def asks(self, text: str, timeout_s: float = 120) -> str:
-        """Say something and return the answer's text."""
+        """Send a message and return the text of its answer."""
         return (await self.hears_answer(await self.says(text), timeout_s)).text
 
     async def listen(self) -> None:
-        """Follow the DM's event stream for ever, resuming where it was cut."""
+        """Follow the DM's event stream until cancelled; resume it after a lost connection."""
         last = "0"
         while True:
             with contextlib.suppress(httpx2.HTTPError):
@@ -181,7 +181,7 @@ class User:
 async def user_at(
     endpoint: str, dm: str = "console", token: str | None = None, ca_pem: str | None = None
 ) -> AsyncIterator[User]:
-    """Sit a user down at a DM; the stream is open before the first word."""
+    """Connect a user to a DM; the event stream is being opened before the block starts."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with make_client(endpoint, headers=headers, ca_pem=ca_pem) as client:
         user = User(client, dm)
@@ -195,7 +195,7 @@ async def user_at(
 
 
 async def read_log(stack: Stack, session_id: str) -> list[Event]:
-    """Return a session's whole stored log."""
+    """Return the complete stored log of a session."""
     events: list[Event] = []
     async with make_client(stack.endpoint) as client:
         while True:
@@ -220,7 +220,7 @@ async def sessions_of(stack: Stack, agent: str = "main") -> list[dict[str, Any]]
 
 
 async def verify(stack: Stack, session_id: str) -> Verification:
-    """Ask control whether a session's log is what was written."""
+    """Return control's verification of a session's log."""
     async with make_client(stack.endpoint) as client:
         answer = await client.get(f"/v1/sessions/{session_id}/verify", timeout=60)
         return Verification.model_validate_json(answer.content)
@@ -232,8 +232,8 @@ def running_stack(
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> Iterator[Stack]:
-    """Start a stack in a fresh home (`prepare` may edit its config), and leave nothing behind."""
-    # not under pytest's own long temporary path: a Unix socket takes 107 bytes
+    """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its config.json."""
+    # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
     clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
@@ -255,7 +255,7 @@ async def starting_stack(
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Do as `running_stack`, off the loop: for tests whose loop serves what the stack talks to."""
+    """Run `running_stack` in a thread, for tests whose event loop serves fakes that the stack connects to."""
     running = running_stack(score, env, prepare)
     stack = await asyncio.to_thread(running.__enter__)
     try:

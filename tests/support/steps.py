@@ -1,4 +1,4 @@
-"""How far the random walks go: a few seconds each in `make test`, a million steps each in `make nightly`."""
+"""Length of hypothesis state machine runs: seconds each in `make test`, a million steps in `make nightly`."""
 
 from typing import ClassVar
 
@@ -9,12 +9,12 @@ NIGHTLY = "nightly"
 DAILY = "daily"
 NIGHTLY_STEPS = 1_000_000
 STEPS_IN_A_WALK = 100
-# hypothesis remembers every choice of a run: in parts, a million steps take 100 MB instead of gigabytes
+# hypothesis stores every choice of a run: split in parts, a million steps use 100 MB instead of gigabytes
 PARTS_OF_A_NIGHT = 25
 
 
 def register_profiles() -> None:
-    """Make the profile that `make nightly` names known to hypothesis, and by day let no example be timed."""
+    """Register the hypothesis profiles of `make nightly` and `make test`; both have no deadline."""
     hypothesis.settings.register_profile(
         NIGHTLY,
         stateful_step_count=STEPS_IN_A_WALK,
@@ -22,16 +22,16 @@ def register_profiles() -> None:
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    # an example that took 300 ms on a busy machine is no fault; the option of the command line counts more
+    # a slow example on a busy machine is no failure; --hypothesis-profile overrides this default
     hypothesis.settings.register_profile(DAILY, deadline=None)
     hypothesis.settings.load_profile(DAILY)
 
 
 def walks(number: int, steps: int, *, usual_length: int) -> hypothesis.settings:
-    """Return the settings of a state machine: these bounds by day, a million steps by night.
+    """Return the settings of a state machine: these limits by day, a million steps in the nightly run.
 
-    `usual_length` is how far a walk of at most a hundred steps gets on average: some end early, where
-    nothing more can be done.
+    `usual_length` is the mean length of a walk of at most a hundred steps: some walks end early, when no
+    rule applies.
     """
     if hypothesis.settings.get_current_profile_name() != NIGHTLY:
         return hypothesis.settings(max_examples=number, stateful_step_count=steps)
@@ -40,19 +40,19 @@ def walks(number: int, steps: int, *, usual_length: int) -> hypothesis.settings:
 
 
 def parts() -> range:
-    """Return the runs of a state machine: one by day, many by night."""
+    """Return the parts of a state machine's run: one by day, several in the nightly run."""
     nightly = hypothesis.settings.get_current_profile_name() == NIGHTLY
     return range(PARTS_OF_A_NIGHT if nightly else 1)
 
 
 class CountedMachine(RuleBasedStateMachine):
-    """A state machine that knows how many steps all of its walks took."""
+    """A state machine that counts the steps of all its walks."""
 
     steps: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
-        # a walk's start is looked at as well
+        # the invariant also runs at the start of a walk, which is no step
         type(self).steps -= 1
 
     @invariant()
@@ -62,7 +62,7 @@ class CountedMachine(RuleBasedStateMachine):
 
 
 def walked_far(machine: type[CountedMachine]) -> bool:
-    """Say how far a machine got; by night it has to be a million steps."""
+    """Print a machine's step count; return whether it is high enough (a million in the nightly run)."""
     print(f"{machine.__name__}: {machine.steps} steps")
     nightly = hypothesis.settings.get_current_profile_name() == NIGHTLY
     return not nightly or machine.steps >= NIGHTLY_STEPS

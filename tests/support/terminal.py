@@ -1,6 +1,6 @@
-"""Type commands of choirctl on a terminal: a real one, of any width, with a person who answers.
+"""Runs choirctl commands on a pseudo-terminal of any width, and types answers to their questions.
 
-Used by tests/service/choirctl; for what scripts do there is `shell`.
+Used by tests/service/choirctl; `shell` runs commands without a terminal.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ BLOCK = 65_536
 
 @dataclass
 class Typed:
-    """A command that runs on a terminal of its own."""
+    """A command that runs on its own pseudo-terminal."""
 
     process: subprocess.Popen[bytes]
     screen: int
@@ -44,23 +44,23 @@ class Typed:
         os.write(self.screen, f"{text}\n".encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
+        """Send SIGINT, as Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Wait for its end; return its exit code."""
+        """Wait until the command ends; return its exit code."""
         deadline = time.monotonic() + PATIENCE_S
         while self._read():
             assert time.monotonic() < deadline, self.shown
         return self.process.wait(PATIENCE_S)
 
     def _read(self) -> bool:
-        """Take what the screen shows within a moment; False once nobody can write to it."""
+        """Read output for up to half a second; return False once the terminal is closed."""
         if not select.select([self.screen], [], [], 0.5)[0]:
             return True
         try:
             block = os.read(self.screen, BLOCK)
-        except OSError:  # the last writer has gone
+        except OSError:  # the last writer has closed the terminal
             return False
         self.shown += block.decode(errors="replace")
         return bool(block)
@@ -68,7 +68,7 @@ class Typed:
 
 @contextlib.contextmanager
 def typing(shell: Shell, *words: str, columns: int = 100, **env: str) -> Iterator[Typed]:
-    """Run a command on a terminal so wide; it does not outlive the block."""
+    """Run a command on a terminal with `columns` columns; kill it after the block."""
     screen, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     without = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}

@@ -1,9 +1,9 @@
-"""Find out which routes and which commands of choirctl the tests use against a running system.
+"""Static coverage of routes and choirctl commands: which of them the tests use against a running system.
 
-Read from the tests' own source: a route counts as tried when a call names its method and path. A command of
-choirctl counts when a test function has a `Shell` run it and insists on exit code 0 (`succeeds`, `data`): a
-refusal proves no command. What a loop or a variable makes of a path or a word does not count: a test that is
-to prove something says what. Used by tests/contract/test_command_table.py.
+Computed from the source of the tests. A route is covered if a call contains its method and path. A command is
+covered if a test function runs it through a `Shell` with `succeeds` or `data`, which require exit code 0; a
+refused command proves nothing. Paths and words that a loop or a variable produces do not count: a test has
+to name what it covers. Used by tests/contract/test_command_table.py.
 """
 
 import ast
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-# those that run against real servers; a unit test proves no route
+# folders whose tests run against real servers; a unit test does not cover a route
 AGAINST_A_SYSTEM = ("service", "contract", "journey", "faults", "security", "compose", "support")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SHELL = "tests.support.shell"
-ANY = "*"  # a helper of the test's own says which method
+ANY = "*"  # the method is unknown: a helper function of the test chooses it
 HOLE = "{}"
 TEMPLATE = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What stands in the tests."""
+    """Requests and commands found in the tests."""
 
     requests: frozenset[tuple[str, str]]
-    """Method and path, with `{}` where a value is filled in."""
+    """Method and path, with `{}` in place of a formatted value."""
     words: frozenset[tuple[str, ...]]
-    """The texts of each call, tuple and list, in order."""
+    """The string literals of each call, tuple and list, in order."""
     commands: frozenset[tuple[str, ...]]
-    """What a test has choirctl do, and sees succeed."""
+    """The words of each choirctl command that a test runs successfully."""
 
     def route(self, method: str, template: str) -> bool:
         """Return whether a test calls a route."""
@@ -43,13 +43,13 @@ class Tried:
         )
 
     def command(self, name: str) -> bool:
-        """Return whether a test runs a command of choirctl and sees it succeed."""
+        """Return whether a test runs a choirctl command successfully."""
         wanted = tuple(name.split())
         return any(words[: len(wanted)] == wanted for words in self.commands)
 
 
 def read_tests() -> Tried:
-    """Return what the tests against a running system try."""
+    """Return the requests and commands of all tests against a running system."""
     requests: set[tuple[str, str]] = set()
     words: set[tuple[str, ...]] = set()
     commands: set[tuple[str, ...]] = set()
@@ -64,13 +64,13 @@ def read_tests() -> Tried:
                     case ast.Call():
                         requests.update(_requests(node))
                     case ast.Assign(value=value) if (path := _text(value)) and path[0] == "/":
-                        # asked for under its name, a line further
+                        # a path in a variable, which a later call requests
                         requests.add((ANY, path.split("?")[0]))
     return Tried(frozenset(requests), frozenset(words), frozenset(commands))
 
 
 def commands_of(tree: ast.Module) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command that a test function of a module sees succeed."""
+    """Yield the words of each command that a test function of a module runs successfully."""
     shell = any(isinstance(node, ast.ImportFrom) and node.module == SHELL for node in tree.body)
     for test in tree.body if shell else ():
         if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
@@ -98,12 +98,12 @@ def _elements(node: ast.AST) -> Iterator[list[str | None]]:
 
 
 def _requests(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """Yield what a call asks for: `client.get("/v1/…")`, `post(world, "/v1/…")`, `stream("GET", "/v1/…")`."""
+    """Yield the requests in a call: `client.get("/v1/…")`, `post(world, "/v1/…")`, `stream("GET", …)`."""
     texts = [text for text in map(_text, call.args) if text is not None]
     named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     method = next((text for text in [*texts, named.upper()] if text in METHODS), ANY)
     for text in texts:
-        # one that declares a route, as a stand-in does, is no request
+        # a path with a template declares a route, as fakes do, and is no request
         if text.startswith("/") and not TEMPLATE.search(text):
             yield method, text.split("?")[0]
 
@@ -118,7 +118,7 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _fits(template: str, path: str) -> bool:
-    """Return whether a path is one of a template: a fixed word must stand there as it is."""
+    """Return whether a path matches a route template; parameters match any single segment."""
     pattern = "/".join(
         "[^/]+" if part.startswith("{") else re.escape(part) for part in template.split("/")
     )

@@ -1,6 +1,6 @@
-"""A tokenizer that cannot be run: what is not counted by the provider is estimated."""
+"""A token counter that is never available, so that tests use the provider's counts or estimates."""
 
 
 async def uncounted(*_: str) -> tuple[int, ...] | None:
-    """Count nothing."""
+    """Return None: no count is available."""
     return None

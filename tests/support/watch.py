@@ -1,4 +1,4 @@
-"""Watch which connections a process and its descendants open, and which files appear in a directory."""
+"""Observation of the remote connections of a process tree, and a listing of the files in a directory."""
 
 import contextlib
 import threading
@@ -11,26 +11,26 @@ import psutil
 EVERY_S = 0.02
 TABLES = ("tcp", "tcp6", "udp", "udp6")
 REMOTE, INODE = 2, 9
-"""Columns of the kernel's tables of sockets."""
-# as the kernel writes them: nobody, 127.0.0.0/8 (the last byte first), the same and ::1 in IPv6
+"""Columns of the kernel's socket tables in /proc/net."""
+# in the kernel's notation: unconnected (IPv4, IPv6) and ::1; 127.0.0.0/8 is matched in `_distant_sockets`
 HERE = ("00000000", "0" * 32, "0" * 24 + "01000000")
 
 
 @dataclass
 class ConnectionWatch:
-    """Samples the sockets of a process tree for addresses beyond this machine.
+    """Samples the sockets of a process tree for addresses outside this machine.
 
-    A connection, or a name server's silence, lasts longer than the time between two samples.
+    A connection, or an unanswered DNS query, lasts longer than the interval between two samples.
     """
 
     pid: int
     outside: set[tuple[str, str]] = field(default_factory=set)
-    """Names of processes, and the addresses they spoke to, in the kernel's hexadecimal."""
+    """Process names and the remote addresses they used, in the kernel's hexadecimal notation."""
     samples: int = 0
 
     def sample(self) -> None:
-        """Look once."""
-        # the tables are of the whole machine: whose a socket is costs more, and is asked only of these
+        """Take one sample."""
+        # the tables cover the whole machine; finding a socket's owner is expensive, so only for remote ones
         distant = dict(_distant_sockets())
         if distant:
             for process in self._tree():
@@ -47,7 +47,7 @@ class ConnectionWatch:
 
 @contextlib.contextmanager
 def watching_connections(pid: int) -> Iterator[ConnectionWatch]:
-    """Sample in a thread while the block runs."""
+    """Take samples in a thread while the block runs."""
     watch, ended = ConnectionWatch(pid), threading.Event()
 
     def run() -> None:
@@ -64,14 +64,14 @@ def watching_connections(pid: int) -> Iterator[ConnectionWatch]:
 
 
 def files_below(directory: Path) -> list[str]:
-    """Return every file below a directory, by its path from there."""
+    """Return the relative paths of all files below a directory."""
     return sorted(
         str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()
     )
 
 
 def _distant_sockets() -> Iterator[tuple[str, str]]:
-    """Yield the inode and the remote address of each socket that speaks to another machine."""
+    """Yield the inode and the remote address of each socket connected to another machine."""
     for table in TABLES:
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             columns = line.split()

@@ -1,6 +1,6 @@
-"""Local servers that speak as Brave Search, Notion and ElevenLabs document it, with their errors and limits.
+"""Fake servers for Brave Search, Notion and ElevenLabs that follow their documentation, errors and limits.
 
-Real HTTP over a real port. A test tells a server what to answer next (`then`), and reads what it was asked.
+Real HTTP over a real port. A test sets the next response (`then`) and reads the received requests.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass
 class Asked:
-    """A request as it arrived."""
+    """A received request."""
 
     method: str
     path: str
@@ -33,18 +33,18 @@ class Asked:
 
 @dataclass
 class WebService:
-    """A service: its requests so far, and answers that are to come before the usual one."""
+    """A fake service: its received requests, and queued responses that replace the usual ones."""
 
     endpoint: str = ""
     asked: list[Asked] = field(default_factory=list)
     queued: list[Response] = field(default_factory=list)
 
     def then(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
-        """Answer the next request with this."""
+        """Queue a response for the next request."""
         self.queued.append(JSONResponse(body, status, headers))
 
     async def note(self, request: Request) -> Response | None:
-        """Record a request; returns the answer that waits for it, if one does."""
+        """Record a request; return the queued response, if there is one."""
         body: object = await request.json() if await request.body() else None
         query, headers = dict(request.query_params), dict(request.headers)
         self.asked.append(Asked(request.method, request.url.path, query, headers, body))
@@ -110,7 +110,7 @@ async def running_brave() -> AsyncIterator[WebService]:
 def brave_error(
     status: int, code: str, detail: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Make an error as Brave does."""
+    """Return an error response in Brave's format."""
     error = {"id": "5e6f", "status": status, "code": code, "detail": detail, "meta": {}}
     return JSONResponse({"type": "ErrorResponse", "error": error, "time": 1}, status, headers)
 
@@ -147,7 +147,7 @@ async def running_elevenlabs(
 
 
 def eleven_error(status: int, code: str, message: str) -> Response:
-    """Make an error as ElevenLabs does."""
+    """Return an error response in ElevenLabs' format."""
     return JSONResponse({"detail": {"status": code, "message": message}}, status)
 
 
@@ -160,19 +160,19 @@ TWO_SOURCES = "44444444-4444-4444-4444-444444444444"
 
 
 def rich(text: str, href: str | None = None) -> list[object]:
-    """Make a rich text of one piece."""
+    """Return a rich text with one segment."""
     return [{"type": "text", "plain_text": text, "href": href, "annotations": {"code": False}}]
 
 
 def block(kind: str, text: str, number: int = 0, children: bool = False, **more: object) -> object:
-    """Make a block."""
+    """Return a block."""
     identity = f"{number:08}-0000-0000-0000-000000000000"
     held = {"rich_text": rich(text), **more}
     return {"object": "block", "id": identity, "type": kind, "has_children": children, kind: held}
 
 
 def notion_page(identity: str = PAGE, title: str = "Plans") -> dict[str, object]:
-    """Make a page of the data source."""
+    """Return a page of the data source."""
     return {
         "object": "page",
         "id": identity,
@@ -193,13 +193,13 @@ def notion_page(identity: str = PAGE, title: str = "Plans") -> dict[str, object]
 def notion_error(
     status: int, code: str, message: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Make an error as Notion does."""
+    """Return an error response in Notion's format."""
     body = {"object": "error", "status": status, "code": code, "message": message}
     return JSONResponse({**body, "request_id": "r"}, status, headers)
 
 
 class NotionServer:
-    """Pages, one database with a data source, one with two, and what Notion says otherwise."""
+    """Handler for Notion's API: pages, a database with one data source, one with two, and errors."""
 
     def __init__(self) -> None:
         self.children: dict[str, list[object]] = {}
@@ -208,7 +208,7 @@ class NotionServer:
         self.changed: list[object] = []
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request."""
+        """Return the response to a request."""
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return notion_error(401, "unauthorized", "API token is invalid.")
         if request.headers.get("notion-version") != "2025-09-03":

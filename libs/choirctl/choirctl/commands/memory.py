@@ -189,7 +189,7 @@ def put(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write knowledge into an agent's memory, with the trust of an operator.
+    """Write knowledge into an agent's memory as an operator.
 
     Exits 5 if the document is not at version --expect-version; 0 means that it must not exist yet.
     """

@@ -97,7 +97,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one session: its agent, its status and the head of its log."""
+    """Show one session: its agent, status and log head."""
     found = asyncio.run(_show(find_place(ctx, home, url), session))
     if as_json:
         print_json(found)
