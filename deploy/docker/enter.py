@@ -1,8 +1,7 @@
-"""Become the owner of CHOIR_HOME, then run the command: how control and choirctl begin in control's image.
+"""Entry point of control's image: become the owner of CHOIR_HOME, then run the command.
 
-Control must make sockets and files that the person on the host can use, and reach the engine's socket; it
-needs no more of root than the change itself. Settings that `prepare` worked out are put into the environment
-here.
+Control must create sockets and files that the user on the host can access, and open the engine's socket. It
+needs root only for this change of user. Settings that `prepare` computed are added to the environment here.
 """
 
 import json
@@ -16,7 +15,7 @@ SETTINGS = Path("/run/choir-secrets/settings.json")
 
 
 def engine_groups() -> list[int]:
-    """Return the group that may use the engine's socket, if it is there."""
+    """Return the group that may use the engine's socket, if the socket exists."""
     try:
         found = ENGINE.stat()
     except OSError:
@@ -25,7 +24,7 @@ def engine_groups() -> list[int]:
 
 
 def main() -> None:
-    """Change the user and become the command."""
+    """Change the user and execute the command."""
     home = Path(os.environ["CHOIR_HOME"])
     try:
         owner = home.stat()
@@ -33,7 +32,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(f"cannot enter: {error}. The service `setup` makes both; did it succeed?")
     os.environ.update({name: value for name, value in told.items() if name not in os.environ})
-    if os.geteuid() == 0:  # not so where it was entered before
+    if os.geteuid() == 0:  # not root if this process was entered before
         os.setgroups(engine_groups())
         os.setgid(owner.st_gid)
         os.setuid(owner.st_uid)

@@ -1,8 +1,8 @@
-"""Ask a service whether it is ready: `python -I -S health.py PORT [PATH [tls]]`; exits 0 for a 200.
+"""Health check of a service: `python -I -S health.py PORT [PATH [tls]]`; exits with 0 for status 200.
 
-The health check of every image. Plain sockets: importing an HTTP library would cost more than the question.
-The engine starts no container anew because it is unhealthy, so this kills a service that accepts connections
-and does not answer /livez three times in a row: its container ends then, and is started again.
+Used in every image. It uses plain sockets, because importing an HTTP library costs more than the request. The
+engine does not restart an unhealthy container. So this kills a service that accepts connections and does not
+answer /livez three times in a row: the container then ends, and the engine restarts it.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ import sys
 DEADLINE_S = 3.0
 HUNG_AFTER = 3
 FAILURES = "/tmp/choir-unanswered"  # noqa: S108 - a tmpfs of this container, which nobody else can reach
-# The kernel protects process 1 from signals of its own container, so a service runs below an init.
+# The kernel protects process 1 from signals of its own container, so a service runs under an init.
 INITS = ("docker-init", "tini")
 
 
 def main(arguments: list[str], init: int = 1, inits: tuple[str, ...] = INITS) -> int:
-    """Ask and tell; `init` is the process that the service is a child of."""
+    """Check the service and return the exit code; `init` is the parent process of the service."""
     port, path = int(arguments[0]), arguments[1] if len(arguments) > 1 else "/readyz"
     tls = arguments[2:] == ["tls"]
     try:
@@ -53,7 +53,7 @@ def _ask(port: int, path: str, tls: bool) -> bytes:
 
 
 def _count_failure(init: int, inits: tuple[str, ...]) -> None:
-    """Note one more unanswered /livez, and kill the service after `HUNG_AFTER` of them."""
+    """Count an unanswered /livez, and kill the service after `HUNG_AFTER` of them."""
     with open(FAILURES, "ab+") as file:  # noqa: PTH123
         file.write(b".")
         count = file.tell()
@@ -73,7 +73,7 @@ def _count_failure(init: int, inits: tuple[str, ...]) -> None:
 def _kill_as_its_owner(pid: int) -> None:
     """Kill a process of another user, too: control's check runs as root without CAP_KILL.
 
-    Changes this process's user for good, so it is the last thing that a check does.
+    This changes the user of the current process permanently, so it must be the last step of a check.
     """
     with open(f"/proc/{pid}/status") as status:  # noqa: PTH123
         (owner,) = [int(line.split()[1]) for line in status if line.startswith("Uid:")]
@@ -83,11 +83,12 @@ def _kill_as_its_owner(pid: int) -> None:
 
 
 def _over_tls(connection: socket.socket) -> socket.socket:
-    """Speak TLS with this container's own port; no secret is sent, so nobody's name is asked for.
+    """Connect with TLS to this container's own port; no secret is sent, so the certificate is not verified.
 
-    The authority's file is for the owner of the home, and a health check runs as a root that may not read it.
+    The CA file is readable only by the owner of the home, and the check runs as a root user that may not read
+    it.
     """
-    ssl = importlib.import_module("ssl")  # 20 ms that the other services' checks are spared
+    ssl = importlib.import_module("ssl")  # 20 ms that checks without TLS save
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

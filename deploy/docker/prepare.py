@@ -1,9 +1,9 @@
-"""Make what the containers need before they start: the state directory, and each service's secrets.
+"""Preparation of the containers: the state directory and the secrets of each service.
 
-Run as root by the one-shot service `setup`, at every `docker compose up`; what is there stays. Each service
-gets a volume of its own with nothing in it but what that service may know. The database's password and the
-bus's token exist only in those volumes, beside the data they open; the operator's token and all keys of
-providers are in $CHOIR_HOME/secrets.json, as with `choirctl up`.
+Run as root by the one-shot service `setup` at every `docker compose up`; existing files stay. Each service
+gets its own volume that contains only what the service may know. The database's password and the bus's token
+exist only in those volumes. The operator's token and all provider keys are in $CHOIR_HOME/secrets.json, as
+with `choirctl up`.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from choirctl.first_home import make_home
 
 VOLUMES = Path("/volumes")
 CHECKOUT = Path("/run/checkout")
-"""Any file of the checkout: its owner is the person who starts Choir."""
+"""Any file of the checkout: its owner is the user who starts Choir."""
 SERVICE_UID = 10001
-"""The user `choir` of our images."""
+"""The user `choir` of Choir's images."""
 ROOT_UID = 0
 READABLE = 0o444
-"""For images whose user we do not choose; nobody else has the volume."""
+"""For third-party images with an unknown user; no other container has the volume."""
 REHEARSAL_URL = "http://rehearsal:8080/v1"
 RANDOM_BYTES = 32
 HOST = "host.docker.internal"
@@ -66,21 +66,21 @@ jetstream {{
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose files the state directory holds."""
+    """Owner of the files in the state directory."""
 
     uid: int
     gid: int
 
 
 def say(text: str) -> None:
-    """Tell the person who reads `docker compose logs setup`."""
+    """Print a message for `docker compose logs setup`."""
     sys.stderr.write(f"{text}\n")
 
 
 def find_owner(home: Path) -> Owner:
-    """Return who owns the state directory; one that the engine has just made goes to the checkout's.
+    """Return the state directory's owner; one that the engine just created goes to the checkout's owner.
 
-    Not below /root, where nobody else could reach it.
+    A directory below /root stays root's, because no other user could reach it.
     """
     found = home.stat()
     private = home.is_relative_to("/root")
@@ -93,7 +93,7 @@ def find_owner(home: Path) -> Owner:
 
 @contextlib.contextmanager
 def acting_as(owner: Owner) -> Iterator[None]:
-    """Be somebody else while the block runs: what it makes is theirs."""
+    """Run the block as another user, who then owns the files it creates."""
     user, group = os.geteuid(), os.getegid()
     os.setegid(owner.gid)
     os.seteuid(owner.uid)
@@ -105,7 +105,7 @@ def acting_as(owner: Owner) -> Iterator[None]:
 
 
 def make_home_as(owner: Owner, home: Path) -> None:
-    """Make what is missing of the state directory, as files of its owner."""
+    """Create what is missing in the state directory, as files of its owner."""
     with acting_as(owner):
         made = make_home(home)
     for path in made.paths:
@@ -113,7 +113,7 @@ def make_home_as(owner: Owner, home: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, str]:
-    """Read a JSON object of strings; its contents are never quoted."""
+    """Read a JSON object of strings; errors do not quote its contents."""
     try:
         values: object = json.loads(path.read_text())
     except ValueError:
@@ -124,7 +124,7 @@ def read_json(path: Path) -> dict[str, str]:
 
 
 def load_or_make_own(path: Path) -> dict[str, str]:
-    """Return the secrets between our containers, making them at the first start."""
+    """Return the secrets shared by the containers; create them at the first start."""
     if path.exists():
         return read_json(path)
     made = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
@@ -134,17 +134,17 @@ def load_or_make_own(path: Path) -> dict[str, str]:
 
 
 def channel_secrets(config: Path, named: Mapping[str, str]) -> JsonObject:
-    """Return the secrets that the configured gateways name: what the gateway may know."""
+    """Return the secrets that the configured gateways name, which are all that the gateway may know."""
     try:
         gateways = Config.model_validate_json(config.read_bytes()).gateways.values()
     except ValidationError:
-        return {}  # control will say what is wrong with it
+        return {}  # control reports the error
     wanted = {gateway.secret for gateway in gateways if gateway.secret}
     return {name: value for name, value in named.items() if name in wanted}
 
 
 def write(path: Path, text: str, owner: Owner, mode: int) -> None:
-    """Replace a file, whole or not at all."""
+    """Replace a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -158,12 +158,12 @@ def write(path: Path, text: str, owner: Owner, mode: int) -> None:
 
 
 def write_secrets(service: str, values: JsonObject, owner: Owner) -> None:
-    """Write a service's secrets into its volume, for its user alone."""
+    """Write a service's secrets into its volume, readable only by its user."""
     write(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
 
 
 def refuse_loopback(settings: LocalSettings) -> None:
-    """Refuse an address of a model that means another machine inside a container. Raises StartupError."""
+    """Refuse a model's address that means the container itself. Raises StartupError."""
     for name, address in (
         ("OPENAI_BASE_URL", settings.openai_base_url),
         ("CHOIR_OLLAMA_URL", settings.ollama_host),
@@ -176,7 +176,7 @@ def refuse_loopback(settings: LocalSettings) -> None:
 
 
 def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
-    """Return the database that config.json names, as memory is told of it; control reads it there."""
+    """Return the database address in config.json for memory; control reads it from the file."""
     found = configured_postgres(config_file, named)
     return {"postgres_dsn": found.dsn, "postgres_password": found.password} if found else {}
 
@@ -184,9 +184,9 @@ def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
 def choose(
     home: Path, owner: Owner, settings: LocalSettings, named: Mapping[str, str]
 ) -> ModelChoice:
-    """Return the model `default`, and note the model of this start for the next one.
+    """Return the model `default`, and record the model of this start for the next one.
 
-    Raises StartupError where the rehearsal model would answer in the place of a real one.
+    Raises StartupError if the rehearsal model would replace the real model of the last start.
     """
     record = Home(home).model_file
     choice = asyncio.run(choose_model(settings, named, REHEARSAL_URL))
@@ -195,14 +195,14 @@ def choose(
     missing = missing_model(record, choice, settings) if own is None else None
     if missing is not None:
         raise refuse_stand_in(missing)
-    # an aid of the next start, not worth this one
+    # only a help for the next start: a failure must not prevent this one
     with acting_as(owner), contextlib.suppress(OSError):
         record_choice(record, own or choice)
     return choice
 
 
 def distribute(home: Path, owner: Owner) -> None:
-    """Give each service what it may know."""
+    """Write each service's secrets and settings to its volume."""
     own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
     kept = read_json(home / "secrets.json")
     named = {name: value for name, value in kept.items() if name not in OWN}
@@ -234,7 +234,7 @@ def distribute(home: Path, owner: Owner) -> None:
 
 
 def main() -> int:
-    """Prepare; return the exit code."""
+    """Prepare the containers; return the exit code."""
     home = Path(os.environ["CHOIR_HOME"])
     try:
         if is_held(Home(home)):

@@ -1,6 +1,6 @@
-"""Run the embedded stack in the foreground: `python -m choir_local`.
+"""Entry point of the embedded stack in the foreground: `python -m choir_local`.
 
-Started by `choirctl up --detach` and by tests that kill the supervisor; Ctrl-C or SIGTERM stops all.
+Started by `choirctl up --detach` and by tests that kill the supervisor. Ctrl-C or SIGTERM stops everything.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from choir_local.stack_state import StackState
 
 
 class _Progress:
-    """Prints a line whenever a child's phase changes."""
+    """Printer of a line for every change of a child's phase."""
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, int]] = {}
@@ -35,7 +35,7 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run until a signal; return the exit code."""
+    """Run until a signal arrives; return the exit code."""
     try:
         asyncio.run(_run())
     except StartupError as error:

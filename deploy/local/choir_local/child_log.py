@@ -1,7 +1,4 @@
-"""The log of one child: a pipe for each of its lives, a file for all of them.
-
-Called by `launch`, `running` and `supervisor`; the lines are `choir_common.logs`' affair.
-"""
+"""Log of one child: a new pipe for each of its processes, and one file for all of them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,7 @@ SETTLED_S = 1.0
 
 
 class ChildLog:
-    """Where a child's output goes."""
+    """The log file of a child and the pipe that feeds it."""
 
     def __init__(
         self,
@@ -22,14 +19,14 @@ class ChildLog:
         clean: Clean = str,
         limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
-        """Describe `<source>.log`; `clean` is the redactor, `limits` how much of it is kept."""
+        """Configure `<source>.log`; `clean` is the redactor, `limits` return how much is retained."""
         self.path = path
         self._file = LogFile(path.parent, path.stem, limits)
         self._clean = clean
         self._pump: Pump | None = None
 
     async def pipe(self) -> int:
-        """Return what a new child writes to; the caller closes it once the child has it.
+        """Return the write end of a pipe for a new child; the caller closes it once the child has it.
 
         Raises OSError.
         """
@@ -39,12 +36,12 @@ class ChildLog:
         return write_end
 
     async def settled(self) -> None:
-        """Wait a moment until the last words of a child that ended stand in the file."""
+        """Wait briefly until the last output of a child that ended is in the file."""
         if self._pump is not None:
             await self._pump.settled(SETTLED_S)
 
     async def close(self) -> None:
-        """Read what is left, and close the file."""
+        """Read the remaining output and close the file."""
         await self.settled()
         if self._pump is not None:
             self._pump.close()

@@ -1,9 +1,10 @@
-"""Become a well-behaved child, then exec the real program; the pid stays the same.
+"""Setup of a child process, which then executes the real program under the same pid.
 
-`launch.py` runs this file as a script (`python -I -S child_start.py …`), so it imports nothing but
-the standard library. It stands between fork and exec because `preexec_fn` may deadlock in a process
-with threads. Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or
-`lowered:UID:GID`), then the program and its arguments; without a program it only tries the identity.
+`launch.py` runs this file as a script (`python -I -S child_start.py …`), so it imports only the standard
+library. It runs between fork and exec because `preexec_fn` may deadlock in a process with threads.
+
+Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or `lowered:UID:GID`), then the
+program and its arguments; without a program it only tests the identity.
 """
 
 import ctypes
@@ -21,9 +22,9 @@ CAP_DAC_OVERRIDE = 1
 
 
 def map_user(libc: ctypes.CDLL, uid: int, gid: int) -> None:
-    """Enter a user namespace in which we are `uid`; outside, files stay the caller's.
+    """Enter a user namespace in which this process is `uid`; outside, files stay the caller's.
 
-    Raises OSError where user namespaces are not allowed.
+    Raises OSError if user namespaces are not allowed.
     """
     outer_uid, outer_gid = os.geteuid(), os.getegid()
     if libc.unshare(CLONE_NEWUSER) != 0:
@@ -38,14 +39,14 @@ def map_user(libc: ctypes.CDLL, uid: int, gid: int) -> None:
 
 
 def lower_user(libc: ctypes.CDLL, uid: int, gid: int) -> None:
-    """Become `uid` for good, keeping only the right to reach files below a private home."""
+    """Become `uid` permanently, keeping only the capability to access files below a private home."""
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
     bit = 1 << CAP_DAC_OVERRIDE
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
-    # Without that right the call fails, and the program works only if its paths are open to `uid`.
+    # Without that capability the call fails, and the program works only if `uid` can open its paths.
     if libc.capset(header, struct.pack("6I", bit, bit, bit, 0, 0, 0)) == 0:
         libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0)
 
@@ -60,7 +61,7 @@ def take_identity(libc: ctypes.CDLL, identity: str) -> None:
 
 
 def start(parent: int, death_signal: int, identity: str, argv: list[str]) -> None:
-    """Take the identity, tie our life to the parent's and exec `argv`."""
+    """Take the identity, tie this process's life to the parent's and execute `argv`."""
     libc = ctypes.CDLL(None, use_errno=True)
     take_identity(libc, identity)
     if sys.platform == "linux":

@@ -1,7 +1,7 @@
-"""Read from config.json what services other than control must be told when they start. Called by `services`.
+"""Values of config.json that services other than control need at their start.
 
-Also by the setup of the containers. Control checks the file and says what is wrong with it; an unreadable
-one says nothing here.
+Used by `services` and by the setup of the containers. An unreadable file gives no values: control validates
+the file and reports its errors.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from choir_common.wire.config import Config, RetentionConfig
 from choir_common.wire.json import JsonObject
 
-# the key of a provider that only the environment names (CHOIR_EMBEDDING_ENDPOINT)
+# The provider's key when only the environment names the provider (CHOIR_EMBEDDING_ENDPOINT).
 EMBEDDING_KEY = "embedding-key"
 
 
@@ -24,7 +24,7 @@ def gateway_secrets(config_file: Path) -> frozenset[str]:
 
 
 def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
-    """Return what memory is told of embeddings: the section `embedding`, and the key it names."""
+    """Return memory's embedding settings: the section `embedding` and the key it names."""
     config = read_config(config_file)
     section = config.embedding if config else None
     key = named.get((section and section.secret) or EMBEDDING_KEY)
@@ -35,7 +35,7 @@ def embedding_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
 
 
 def memory_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
-    """Return what memory is told beside embeddings: its language model, that model's key, who keeps what."""
+    """Return memory's other settings: its language model, that model's key and the agents' retention."""
     config = read_config(config_file)
     if config is None:
         return {}
@@ -54,7 +54,7 @@ def memory_told(config_file: Path, named: Mapping[str, str]) -> JsonObject:
 
 
 def read_config(config_file: Path) -> Config | None:
-    """Return the configuration; None where it cannot be read."""
+    """Return the configuration, or None if it cannot be read."""
     try:
         return Config.model_validate_json(config_file.read_bytes())
     except (OSError, ValidationError):

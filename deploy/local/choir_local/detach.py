@@ -1,6 +1,6 @@
-"""Start the embedded stack in the background. Called by `choirctl up --detach`.
+"""Start of the embedded stack in the background. Called by `choirctl up --detach`.
 
-The stack is `python -m choir_local` in a session of its own; what it is doing stands in run/stack.json.
+The stack is `python -m choir_local` in a session of its own; run/stack.json has its state.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from choir_local.settings import LocalSettings
 from choir_local.stack import OnChange
 from choir_local.stack_state import StackState, read_state
 
-READY_WITHIN = timedelta(minutes=3)  # initdb on a slow disk, and every service's first import
+READY_WITHIN = timedelta(minutes=3)  # initdb on a slow disk, and the first import of every service
 POLL_S = 0.05
 
 
@@ -29,7 +29,7 @@ async def start_detached(
     on_change: OnChange | None = None,
     within: timedelta = READY_WITHIN,
 ) -> StackState:
-    """Start a stack that outlives this process; return its state once all is ready.
+    """Start a stack that outlives this process; return its state once everything is ready.
 
     Raises StartupError with the reason if it does not start; nothing is left running then.
     """
@@ -80,6 +80,6 @@ def _spawn(home: Home, settings: LocalSettings, log: Path) -> subprocess.Popen[b
 
 
 def _state_of(home: Home, pid: int) -> StackState | None:
-    """Return the state that the process `pid` wrote, not an earlier one's."""
+    """Return the state if the process `pid` wrote it, not an earlier process."""
     state = read_state(home.state_file)
     return state if state is not None and state.supervisor_pid == pid else None

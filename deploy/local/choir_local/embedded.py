@@ -1,6 +1,7 @@
-"""Run a server without a supervisor: start, wait until it serves, stop. What `postgres` and `nats` share.
+"""Base class of embedded servers that can run without a supervisor; shared by Postgres and NATS.
 
-Called by `database.reach`, and by tests; the supervisor asks the same servers for `prepare` and `command`.
+`database.reach` and tests start servers directly; the supervisor uses `prepare` and `command` of the same
+ones.
 """
 
 import signal
@@ -16,7 +17,7 @@ from choir_local.running import await_ready, end
 
 
 class EmbeddedServer(ABC):
-    """A server that is a child: of a supervisor, or of who calls `start`."""
+    """A server that runs as a child of the supervisor, or of the caller of `start`."""
 
     name: ClassVar[str]
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
@@ -29,15 +30,15 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Make what the server needs. Raises StartupError, having touched nothing, if it cannot start."""
+        """Create what the server needs. Raises StartupError, with nothing changed, if it cannot start."""
 
     @abstractmethod
     def command(self) -> Command:
-        """Return what to start; only after `prepare`."""
+        """Return the command to start; call `prepare` first."""
 
     @abstractmethod
     async def is_ready(self, pid: int) -> bool:
-        """Tell whether the server with this pid serves."""
+        """Return whether the server with this pid is ready."""
 
     @property
     def pid(self) -> int | None:
@@ -45,9 +46,9 @@ class EmbeddedServer(ABC):
         return self._process.pid if self._process else None
 
     async def start(self) -> None:
-        """Prepare, start and wait until it serves.
+        """Prepare and start the server, and wait until it is ready.
 
-        Raises StartupError with what the server said.
+        Raises StartupError with the server's last output.
         """
         await self.prepare()
         log = ChildLog(self._log)
@@ -66,7 +67,7 @@ class EmbeddedServer(ABC):
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Shut down; killed if that takes too long, and what it acknowledged is safe all the same."""
+        """Shut down; kill the server if that takes too long, which loses no acknowledged data."""
         process, self._process = self._process, None
         if process is not None:
             await end(process, self.stop_signal, self.stop_within)

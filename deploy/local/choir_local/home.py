@@ -1,4 +1,4 @@
-"""Where things lie below `$CHOIR_HOME` (spec 6.3, plus `data/` and `run/`). Called by `stack`."""
+"""Paths below `$CHOIR_HOME`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,23 +8,23 @@ from choir_common.errors import StartupError
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The state directory of one Choir."""
+    """The state directory of one installation."""
 
     root: Path
 
     @property
     def data(self) -> Path:
-        """Return where Postgres and NATS keep theirs."""
+        """Return the directory of Postgres' and NATS' data."""
         return self.root / "data"
 
     @property
     def logs(self) -> Path:
-        """Return where each child writes `<name>.log`."""
+        """Return the directory of the log files `<name>.log`."""
         return self.root / "logs"
 
     @property
     def run(self) -> Path:
-        """Return what describes the running stack and means nothing without it."""
+        """Return the directory of files that describe the running stack and are useless without it."""
         return self.root / "run"
 
     @property
@@ -34,32 +34,32 @@ class Home:
 
     @property
     def postgres_sockets(self) -> Path:
-        """Return the directory of Postgres' own socket."""
+        """Return the directory of Postgres' socket."""
         return self.sockets / "pg"
 
     @property
     def gateway_socket(self) -> Path:
-        """Return the console channel's socket."""
+        """Return the socket of the console channel."""
         return self.sockets / "gateway.sock"
 
     @property
     def control_socket(self) -> Path:
-        """Return the host endpoint."""
+        """Return control's socket."""
         return self.sockets / "choird.sock"
 
     @property
     def config_file(self) -> Path:
-        """Return the configuration, which control owns."""
+        """Return the configuration file, which control owns."""
         return self.root / "config.json"
 
     @property
     def secrets_file(self) -> Path:
-        """Return the authoritative secret values."""
+        """Return the file of secret values."""
         return self.root / "secrets.json"
 
     @property
     def model_file(self) -> Path:
-        """Return the record of the real model that answered last."""
+        """Return the record of the last real model."""
         return self.data / "model.json"
 
     @property
@@ -69,13 +69,13 @@ class Home:
 
     @property
     def lock_file(self) -> Path:
-        """Return the file whose lock says that a stack runs here."""
+        """Return the file that is locked while a stack runs."""
         return self.run / "stack.lock"
 
     def make(self) -> None:
-        """Create the directories, for their owner only.
+        """Create the directories, accessible only by their owner.
 
-        Raises StartupError naming the directory that cannot be made.
+        Raises StartupError naming the directory that cannot be created.
         """
         for directory in (self.root, self.data, self.logs, self.run, self.sockets):
             try:

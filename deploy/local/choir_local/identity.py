@@ -1,8 +1,8 @@
-"""Decide as whom a server that refuses root shall run.
+"""Selection of the user under which Postgres runs, because it refuses to run as root.
 
-Called by `postgres`. An ordinary user runs it as itself. Root, and a user without a passwd entry
-(common in containers), map themselves to an unprivileged user in a user namespace: on disk the
-files stay the caller's and no mode is changed. Where namespaces are blocked, root becomes `nobody`.
+An ordinary user runs it as itself. Root, and a user without a passwd entry (common in containers), map
+themselves to an unprivileged user in a user namespace: on disk the files keep their owner and mode. If
+namespaces are blocked, root becomes `nobody`.
 """
 
 import os
@@ -20,11 +20,11 @@ PROBE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """As whom a child runs, in the words of `child_start`, and who owns its files outside."""
+    """The user of a child process, as an argument of `child_start`, and the owner of its files."""
 
     text: str
     owner_uid: int | None = None
-    """Files of the child belong to this user; None means the caller's own."""
+    """User id that owns the child's files; None means the caller."""
     owner_gid: int | None = None
 
 
@@ -32,9 +32,9 @@ SAME_USER = Identity("same")
 
 
 def unprivileged_identity() -> Identity:
-    """Return an identity under which Postgres starts here.
+    """Return an identity under which Postgres starts on this machine.
 
-    Raises StartupError where there is none.
+    Raises StartupError if there is none.
     """
     if os.geteuid() != 0 and _has_passwd_entry(os.geteuid()):
         return SAME_USER
@@ -62,7 +62,7 @@ def _has_passwd_entry(uid: int) -> bool:
 
 
 def _stand_in() -> pwd.struct_passwd:
-    """Return an unprivileged user that exists here: initdb asks for its name."""
+    """Return an unprivileged user that exists here, because initdb looks up its name."""
     others = sorted((user for user in pwd.getpwall() if user.pw_uid != 0), key=lambda u: u.pw_uid)
     for user in others:
         if user.pw_name == "nobody":
@@ -76,7 +76,7 @@ def _stand_in() -> pwd.struct_passwd:
 
 
 def _works(identity: Identity) -> bool:
-    """Try `identity` on a child that does nothing else."""
+    """Test `identity` with a child that does nothing else."""
     script = Path(child_start.__file__)
     tried = subprocess.run(
         [sys.executable, "-I", "-S", str(script), str(os.getpid()), "9", identity.text],

@@ -1,7 +1,7 @@
-"""Start one child process: own session, clean environment, its life tied to ours.
+"""Start of one child process in its own session, with a clean environment, tied to the parent's life.
 
-Called by `postgres`, `nats` and `supervisor`; the child passes through `child_start` before it
-becomes the program. Every caller must `wait()` for what it starts.
+Called by `EmbeddedServer` and `Supervisor`. The child runs `child_start` first, which then executes the
+program. Every caller must `wait()` for its children.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from choir_local import child_start
 from choir_local.child_log import ChildLog
 from choir_local.identity import SAME_USER, Identity
 
-PIPE_ROOM = 60_000  # bytes that a Linux pipe takes (64 KiB) before a writer would block
+PIPE_ROOM = 60_000  # bytes; a Linux pipe takes 64 KiB before a writer blocks
 INHERITED = (
     *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "PLAYWRIGHT_BROWSERS_PATH"),
@@ -26,14 +26,14 @@ INHERITED = (
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the few variables every program needs, plus `more`; never a stray key or token."""
+    """Return the few variables every program needs, plus `more`; keys and tokens are not inherited."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {"HOME": os.environ.get("HOME", "/"), **kept, **more}
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start: `stdin` is written whole and closed, `fds` stay open in the child."""
+    """A program to start: `stdin` is written and closed, `fds` stay open in the child."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=clean_environment)
@@ -45,13 +45,13 @@ class Command:
 
 
 def open_log(path: Path) -> int:
-    """Open `path` for appending, mode 0600: for the few words of the supervisor itself."""
+    """Open `path` for appending with mode 0600, for the supervisor's own output."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 async def launch(command: Command, log: ChildLog) -> Process:
-    """Start `command` with its output read into `log`; the caller waits for it.
+    """Start `command` with its output read into `log`; the caller must wait for the process.
 
     Raises OSError if it cannot be forked.
     """
@@ -63,7 +63,10 @@ async def launch(command: Command, log: ChildLog) -> Process:
 
 
 async def run_to_end(command: Command, within: timedelta) -> tuple[int, str]:
-    """Run `command` and return its exit code and output; it is killed after `within`."""
+    """Run `command` and return its exit code and output; kill it after `within`.
+
+    Raises TimeoutError when `within` has passed.
+    """
     process = await _spawn(command, PIPE)
     try:
         async with asyncio.timeout(within.total_seconds()):

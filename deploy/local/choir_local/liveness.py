@@ -1,6 +1,6 @@
-"""Liveness: notice that a child runs but no longer answers, and how often it may be replaced for that.
+"""Detection of children that run but no longer answer, and a limit on their replacements.
 
-Called by `supervisor`, with probes made by `services`.
+Used by `Supervisor`, with probes created in `services`.
 """
 
 import asyncio
@@ -15,28 +15,28 @@ from choir_local.running import Ready
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How a child is asked whether it still answers.
+    """Liveness check of a child.
 
-    Failed probes are counted, not seconds: a machine that slept, or a supervisor that stood still, says
-    nothing about its children.
+    Failed probes are counted instead of seconds: after a suspend of the machine or a pause of the supervisor,
+    elapsed time says nothing about the children.
     """
 
     answers: Ready
     every: timedelta = timedelta(seconds=5)
     failures: int = 3
-    """So many failed probes, one after the other, mean that it hangs."""
+    """Number of consecutive failures after which the child counts as hung."""
 
 
 @dataclass(slots=True)
 class ReplacementBudget:
-    """How often a child that hangs is replaced: a machine that is too slow for it is not helped by more."""
+    """Limit on replacements of a hung child, since more of them do not help on an overloaded machine."""
 
     most: int = 3
     within: timedelta = timedelta(minutes=10)
     _taken: deque[float] = field(default_factory=deque)
 
     def take(self) -> bool:
-        """Take one replacement; False when all of the last `within` are used up."""
+        """Use one replacement; return False when all of the last `within` are used up."""
         now = time.monotonic()
         while self._taken and now - self._taken[0] > self.within.total_seconds():
             self._taken.popleft()

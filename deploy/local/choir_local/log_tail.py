@@ -1,4 +1,4 @@
-"""Read the end of a child's log, to say why it died. Called by whoever starts children."""
+"""Reader of the end of a child's log, to report why it exited."""
 
 import json
 import os
@@ -8,7 +8,7 @@ TAIL_BYTES = 4096
 
 
 def tail(log: Path, lines: int = 4) -> str:
-    """Return the last `lines` lines of `log` on one line; "" if there are none."""
+    """Return the last `lines` lines of `log` joined in one line, or "" if there are none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -20,7 +20,7 @@ def tail(log: Path, lines: int = 4) -> str:
 
 
 def _words(line: str) -> str:
-    """Return what a line of JSON says."""
+    """Return the message of a JSON log line."""
     try:
         found = json.loads(line)
     except ValueError:

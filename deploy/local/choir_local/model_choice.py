@@ -1,7 +1,7 @@
-"""Choose which model answers as `default`. Called by `stack` at every start.
+"""Selection of the model for `default`. Called by `Stack` at every start.
 
-The first that is there: a score (rehearsal), an OpenRouter key, an OpenAI key, a local Ollama with a
-model that can call tools, the rehearsal model. A key may stand in the environment or in secrets.json.
+The first available of: a score (rehearsal model), an OpenRouter key, an OpenAI key, a local Ollama with a
+model that supports tools, the rehearsal model. A key may be in the environment or in secrets.json.
 """
 
 import json
@@ -25,7 +25,7 @@ ASK_S = 1.0  # a local Ollama answers in milliseconds
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model, in words for the start screen, and the secret it needs if the environment had it."""
+    """The chosen model, its description for users, and its secret if it came from the environment."""
 
     config: ModelConfig
     words: str
@@ -51,9 +51,9 @@ class _OllamaDetails(BaseModel):
 async def choose_model(
     settings: LocalSettings, known_secrets: Mapping[str, str], rehearsal_url: str
 ) -> ModelChoice:
-    """Return the model to use; `rehearsal_url` is where the rehearsal model would listen.
+    """Return the model to use; `rehearsal_url` is the address of the rehearsal model.
 
-    Raises StartupError if the source that CHOIR_MODEL_SOURCE demands is not there.
+    Raises StartupError if the source that CHOIR_MODEL_SOURCE requires is not available.
     """
     source = "rehearsal" if settings.score is not None else settings.model_source
     if source in ("auto", "openrouter"):
@@ -78,7 +78,7 @@ async def choose_model(
 
 
 def environment_keys(settings: LocalSettings) -> dict[str, str]:
-    """Return the providers' keys that the environment holds, by the names of their secrets."""
+    """Return the providers' keys in the environment, by the names of their secrets."""
     given = {OPENROUTER_SECRET: settings.openrouter_api_key, OPENAI_SECRET: settings.openai_api_key}
     values = {name: key.get_secret_value() for name, key in given.items() if key is not None}
     return {name: value for name, value in values.items() if value}
@@ -117,7 +117,7 @@ def _openai(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | 
         provider="openai",
         model=name,
         endpoint=settings.openai_base_url,
-        temperature=None,  # newer models of OpenAI refuse any other than their own
+        temperature=None,  # newer OpenAI models refuse any temperature but their own
         secret=OPENAI_SECRET,
     )
     return ModelChoice(config, f"{name} at {settings.openai_base_url}", secrets=secret)
@@ -144,7 +144,7 @@ async def _ollama(settings: LocalSettings) -> ModelChoice | None:
 
 
 async def _ollama_model(host: str, wanted: str) -> str | None:
-    """Return the first model that can call tools, or `wanted` if it is there."""
+    """Return the first model that supports tools, or `wanted` if it exists."""
     listed = await ask(host, "/api/tags", ASK_S)
     if listed is None or listed.status != HTTPStatus.OK:
         return None

@@ -1,8 +1,8 @@
-"""Which real model a home was last started with: `data/model.json`.
+"""Record of the real model of the last start: `data/model.json`.
 
-Written at each start with a real model: by `stack`, and in containers by `deploy/docker/prepare.py`.
-Without it a key that was given once by environment would be forgotten, and the scripted rehearsal model
-would answer in the real one's place.
+Written at each start with a real model: by `Stack`, and in containers by `deploy/docker/prepare.py`. Without
+it, a key that was once set in the environment could be missing unnoticed, and the scripted rehearsal model
+would answer in place of the real one.
 """
 
 from pathlib import Path
@@ -19,19 +19,19 @@ DEFAULT_MODEL = "default"
 
 
 class ModelRecord(BaseModel):
-    """The real model of the last start, and what its user wants to be asked no more."""
+    """The real model of the last start, and whether its user declined to store its key."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     words: str
-    """The model, as people are told of it."""
+    """Description of the model for users."""
     config: ModelConfig
     keep_declined: bool = False
-    """The user did not want its key to be stored."""
+    """Whether the user declined to store its key."""
 
 
 def read_record(path: Path) -> ModelRecord | None:
-    """Return the record; None if there is none that can be read."""
+    """Return the record, or None if there is none or it cannot be read."""
     try:
         return ModelRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -44,7 +44,7 @@ def write_record(path: Path, record: ModelRecord) -> None:
 
 
 def record_choice(path: Path, choice: ModelChoice) -> None:
-    """Note the model of this start, unless it is the rehearsal model. Raises OSError."""
+    """Record the model of this start, unless it is the rehearsal model. Raises OSError."""
     if choice.config.provider == "rehearsal":
         return
     before = read_record(path)
@@ -55,16 +55,16 @@ def record_choice(path: Path, choice: ModelChoice) -> None:
 
 
 def missing_model(path: Path, choice: ModelChoice, settings: LocalSettings) -> ModelRecord | None:
-    """Return the real model that is expected here while only the rehearsal model is there.
+    """Return the real model of the last start if only the rehearsal model is available now.
 
-    None as well where the rehearsal model was asked for, by a score or CHOIR_MODEL_SOURCE.
+    Return None if the rehearsal model was requested, with a score or CHOIR_MODEL_SOURCE.
     """
     asked_for = settings.score is not None or settings.model_source == "rehearsal"
     return None if asked_for or not choice.rehearsal else read_record(path)
 
 
 def refuse_stand_in(record: ModelRecord) -> StartupError:
-    """Return the error of a start in which the rehearsal model would answer for the real one."""
+    """Return the error for a start in which the rehearsal model would replace the real one."""
     name = record.config.secret
     mend = (
         f"Set its key again, in the environment or for good with `choirctl secret set {name}`"
@@ -79,9 +79,9 @@ def refuse_stand_in(record: ModelRecord) -> StartupError:
 
 
 def configured_model(config: Config | None, settings: LocalSettings) -> ModelChoice | None:
-    """Return the model that config.json gives for `default`; None where the deployment supplies it.
+    """Return the model that config.json defines for `default`, or None if the deployment provides it.
 
-    Where no agent uses `default`, and memory neither, the first agent's model takes its place.
+    If neither an agent nor memory uses `default`, return the first agent's model.
     """
     if config is None:
         return None
@@ -96,7 +96,7 @@ def configured_model(config: Config | None, settings: LocalSettings) -> ModelCho
 
 
 def uses_default(config: Config) -> bool:
-    """Tell whether somebody thinks with the model `default`."""
+    """Return whether an agent or memory uses the model `default`."""
     chosen = [
         name for it in config.agents.values() for name in (it.defaults.llm, it.defaults.core_llm)
     ]

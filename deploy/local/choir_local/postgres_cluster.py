@@ -1,7 +1,7 @@
-"""Make and check a Postgres data directory.
+"""Creation and checks of a Postgres data directory.
 
-Called by `postgres` before each start. A cluster is made whole beside its place and renamed
-into it, so a data directory that exists is always a finished one.
+Called by `EmbeddedPostgres` before each start. A cluster is created in a temporary directory and then
+renamed, so an existing data directory is always complete.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ class Cluster:
     identity: Identity
 
     async def make(self, password: str) -> None:
-        """Create the cluster with the database `choir` and pgvector, all or nothing.
+        """Create the cluster with the database `choir` and pgvector, atomically.
 
-        Raises StartupError with what initdb said.
+        Raises StartupError with the output of initdb.
         """
         partial = self._begin()
         await self._run_initdb(partial, password)
@@ -48,7 +48,7 @@ class Cluster:
         self._finish(partial)
 
     def _begin(self) -> Path:
-        """Return an empty directory beside the cluster's place; drop what earlier attempts left."""
+        """Return an empty directory next to the cluster's path; remove those of earlier attempts."""
         name = f"{self.data_dir.name}.partial-"
         for left in self.data_dir.parent.glob(f"{name}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -61,13 +61,13 @@ class Cluster:
         sync_directory(self.data_dir.parent)
 
     async def set_password(self, password: str) -> None:
-        """Give the superuser another password, while no server runs."""
+        """Change the superuser's password while no server runs."""
         quoted = password.replace("'", "''")
         statement = f"ALTER ROLE {SUPERUSER} PASSWORD '{quoted}';\n"
         await self._run_single(self.data_dir, statement, DATABASE)
 
     def own(self, path: Path) -> None:
-        """Hand `path` and all below it to the user the server runs as, if it is not yet theirs."""
+        """Give `path` and everything below it to the user the server runs as, unless that user owns it."""
         uid, gid = self.identity.owner_uid, self.identity.owner_gid
         if uid is None or gid is None or path.stat().st_uid == uid:
             return
@@ -90,7 +90,7 @@ class Cluster:
         await self._run(argv, f"{password}\n", "make the database")
 
     async def _run_single(self, directory: Path, statements: str, database: str) -> None:
-        """Run SQL without a server; a statement that fails ends it (exit_on_error)."""
+        """Run SQL without a server; a failing statement ends the run (exit_on_error)."""
         argv = (
             self.binaries.program("postgres"),
             *("--single", "-D", str(directory), "-c", "exit_on_error=on"),
@@ -99,7 +99,7 @@ class Cluster:
         await self._run(argv, statements, "prepare the database")
 
     async def _run(self, argv: tuple[str, ...], stdin: str, deed: str) -> None:
-        # TZ: initdb else reads hundreds of zone files to guess the zone; times are stored in UTC
+        # otherwise initdb reads hundreds of zone files to guess the time zone; times are stored in UTC
         env = clean_environment(TZ="UTC", PGTZ="UTC")
         command = Command(argv, env, stdin.encode(), identity=self.identity)
         try:
@@ -116,7 +116,7 @@ class Cluster:
 def read_major(data_dir: Path) -> int | None:
     """Return the major version of the cluster in `data_dir`, or None if there is none.
 
-    Raises StartupError if the directory holds something else.
+    Raises StartupError if the directory contains something else.
     """
     if not data_dir.exists() or not any(data_dir.iterdir()):
         return None
@@ -130,9 +130,9 @@ def read_major(data_dir: Path) -> int | None:
 
 
 def check_major(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
-    """Refuse data of another major version.
+    """Raise StartupError for data of another major version.
 
-    Raises StartupError naming the directory, both versions and what to do.
+    The error names the directory, both versions and what to do.
     """
     if found != binaries.major:
         raise StartupError(
@@ -145,10 +145,11 @@ def check_major(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
 
 
 async def release_directory(data_dir: Path) -> None:
-    """Wait until no process of an earlier server works in `data_dir`, then drop its lock file.
+    """Wait until no process of an earlier server uses `data_dir`, then remove its lock file.
 
-    Postgres clears a stale lock file itself, unless the pid in it now belongs to another program.
-    Raises StartupError if an earlier server does not go away.
+    Postgres removes a stale lock file itself, unless the pid in it now belongs to another program.
+
+    Raises StartupError if an earlier server does not end.
     """
     lock_file = data_dir / "postmaster.pid"
     if not lock_file.exists():
@@ -165,7 +166,7 @@ async def release_directory(data_dir: Path) -> None:
 
 
 def _processes_in(data_dir: Path) -> list[int]:
-    """Return the processes whose working directory is `data_dir`: servers and their backends."""
+    """Return the processes with the working directory `data_dir`: servers and their backends."""
     wanted = str(data_dir.resolve())
     return [
         process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == wanted

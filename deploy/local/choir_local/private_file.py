@@ -1,11 +1,11 @@
-"""Write a small file whole or not at all, readable by its owner only."""
+"""Atomic writes of small files that only their owner may read."""
 
 import os
 from pathlib import Path
 
 
 def write_private(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace `path` by a file of mode 0600 holding `text`; `durable` survives a power cut."""
+    """Replace `path` by a file with mode 0600; with `durable` it survives a power failure."""
     partial = path.with_name(f".{path.name}.partial")
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -19,7 +19,7 @@ def write_private(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make a rename in `directory` survive a power cut."""
+    """Make a rename in `directory` survive a power failure."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,7 +1,7 @@
-"""Ask a local HTTP server one question. Called by `services` (is it ready?) and `model_choice`.
+"""Minimal HTTP client for local servers. Used for readiness checks and by `model_choice`.
 
-By hand, because it is asked many times a second while everything starts, and a client library would cost
-the resident supervisor more memory and each question more time than all the rest.
+Written by hand, because it is called many times a second during startup: a client library would cost the
+resident supervisor more memory, and each request more time, than everything else.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A response."""
+    """An HTTP response."""
 
     status: int
     body: bytes
 
 
 async def ask(endpoint: str, path: str, within_s: float, body: bytes | None = None) -> Heard | None:
-    """GET `path` (POST, with a JSON `body`) at `unix://…` or `http://…`; None without an answer."""
+    """Send GET (or POST with a JSON `body`) to `unix://…` or `http://…`; return None without a response."""
     method = "GET" if body is None else "POST"
     head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")

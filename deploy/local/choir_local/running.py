@@ -1,4 +1,4 @@
-"""Wait until a started child is ready, and end one. Called by `embedded` and `supervisor`."""
+"""Readiness wait and stop of child processes. Used by `EmbeddedServer` and `Supervisor`."""
 
 import asyncio
 import signal
@@ -14,15 +14,15 @@ POLL_FIRST_S = 0.005
 POLL_MOST_S = 0.05
 
 Ready = Callable[[int], Awaitable[bool]]
-"""Given the child's pid, tells whether it serves; asked again and again."""
+"""Returns whether the child with this pid is ready; called repeatedly."""
 
 
 async def await_ready(
     name: str, process: Process, ready: Ready, within: timedelta, log: ChildLog
 ) -> None:
-    """Return once `ready` says so.
+    """Return when `ready` returns True.
 
-    Raises StartupError with the end of `log` if the child ends first or `within` passes.
+    Raises StartupError with the end of `log` if the child ends first or `within` has passed.
     """
     pause = POLL_FIRST_S
     try:
@@ -44,7 +44,7 @@ async def await_ready(
 
 
 async def end(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
-    """Ask the child to stop; kill it if that takes longer than `within`."""
+    """Send the stop signal; kill the child if it takes longer than `within`."""
     if process.returncode is None:
         process.send_signal(stop_signal)
     try:

@@ -1,7 +1,7 @@
-"""The table of children: which processes make up the embedded stack, and what each is told.
+"""Table of the children: the processes of the embedded stack, with their settings and secrets.
 
-Called by `stack`, run by `supervisor`. Settings go to a service as `CHOIR_*` variables, secrets as one
-JSON object on its standard input, and only those it needs.
+Used by `Stack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` variables, and only the secrets
+it needs, as one JSON object on its standard input.
 """
 
 import os
@@ -40,14 +40,14 @@ from choir_local.supervisor import Child
 
 POSTGRES = "postgres"
 ASK_S = 5.0
-PROBE_WITHIN_S = 10.0  # a machine under load answers late; one that hangs does not answer at all
+PROBE_WITHIN_S = 10.0  # a busy machine answers late; a hung process does not answer at all
 DEGRADED_AFTER_S = 10.0
-PYTHON = (sys.executable, "-P", "-m")  # -P: the directory we were started in holds no modules
+PYTHON = (sys.executable, "-P", "-m")  # -P: the working directory is not searched for modules
 
 
 @dataclass(slots=True)
 class Parts:
-    """What the children are made from."""
+    """Inputs for building the children."""
 
     home: Home
     settings: LocalSettings
@@ -59,26 +59,27 @@ class Parts:
     rehearsal_fd: int
     http_port: int
     configured_postgres: PostgresAddress | None = None
-    """The database that config.json names; then none is run here."""
+    """Address of the database in config.json; if set, no server is run here."""
     postgres_prepared: bool = False
 
     @property
     def postgres_dsn(self) -> str:
-        """Return where the services find the database, without the password."""
+        """Return the database's DSN for the services, without the password."""
         found = self.configured_postgres
         return found.dsn if found else self.postgres.dsn
 
     @property
     def postgres_password(self) -> str:
-        """Return what opens the database."""
+        """Return the database's password."""
         found = self.configured_postgres
         return found.password if found else self.secrets.values[POSTGRES_ADMIN]
 
     def named_secrets(self) -> dict[str, str]:
-        """Return what secrets.json says now, without the stack's own.
+        """Return the current secrets in secrets.json, without the stack's own.
 
-        Read at each start of a service: one that died starts with what was set meanwhile. A file that does
-        not fit leaves what was read last; `choirctl secret apply` says what is wrong with it.
+        The file is read at each start of a service, so that a restarted one gets the newest values. If the
+        file is invalid, the values of the last valid read are used; `choirctl secret apply` reports the
+        error.
         """
         try:
             values: Mapping[str, str] = read_secret_file(self.home.secrets_file)
@@ -95,14 +96,14 @@ class Service:
     module: str
     depends_on: tuple[str, ...]
     endpoint: Callable[[Parts], str]
-    """Where it answers /livez and /readyz."""
+    """Address where it answers /livez and /readyz."""
     env: Callable[[Parts], Mapping[str, str]]
     secrets: Callable[[Parts], JsonObject]
     stops_before: tuple[str, ...] = ()
     ready_within: timedelta = timedelta(seconds=60)
     stop_within: timedelta = timedelta(seconds=10)
     source: str = ""
-    """What its log is called; its name unless given."""
+    """Name of its log; defaults to its own name."""
 
 
 def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ...]:
@@ -119,7 +120,7 @@ def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ..
 
 def _postgres(parts: Parts) -> Child:
     async def command() -> Command:
-        # A password made just now is not the one an older cluster was made with.
+        # A newly created password is not the one that an existing cluster has.
         lost = POSTGRES_ADMIN in parts.secrets.fresh and not parts.postgres_prepared
         await parts.postgres.prepare(reset_password=lost)
         parts.postgres_prepared = True
@@ -156,7 +157,7 @@ def _rehearsal(parts: Parts) -> Child:
     options = ("--score", str(score.absolute())) if score else ()
 
     async def command() -> Command:
-        # The supervisor holds the listening socket: the address stays over restarts.
+        # The supervisor owns the listening socket, so the address stays the same across restarts.
         fd = parts.rehearsal_fd
         argv = (*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options)
         return Command(argv, fds=(fd,))
@@ -196,7 +197,7 @@ def _run_here(parts: Parts, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _shared_settings(parts: Parts) -> dict[str, str]:
-    """Return what every service is told; the caller's own CHOIR_ and OTEL_ variables go through."""
+    """Return the settings of every service; the caller's CHOIR_ and OTEL_ variables are passed on."""
     passed = {n: value for n, value in os.environ.items() if n.startswith(("CHOIR_", "OTEL_"))}
     return passed | {
         "CHOIR_HOME": str(parts.home.root),
@@ -207,10 +208,10 @@ def _shared_settings(parts: Parts) -> dict[str, str]:
 
 
 def _answers(endpoint: str, path: str) -> Ready:
-    """Return a check that asks `path` for a 200.
+    """Return a check that requests `path` and expects status 200.
 
-    A service that answers, but says for long that it cannot work (no Chromium, a channel out of
-    reach), counts as started: the others shall work, and `choirctl status` says what is missing.
+    A service that answers but stays unready (no Chromium, a channel out of reach) counts as started after a
+    while: the others must work, and `choirctl status` shows what is missing.
     """
     unready_since: dict[int, float] = {}
 
@@ -227,7 +228,7 @@ def _answers(endpoint: str, path: str) -> Ready:
 
 
 def _lives(endpoint: str) -> Ready:
-    """Return a check that asks /livez, which needs nothing but a process that works."""
+    """Return a check that requests /livez, which only requires a working process."""
 
     async def lives(_: int) -> bool:
         heard = await ask(endpoint, "/livez", PROBE_WITHIN_S)
@@ -255,7 +256,7 @@ def _memory_secrets(parts: Parts) -> JsonObject:
 
 
 def _gateway_secrets(parts: Parts) -> JsonObject:
-    """Return the bots' tokens; what config.json does not name for a gateway stays here."""
+    """Return the bots' tokens; other secrets are not passed to the gateway."""
     named = gateway_secrets(parts.home.config_file)
     values = parts.named_secrets()
     tokens: JsonObject = {name: values[name] for name in sorted(named) if name in values}
@@ -265,7 +266,7 @@ def _gateway_secrets(parts: Parts) -> JsonObject:
 
 def _control_secrets(parts: Parts) -> JsonObject:
     named = parts.named_secrets()
-    # found in the environment, not in the file: reading the file again must not lose it
+    # from the environment, not the file: reading the file again must not lose it
     found = {n: v for n, v in parts.model.secrets.items() if named.get(n) != v}
     return {
         **_database_secrets(parts),
@@ -279,7 +280,7 @@ def _postgres_env(parts: Parts) -> dict[str, str]:
     return {"CHOIR_POSTGRES_DSN": parts.postgres_dsn}
 
 
-# what control's git reaches repositories with: the user's ssh-agent, proxy and certificates; no agent gets it
+# Variables that control's git needs: the user's ssh-agent, proxy and certificates. Agents do not get them.
 FOR_GIT = (
     *("SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"),
     *("ALL_PROXY", "all_proxy"),
@@ -323,8 +324,8 @@ SERVICES = (
         endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
         env=_control_env,
         secrets=_control_secrets,
-        # Agents finish and sum up what they did (45 s at most), users hear their last words, and sessions
-        # are archived when they close.
+        # Agents complete their turn and write a summary (45 s at most), users receive the last replies, and
+        # sessions are archived when they end.
         stops_before=("gateway", "memory", "browser", "rehearsal"),
         stop_within=timedelta(seconds=65),
     ),

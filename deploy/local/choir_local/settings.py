@@ -1,6 +1,6 @@
-"""What can be set about the embedded stack: the only reader of its environment.
+"""Settings of the embedded stack; the only reader of its environment.
 
-Read by choirctl and `__main__`; the services read their own settings, which `services` writes for them.
+Read by choirctl and `__main__`. The services read their own settings, which `services` writes for them.
 """
 
 from pathlib import Path
@@ -18,48 +18,50 @@ ModelSource = Literal["auto", "openrouter", "openai", "ollama", "rehearsal"]
 class LocalSettings(ServiceSettings):
     """Settings of the embedded stack."""
 
-    # An empty variable means unset: CI systems and shells leave such behind.
+    # An empty variable means unset: CI systems and shells leave such variables behind.
     model_config = SettingsConfigDict(env_ignore_empty=True, populate_by_name=True)
 
     http_port: int = Field(default=9400, ge=0, le=65535)
-    """TCP port of control on loopback (CHOIR_HTTP_PORT); 0 takes a free one."""
+    """TCP port of control on loopback (CHOIR_HTTP_PORT); 0 selects a free one."""
     http_host: str = "127.0.0.1"
-    """Address of that port; control reads the same variable (CHOIR_HTTP_HOST), here it is only printed."""
+    """Address of that port (CHOIR_HTTP_HOST); control reads the same variable, and here it is only printed.
+
+    """
     tls: TlsMode = "auto"
-    """Whether that port speaks TLS; control reads the same variable (CHOIR_TLS)."""
+    """Whether that port uses TLS (CHOIR_TLS); control reads the same variable."""
     tls_cert: str = ""
-    """The operator's certificate, if there is one; control reads the same variable (CHOIR_TLS_CERT)."""
+    """The operator's certificate, if any (CHOIR_TLS_CERT); control reads the same variable."""
     nats_port: int = Field(default=0, ge=0, le=65535)
-    """TCP port of the embedded bus on loopback; 0 takes a free one, so that stacks do not meet."""
+    """TCP port of the embedded bus on loopback; 0 selects a free one, so that stacks do not collide."""
     rehearsal_port: int = Field(default=0, ge=0, le=65535)
-    """TCP port of the rehearsal model on loopback; 0 takes a free one."""
+    """TCP port of the rehearsal model on loopback; 0 selects a free one."""
     score: Path | None = None
-    """A score for the rehearsal model (CHOIR_SCORE, --score); given one, it is the model."""
+    """Score of the rehearsal model (CHOIR_SCORE, --score); if set, the rehearsal model is used."""
     postgres_dsn: str = ""
-    """A database that runs elsewhere, as in containers (CHOIR_POSTGRES_DSN); only `choirctl db` reads it."""
+    """An external database, as in containers (CHOIR_POSTGRES_DSN); read only by `choirctl db`."""
     pg_bin: Path | None = None
-    """Directory with `postgres` and `initdb`; unset looks at the system, then the wheel."""
+    """Directory with `postgres` and `initdb`; if unset, the system's or the wheel's are used."""
     nats_bin: Path | None = None
-    """The nats-server program; unset takes the wheel's."""
+    """The nats-server program; if unset, the wheel's is used."""
     model_source: ModelSource = "auto"
-    """Which provider serves the model `default`; auto takes the first that is configured."""
+    """Provider of the model `default`; auto selects the first that is configured."""
     model: str = ""
-    """Name of the model at that provider; empty takes a sensible one."""
+    """Name of the model at that provider; if empty, a default is used."""
     openrouter_api_key: SecretStr | None = Field(
         default=None, validation_alias="OPENROUTER_API_KEY"
     )
-    """A key of openrouter.ai; the secret `openrouter-key` in secrets.json does the same."""
+    """API key of openrouter.ai; the secret `openrouter-key` in secrets.json has the same effect."""
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
-    """A key of OpenAI; the secret `openai-key` in secrets.json does the same."""
+    """API key of OpenAI; the secret `openai-key` in secrets.json has the same effect."""
     openai_base_url: str = Field(
         default="https://api.openai.com/v1", validation_alias="OPENAI_BASE_URL"
     )
-    """Address for the OpenAI key: any server that speaks OpenAI's API."""
+    """Base URL for the OpenAI key: any server with an OpenAI-compatible API."""
     ollama_host: str = Field(default="http://127.0.0.1:11434", validation_alias="OLLAMA_HOST")
-    """Where a local Ollama would listen; its own default."""
+    """Address of a local Ollama; Ollama's own default."""
 
     def as_environment(self) -> dict[str, str]:
-        """Return the variables from which another process reads these settings; keys stay out."""
+        """Return the variables from which another process reads these settings; keys are left out."""
         paths = {"CHOIR_SCORE": self.score, "CHOIR_PG_BIN": self.pg_bin}
         paths["CHOIR_NATS_BIN"] = self.nats_bin
         return {

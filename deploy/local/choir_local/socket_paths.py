@@ -1,4 +1,4 @@
-"""Check socket paths and ports before anything listens. Called by `postgres` and `stack`."""
+"""Checks of socket paths and ports before anything listens."""
 
 import socket
 import sys
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from choir_common.errors import StartupError
 
-SUN_PATH = 108 if sys.platform == "linux" else 104  # bytes, the closing zero included
+SUN_PATH = 108 if sys.platform == "linux" else 104  # bytes, including the terminating zero
 
 
 def check_socket_path(path: Path) -> None:
-    """Refuse a Unix socket path that the kernel cannot take.
+    """Raise StartupError if a Unix socket path is too long for the kernel.
 
-    Raises StartupError naming the path, its length and what to change.
+    The error names the path, its length and what to change.
     """
     length = len(str(path).encode())
     if length >= SUN_PATH:
@@ -23,20 +23,20 @@ def check_socket_path(path: Path) -> None:
 
 
 def check_port_free(host: str, port: int, setting: str) -> None:
-    """Refuse a TCP port that somebody listens on; 0 means any free one.
+    """Raise StartupError if a TCP port is in use; 0 means any free port.
 
-    Raises StartupError naming the port and the setting that moves it.
+    The error names the port and the setting that changes it.
     """
     if port:
         listen(host, port, setting).close()
 
 
 def listen(host: str, port: int, setting: str) -> socket.socket:
-    """Return a listening socket; `setting` is where a person chooses the port.
+    """Return a listening socket; `setting` is the name of the setting for the port.
 
     Raises StartupError naming the port and the setting.
     """
-    # By hand: what the services use for this would load a web server into the supervisor.
+    # Written by hand: the services' function would load a web server into the supervisor.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,7 +1,7 @@
-"""The embedded stack as a whole: up, down, and what runs.
+"""The embedded stack as a whole: start, stop and state.
 
-Called by choirctl and `__main__`; tests use `running_stack`. Makes the home and its secrets, chooses
-the model, and hands the table of `services` to the `supervisor`.
+Used by choirctl and `__main__`; tests use `running_stack`. Creates the home and its secrets, chooses the
+model, and runs the table of `services` with `Supervisor`.
 """
 
 import asyncio
@@ -73,15 +73,15 @@ class Stack:
         )
 
     def stop(self) -> None:
-        """Ask all to stop; asked again, they are killed."""
+        """Request a stop of all children; a second call kills them."""
         self._stop_wanted = True
         if self._supervisor is not None:
             self._supervisor.stop()
 
     async def run(self) -> None:
-        """Start everything and keep it alive until `stop`.
+        """Start everything and keep it running until `stop`.
 
-        Raises StartupError, with all that had started stopped again, if something does not start.
+        Raises StartupError, after stopping what had started, if something does not start.
         """
         self.home.make()
         with hold_home(self.home):
@@ -97,10 +97,10 @@ class Stack:
                 raise failure from error
 
     async def _run_held(self) -> None:
-        # Both paths fail here, in a sentence, rather than in the middle of a start.
+        # Checked here, so that a bad path gives a clear error instead of a failure during the start.
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
         await await_predecessors(read_state(self.home.state_file))
-        # Chosen once, so that control keeps it when it is started again.
+        # Chosen once, so that control keeps its port across restarts.
         with listen(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT") as free:
             self._http_port = int(free.getsockname()[1])
         rehearsal = listen(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
@@ -115,7 +115,7 @@ class Stack:
             await self._supervisor.run(lambda: self._become_ready(parts))
 
     def _supervise(self, parts: Parts) -> Supervisor:
-        # what a server of others writes goes through the redactor here and nowhere else
+        # output of third-party servers is redacted only here
         redactor = Redactor()
         redactor.learn(parts.secrets.values.values())
         return Supervisor(
@@ -157,9 +157,9 @@ class Stack:
         )
 
     async def _choose_model(self, secrets: Mapping[str, str], rehearsal_url: str) -> ModelChoice:
-        """Return the model `default`: config.json's own, else the one that is found here.
+        """Return the model `default`: the one in config.json, else the one that is available here.
 
-        Raises StartupError where the rehearsal model would answer in a real one's place.
+        Raises StartupError if the rehearsal model would replace a real one.
         """
         settings, record = self._settings, self.home.model_file
         demanded = settings.score is not None or settings.model_source != "auto"
@@ -171,7 +171,7 @@ class Stack:
         return choice
 
     def _become_ready(self, parts: Parts) -> None:
-        # an aid of the next start, not worth this one
+        # only a help for the next start: a failure must not prevent this one
         with contextlib.suppress(OSError):
             record_choice(self.home.model_file, parts.model)
         self._describe(parts)
@@ -179,7 +179,7 @@ class Stack:
         self.ready.set()
 
     def _describe(self, parts: Parts) -> None:
-        """Say where things are; the bus has its address only once it has started."""
+        """Publish the addresses; the bus has one only after its start."""
         endpoints = {
             "control": f"unix://{self.home.control_socket}",
             "control_http": self._http_address(),
@@ -211,7 +211,7 @@ class Stack:
 
     def _change(self, state: StackState) -> None:
         self.state = state
-        # A full disk must not take the stack down: the file is only what others read.
+        # A full disk must not stop the stack: the file is only for other readers.
         with contextlib.suppress(OSError):
             write_state(self.home.state_file, state)
         if self._on_change is not None:
@@ -219,7 +219,7 @@ class Stack:
 
 
 async def run_until_signal(stack: Stack) -> None:
-    """Run `stack` until SIGINT or SIGTERM; a second one kills what still runs.
+    """Run `stack` until SIGINT or SIGTERM; a second signal kills what still runs.
 
     Raises StartupError as `Stack.run` does.
     """
@@ -240,7 +240,7 @@ async def running_stack(
     on_change: OnChange | None = None,
     services: Sequence[Service] = SERVICES,
 ) -> AsyncIterator[Stack]:
-    """Run a stack while the block runs; the block begins when all is ready.
+    """Run a stack during the block, which begins when everything is ready.
 
     Raises StartupError as `Stack.run` does.
     """
@@ -260,7 +260,7 @@ async def running_stack(
 
 
 async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> bool:
-    """Stop the stack that runs in `home`; False if none runs.
+    """Stop the stack that runs in `home`; return False if none runs.
 
     Raises StartupError if it does not stop in time.
     """
@@ -279,13 +279,13 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
 
 
 def hurry_stack(home: Home) -> None:
-    """Have a stack that is stopping kill what still runs."""
+    """Make a stopping stack kill what still runs."""
     if is_held(home):
         _tell_to_stop(home)
 
 
 def _tell_to_stop(home: Home) -> int:
-    """Send the supervisor the signal to stop, or to hurry if it has had one; return its pid."""
+    """Send the supervisor SIGTERM, which means hurry if it was sent before; return its pid."""
     state = read_state(home.state_file)
     pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
     with contextlib.suppress(ProcessLookupError):
@@ -294,9 +294,9 @@ def _tell_to_stop(home: Home) -> int:
 
 
 async def await_predecessors(state: StackState | None) -> None:
-    """Wait until the children of a killed stack are gone: the kernel told them to stop, too.
+    """Wait until the children of a killed stack have ended, and kill those that remain.
 
-    Kills those that do not obey.
+    The kernel sent them their stop signal when their supervisor died.
     """
     children = [c for c in state.children.values() if c.pid is not None] if state else []
     deadline = time.monotonic() + PREDECESSORS_WITHIN.total_seconds()
@@ -310,12 +310,12 @@ async def await_predecessors(state: StackState | None) -> None:
 
 
 def _alive(child: ChildState) -> list[psutil.Process]:
-    """Return the child's process, unless it has ended or its pid belongs to another by now."""
+    """Return the child's process, unless it has ended or another process has its pid."""
     try:
         process = psutil.Process(child.pid)
-        # psutil reckons from the boot time, which clock corrections move a little.
+        # psutil computes it from the boot time, which clock corrections shift slightly.
         same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
-        # In a container without an init, a process that has ended stays a zombie for ever.
+        # In a container without an init, a process that has ended stays a zombie.
         ended = process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return []

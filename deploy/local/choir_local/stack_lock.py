@@ -1,4 +1,4 @@
-"""One stack for one home: a file lock that the kernel drops with its holder. Called by `stack`."""
+"""File lock that allows one stack per home; the kernel releases it when its holder exits."""
 
 import contextlib
 import fcntl
@@ -11,9 +11,9 @@ from choir_local.home import Home
 
 @contextlib.contextmanager
 def hold_home(home: Home) -> Iterator[None]:
-    """Hold the home while the block runs.
+    """Lock the home during the block.
 
-    Raises StartupError naming the process that has it.
+    Raises StartupError naming the process that has the lock.
     """
     fd = os.open(home.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -33,7 +33,7 @@ def hold_home(home: Home) -> Iterator[None]:
 
 
 def is_held(home: Home) -> bool:
-    """Tell whether a stack runs in this home."""
+    """Return whether a stack runs in this home."""
     try:
         fd = os.open(home.lock_file, os.O_RDWR)
     except OSError:

@@ -1,6 +1,6 @@
-"""Load `secrets.json`, and make the secrets a local installation needs at its first start.
+"""Secrets of a local installation: reads `secrets.json` and creates what is missing.
 
-Called by `stack`; the values go to the services that need them over their standard input only.
+Called by `Stack`. Services receive the values they need only on their standard input.
 """
 
 import os
@@ -22,16 +22,16 @@ PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StackSecrets:
-    """All secrets by name, and which of them were made just now."""
+    """All secrets by name, and the names of those that were created now."""
 
     values: Mapping[str, str]
     fresh: frozenset[str]
 
 
 def load_or_make_secrets(path: Path) -> StackSecrets:
-    """Read `path`, adding what is missing of our own; its mode becomes 0600.
+    """Read `path` and add the stack's own secrets that are missing; its mode becomes 0600.
 
-    Raises StartupError if it is no JSON object of strings; its contents are never quoted.
+    Raises StartupError if it is not a JSON object of strings; errors do not quote its contents.
     """
     try:
         if path.exists():

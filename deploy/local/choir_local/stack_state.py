@@ -1,4 +1,4 @@
-"""What runs: `run/stack.json`, written by the supervisor, read by choirctl and by tests."""
+"""State of the stack in `run/stack.json`: written by the supervisor, read by choirctl and tests."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,39 +12,39 @@ Phase = Literal["waiting", "starting", "ready", "restarting", "stopping", "stopp
 
 
 class ChildState(Wire):
-    """One child as it is now."""
+    """Current state of one child."""
 
     phase: Phase = "waiting"
     pid: int | None = None
     born: float | None = None
-    """When the kernel started that process (epoch seconds): tells a pid that was used again."""
+    """Start time of the process by the kernel (Unix seconds); distinguishes a reused pid."""
     restarts: int = 0
     since: Moment
-    """When `phase` began."""
+    """Start time of `phase`."""
     last_exit: int | None = None
-    """Exit code of the last process that ended; negative is the signal that killed it."""
+    """Exit code of the last process that ended; negative for the signal that killed it."""
     note: str = ""
-    """Why it is not ready, in words."""
+    """Reason why it is not ready, as text."""
     log: str
 
 
 class StackState(Wire):
-    """The whole stack; `waiting` and `restarting` are for children only."""
+    """State of the whole stack; the phases `waiting` and `restarting` are for children only."""
 
     version: Literal[1] = 1
     phase: Phase
     supervisor_pid: int
-    """It runs as long as `run/stack.lock` is locked."""
+    """The supervisor runs as long as `run/stack.lock` is locked."""
     started_at: Moment
     home: str
     error: str = ""
-    """Why it failed: one paragraph for a person."""
+    """Reason of a failure: one paragraph for the user."""
     endpoints: dict[str, str] = Field(default_factory=dict)
-    """Address of control, gateway, nats, postgres, rehearsal: no secrets."""
+    """Addresses of control, gateway, nats, postgres and rehearsal, without secrets."""
     model: str = ""
-    """Which model answers, in words."""
+    """Description of the model in use."""
     children: dict[str, ChildState] = Field(default_factory=dict)
-    """By name, in the order they are started in."""
+    """Children by name, in the order of their start."""
 
 
 def write_state(path: Path, state: StackState) -> None:
@@ -53,7 +53,7 @@ def write_state(path: Path, state: StackState) -> None:
 
 
 def read_state(path: Path) -> StackState | None:
-    """Return what the file says; None if there is none or another version wrote it."""
+    """Return the state, or None if there is no file or another version wrote it."""
     try:
         return StackState.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

@@ -1,9 +1,9 @@
-"""Start children in order, keep them alive, stop them in reverse order.
+"""Supervisor that starts children in order, restarts them, and stops them in reverse order.
 
-Called by `stack` with a table of `Child`; knows nothing of what the children are. A child that dies
-is started again, by itself: those that depend on it live on and reconnect. If one does not start the
-first time, all are stopped and the reason is raised. What agents or control leave running when they are
-killed becomes ours (`orphans`) and is ended before control is started again.
+Used by `Stack` with a table of `Child`. A child that dies is restarted alone: those that depend on it keep
+running and reconnect. If one fails its first start, all are stopped and the reason is raised. Processes that
+agents or control leave behind become children of the supervisor (`orphans`) and are killed before control is
+started again.
 """
 
 import asyncio
@@ -32,35 +32,38 @@ from choir_local.stack_state import ChildState, Phase
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 5.0
 REAP_EVERY_S = 5.0
-STABLE_S = 1.0  # served for less than this, it lengthens the pause before the next
+# seconds; a child that was ready for less time lengthens the pause before the next start
+STABLE_S = 1.0
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A line of the table."""
+    """A row of the table of children."""
 
     name: str
     command: Callable[[], Awaitable[Command]]
-    """Asked before every start, so it may prepare what the child needs.
-    Raises StartupError if the child cannot be started now."""
+    """Called before every start, so it may prepare what the child needs.
+
+    Raises StartupError if the child cannot be started now.
+    """
     ready: Ready
     ready_within: timedelta = timedelta(seconds=30)
     probe: Probe | None = None
-    """Asked as long as it runs; who hangs is killed and started again."""
+    """Liveness check while it runs; a hung child is killed and restarted."""
     depends_on: tuple[str, ...] = ()
     """Children that must have been ready once before this one starts; they stop after it."""
     stops_before: tuple[str, ...] = ()
-    """Children that also stop only after this one."""
+    """Further children that stop only after this one."""
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within: timedelta = timedelta(seconds=10)
     source: str = ""
-    """What its log is called; its name unless given."""
+    """Name of its log; defaults to its own name."""
 
 
 class Supervisor:
-    """Keeps a table of children alive until told to stop."""
+    """Supervisor of the children of a table."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Supervisor:
         clean: Clean = str,
         limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
-        """`report` is called with all states whenever one changes; the rest is for the logs."""
+        """`report` is called with all states whenever one changes; the other parameters are for the logs."""
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failure: StartupError | None = None
@@ -86,13 +89,13 @@ class Supervisor:
         }
 
     def stop(self) -> None:
-        """Ask all to stop; asked again, kill them."""
+        """Request a stop of all children; a second call kills them."""
         (self._hurry if self._stop.is_set() else self._stop).set()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Run the table until `stop`; `on_ready` is called once, when all are ready.
+        """Run the children until `stop`; `on_ready` is called once, when all are ready.
 
-        Raises StartupError if a child does not start the first time.
+        Raises StartupError if a child fails its first start.
         """
         with adopting_orphans():
             reaping = asyncio.create_task(self._reap_orphans())
@@ -118,7 +121,7 @@ class Supervisor:
             self._orphans.reap(self._launched())
 
     async def end_strays(self) -> int:
-        """Kill what agents and control left running; return how many processes that were."""
+        """Kill the processes that agents and control left running; return their number."""
         return await self._orphans.end_strays(self._launched())
 
     def _launched(self) -> set[int]:
@@ -135,32 +138,32 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Tell whether all are to stop."""
+        """Return whether all children are being stopped."""
         return self._stop.is_set()
 
     @property
     def hurry(self) -> asyncio.Event:
-        """Set when there is no time for a clean stop."""
+        """Return the event that is set when there is no time for a clean stop."""
         return self._hurry
 
     async def unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
-        """Return what `work` gives, or None if the stop comes first."""
+        """Return the result of `work`, or None if the stop comes first."""
         return await _first(work, self._stop)
 
     async def dependencies_ready(self, child: Child) -> None:
-        """Wait until all that `child` depends on were ready once, or the stop comes."""
+        """Wait until all dependencies of `child` were ready once, or until the stop."""
         for name in child.depends_on:
             await self.unless_stopped(self._keepers[name].was_ready.wait())
 
     async def dependents_stopped(self, child: Child) -> None:
-        """Wait until all that depend on `child` have ended."""
+        """Wait until all children that depend on `child` have ended."""
         for keeper in self._keepers.values():
             if child.name in (*keeper.child.depends_on, *keeper.child.stops_before):
                 await keeper.ended.wait()
 
 
 class _Keeper:
-    """Keeps one child alive."""
+    """Loop that runs and restarts one child."""
 
     def __init__(self, child: Child, log: ChildLog, supervisor: Supervisor) -> None:
         self.child = child
@@ -173,7 +176,7 @@ class _Keeper:
         self.state = ChildState(since=_now(), log=str(self._log.path))
 
     async def keep(self) -> None:
-        """Start the child, again and again, until the supervisor stops."""
+        """Start the child again and again until the supervisor stops."""
         try:
             await self._supervisor.dependencies_ready(self.child)
             while not self._supervisor.stopping:
@@ -187,7 +190,7 @@ class _Keeper:
             await self._log.close()
 
     async def _live_once(self) -> None:
-        """Start the child and stay until it has ended."""
+        """Start the child and wait until it has ended."""
         self._set("starting")
         try:
             command = await self._supervisor.unless_stopped(_as_coroutine(self.child.command()))
@@ -204,7 +207,7 @@ class _Keeper:
             await self._end(process)
 
     async def _serve(self, process: Process) -> None:
-        """Wait until the child is ready, then until it ends or all shall stop."""
+        """Wait until the child is ready, then until it ends or the supervisor stops."""
         child, supervisor = self.child, self._supervisor
         try:
             await supervisor.unless_stopped(
@@ -223,7 +226,7 @@ class _Keeper:
             self._pause_s = 0.0
 
     async def _until_gone(self, process: Process) -> None:
-        """Return once the child has ended, killed by us if it hangs."""
+        """Return once the child has ended; kill it if it hangs."""
         probe = self.child.probe
         while probe is not None and await await_hang(process, probe):
             if self._replacements.take():
@@ -234,14 +237,14 @@ class _Keeper:
         await process.wait()
 
     def _not_started(self, error: StartupError | OSError) -> None:
-        """Give up if it is the first start; else it is tried again."""
+        """Fail the supervisor if this was the first start; otherwise the start is retried."""
         if not self.was_ready.is_set():
             reason = error if isinstance(error, StartupError) else StartupError(str(error))
             self._supervisor.fail(reason)
         self._set("failed", note=str(error))
 
     async def _end(self, process: Process) -> None:
-        """Stop what still runs, after all that depend on it, and leave nothing of its group."""
+        """Stop the process after its dependents, and kill the rest of its process group."""
         if self._supervisor.stopping and process.returncode is None:
             self._set("stopping")
             await self._supervisor.dependents_stopped(self.child)
@@ -252,7 +255,7 @@ class _Keeper:
         code = await process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        # Before the next one starts: it closes their calls and grants their locks to others.
+        # Before the next start: the new process closes their calls and grants their locks to others.
         await self._supervisor.end_strays()
         self.state = self.state.model_copy(update={"last_exit": code, "pid": None, "born": None})
 
@@ -260,7 +263,7 @@ class _Keeper:
         note = self.state.note or f"ended with code {self.state.last_exit}"
         self.state = self.state.model_copy(update={"restarts": self.state.restarts + 1})
         self._set("restarting", note=note)
-        # Short for a child that was killed; longer and longer for one that keeps breaking.
+        # Short for a child that was killed once, and longer each time for one that keeps failing.
         self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MOST_PAUSE_S)
 
     def _set(self, phase: Phase, **more: str | float | None) -> None:
@@ -270,7 +273,7 @@ class _Keeper:
 
 
 async def _first(work: Coroutine[object, object, T], event: asyncio.Event) -> T | None:
-    """Return what `work` gives, or None if `event` is set first; `work` is then cancelled."""
+    """Return the result of `work`, or None and cancel it if `event` is set first."""
     task = asyncio.ensure_future(work)
     waiter = asyncio.ensure_future(event.wait())
     try:

@@ -1,7 +1,6 @@
-"""The backup file: a tar of the parts and, first of all, a list of them with their checksums.
+"""The backup file: a tar archive of the parts, preceded by a manifest with their checksums.
 
-Written by `backup`, read by `restore`. The list names the version of the format, so that a later Choir knows
-what it reads and an earlier one refuses it.
+The manifest names the format's version, so that a later Choir can read it and an earlier one refuses it.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ class Part(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a backup holds."""
+    """The contents of a backup."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,9 +43,9 @@ class Manifest(BaseModel):
     made_at: datetime
     postgres: str
     roles: list[str]
-    """The agents' roles, which the dump refers to."""
+    """The agents' database roles, which the dump refers to."""
     schemas: dict[str, str]
-    """Each schema's revision."""
+    """The revision of each schema."""
     parts: dict[str, Part]
 
 
@@ -58,7 +57,7 @@ def describe(path: Path) -> Part:
 
 
 def pack(manifest: Manifest, directory: Path, target: Path) -> None:
-    """Write the backup, whole or not at all, for its owner alone. Raises OSError."""
+    """Write the backup atomically, readable only by its owner. Raises OSError."""
     partial = target.with_name(f".{target.name}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -78,9 +77,9 @@ def pack(manifest: Manifest, directory: Path, target: Path) -> None:
 
 
 def unpack(source: Path, directory: Path) -> Manifest:
-    """Write the parts into `directory` and check them.
+    """Extract the parts into `directory` and verify them.
 
-    Raises BadInput when this is no backup, one of a newer format, or a damaged one.
+    Raises BadInput for a file that is not a backup, has a newer format, or is damaged.
     """
     try:
         with tarfile.open(source, mode="r:") as tar:

@@ -1,7 +1,7 @@
-"""Put everything durable into one file, while Choir works or not. Called by `choirctl db backup`.
+"""Backup of everything durable into one file, with Choir running or stopped (`choirctl db backup`).
 
-pg_dump reads one snapshot of the whole database: what was acknowledged before it began is in the file. The
-bus holds nothing of its own; workspaces are the user's files and are not included.
+pg_dump reads one snapshot of the whole database: everything acknowledged before it started is in the file.
+The bus has no data of its own. Workspaces are the user's files and are not included.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from choir_local.postgres_cluster import DATABASE
 from choir_local.settings import LocalSettings
 
 Tell = Callable[[str], None]
-"""Shown while it goes on: a few words."""
+"""Shows a progress text."""
 
 
 async def back_up(
     settings: LocalSettings, target: Path, version: str, *, with_secrets: bool, tell: Tell
 ) -> Manifest:
-    """Write `target`; return what is in it.
+    """Write `target` and return its manifest.
 
-    Raises Conflict when the file exists, NotFound without a place to write it, StartupError when the database
-    cannot be read.
+    Raises Conflict when the file exists, NotFound when its directory does not, and StartupError when the
+    database cannot be read.
     """
     require_data(settings)
     _check_target(target)
-    # beside the target: a whole database may be too large for a temporary file system
+    # in the target's directory: a whole database may be too large for a temporary file system
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
         directory = Path(name)
         async with reach(settings) as reached:
@@ -73,7 +73,7 @@ async def _collect(
             *("--format=custom", "--file", str(dump), DATABASE),
             look=lambda: tell(f"reading the database: {_size(dump)}"),
         )
-        # after the dump: a role more than it names does no harm, one less would
+        # after the dump: an extra role does no harm, a missing one would
         roles = await store.roles()
     tell("checking")
     parts = [dump, *_copy(reached.home, directory, with_secrets)]

@@ -1,4 +1,4 @@
-"""Run Postgres' own pg_dump and pg_restore. Called by `backup` and `restore`."""
+"""Runner of pg_dump and pg_restore. Called by `backup` and `restore`."""
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
@@ -15,9 +15,9 @@ SAID_LINES = 5
 
 
 async def run_program(reached: Reached, name: str, *options: str, look: Callable[[], None]) -> None:
-    """Run one of the programs to its end; `look` is called now and then, to show how far it is.
+    """Run a Postgres program to its end; call `look` every 0.2 s, to show the progress.
 
-    Raises StartupError with what it said.
+    Raises StartupError with the program's error output.
     """
     program = _find(reached, name)
     with password_file(reached) as passwords:

@@ -1,7 +1,7 @@
-"""Reach the database of a home: the running stack's, one started for the purpose, or a container's.
+"""Access to the database of a home: of the running stack, started temporarily, or in a container.
 
-Called by `backup`, `restore` and `schemas`. While a database was started here, the home is held, so that no
-stack starts beside it.
+Called by `backup`, `restore` and `schemas`. While a temporary server runs, the home is locked, so that no
+stack starts at the same time.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ MAINTENANCE = "postgres"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A database that answers, and the programs that fit it."""
+    """A reachable database and its client binaries."""
 
     home: Home
     host: str
-    """A name, or the directory of its socket."""
+    """Host name, or directory of the socket."""
     password: str
     binaries: PostgresBinaries
 
@@ -51,9 +51,10 @@ class Reached:
 
 @contextlib.asynccontextmanager
 async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncIterator[Reached]:
-    """Lend the database of a home; `stopped` insists that no stack runs there.
+    """Provide the database of a home during the block; `stopped` requires that no stack runs there.
 
-    Raises Conflict when a stack runs and must not, StartupError when there is none, or it cannot be started.
+    Raises Conflict when a stack runs and must not, and StartupError when there is no database or it cannot be
+    started.
     """
     home = Home(settings.home.expanduser().absolute())
     if settings.postgres_dsn:
@@ -88,10 +89,7 @@ async def reach(settings: LocalSettings, *, stopped: bool = False) -> AsyncItera
 
 
 def require_data(settings: LocalSettings) -> None:
-    """Refuse a home without an embedded database.
-
-    Raises NotFound.
-    """
+    """Raise NotFound for a home without an embedded database."""
     home = Home(settings.home.expanduser().absolute())
     config = read_config(home.config_file)
     if config is not None and config.postgres is not None:
@@ -113,7 +111,7 @@ def _reached(home: Home, settings: LocalSettings) -> Reached:
 
 
 class _Secrets(BaseModel):
-    """What CHOIR_SECRETS_FILE holds in a container, as far as it is needed here."""
+    """The part of CHOIR_SECRETS_FILE that is needed in a container."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -140,7 +138,7 @@ async def _refuse_if_used(reached: Reached) -> None:
 
 @contextlib.contextmanager
 def password_file(reached: Reached) -> Iterator[Path]:
-    """Lend a file that Postgres' programs read the password from: never an argument or a variable."""
+    """Provide a password file for Postgres' programs: never an argument or a variable."""
     quoted = reached.password.replace("\\", "\\\\").replace(":", "\\:")
     with tempfile.TemporaryDirectory(prefix="choirctl-") as folder:
         path = Path(folder) / "pgpass"

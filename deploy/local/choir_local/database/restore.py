@@ -1,8 +1,8 @@
-"""Put a backup in the place of a home's database, whole or not at all. Called by `choirctl db restore`.
+"""Atomic replacement of a home's database by a backup (`choirctl db restore`).
 
-The dump is read into a database of its own, brought forward and verified there; only then, in one
-transaction, it takes the name of the one in use. A crash before that leaves the old one, and the same command
-can be given again.
+The dump is restored into a separate database, migrated and verified there. Then one transaction renames it to
+the name of the current one. After a crash before that, the old database is unchanged and the command can be
+repeated.
 """
 
 import asyncio
@@ -28,13 +28,15 @@ from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
 ARRIVING = "choir_restoring"
 ASIDE = "choir_replaced"
 LAZILY = "-c synchronous_commit=off"
-"""A transaction a statement: as one it would hold a lock on each of an agent's 36 relations to its end. None
-need be durable before the database takes its name, in a transaction that is, with all before it."""
+"""One transaction per statement: a single one would keep a lock on each of an agent's 36 relations.
+
+None of them has to be durable before the rename, whose durable transaction includes all of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did."""
+    """Result of a restore."""
 
     manifest: Manifest
     chains: list[Chain]
@@ -43,10 +45,10 @@ class Restored:
 
 
 async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: Tell) -> Restored:
-    """Make the home hold what `source` holds.
+    """Replace the home's data by the contents of `source`.
 
-    Raises NotFound or BadInput for a file that is no sound backup, Conflict when something would be replaced
-    without `force` or a stack runs there, StartupError when the data cannot be read.
+    Raises NotFound or BadInput for a file that is not a valid backup, Conflict when data would be replaced
+    without `force` or a stack runs there, and StartupError when the data cannot be read.
     """
     if not await asyncio.to_thread(source.is_file):
         raise NotFound(f"There is no file {source}.")
@@ -127,7 +129,7 @@ def _put_config(home: Home, directory: Path) -> list[Path]:
 
 
 def _put_secrets(home: Home, directory: Path) -> list[Path]:
-    """Take the secrets of the backup, but for those that open this home's own servers."""
+    """Merge the backup's secrets, without those of this home's own servers."""
     arriving = directory / SECRETS
     if not arriving.exists():
         return []

@@ -1,4 +1,4 @@
-"""Every schema of the database and its migrations. Called by `choirctl db`; next is `postgres.migrate`."""
+"""Schemas of the database and their migrations. Called by `choirctl db`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ AGENT_FILES = "choir_memory.migrations.agent"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far one schema is."""
+    """Migration status of one schema."""
 
     schema: str
     revision: str
@@ -25,9 +25,9 @@ class Standing:
 
 
 async def standings(database: Database) -> list[Standing]:
-    """Return how far every schema is; one that its service has not made yet lacks everything.
+    """Return the status of every schema; a schema that does not exist yet lacks all migrations.
 
-    Raises StartupError when one was made by a newer Choir or its files were changed.
+    Raises StartupError when a newer Choir created one or its files were changed.
     """
     store = DatabaseStore(database)
     found = []
@@ -42,9 +42,9 @@ async def standings(database: Database) -> list[Standing]:
 
 
 async def bring_forward(database: Database) -> dict[str, list[str]]:
-    """Apply what each schema lacks; return by schema what was applied now.
+    """Apply all missing migrations; return those applied, by schema.
 
-    Raises StartupError; the schema that failed is as it was, those before it are up to date.
+    Raises StartupError; the schema that failed is unchanged, and those before it are up to date.
     """
     applied: dict[str, list[str]] = {}
     for schema, files in OWN:

@@ -1,4 +1,4 @@
-"""The statements of `schemas`, `backup` and `restore`; next is Postgres."""
+"""SQL statements of `schemas`, `backup` and `restore`."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What became of one session's log; `reason` says where it breaks, "" if nowhere."""
+    """Verification of one session's log; `reason` describes the first error, "" if there is none."""
 
     session_id: str
     events: int
@@ -22,7 +22,7 @@ class Chain:
 
 
 class DatabaseStore:
-    """One database as a whole."""
+    """Operations on one whole database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -35,12 +35,12 @@ class DatabaseStore:
         return [row["agent_id"] for row in await self._database.fetch(sql)]
 
     async def state(self, schema: str) -> SchemaState:
-        """Return how far a schema is."""
+        """Return the migration state of a schema."""
         async with self._database.connection() as held:
             return await read_state(held, schema)
 
     async def is_empty(self) -> bool:
-        """Tell whether no session was ever held and nothing remembered."""
+        """Return whether there is no session and no memory."""
         for table in ("choir_control.sessions", "choir_memory.spaces"):
             if await self._has(table) and await self._database.fetchval(
                 f"SELECT EXISTS (SELECT FROM {table})"  # noqa: S608 our own names
@@ -49,13 +49,13 @@ class DatabaseStore:
         return True
 
     async def roles(self) -> list[str]:
-        """Return the roles that Choir made for its agents: a dump names them and does not hold them."""
+        """Return the roles of agents, which a dump refers to but does not contain."""
         sql = r"""SELECT rolname FROM pg_roles
                   WHERE rolname LIKE 'choir\_%' AND NOT rolcanlogin ORDER BY rolname"""
         return [row["rolname"] for row in await self._database.fetch(sql)]
 
     async def make_roles(self, roles: list[str]) -> None:
-        """Make the agents' roles that are missing, without any right of their own."""
+        """Create the missing roles of agents, without any privileges of their own."""
         there = set(await self.roles())
         async with self._database.transaction() as held:
             for role in roles:
@@ -66,27 +66,27 @@ class DatabaseStore:
                     await held.execute(f'GRANT "{role}" TO CURRENT_USER')
 
     async def make_database(self, name: str) -> None:
-        """Make an empty database, instead of one that an earlier attempt left.
+        """Create an empty database, replacing one that an earlier attempt left.
 
-        From template1, which has pgvector: made in it by a server without clients, its number is that of a
-        built-in object, and pg_dump leaves it out.
+        The template is template1, which has pgvector. Its vector extension was created by a single-user
+        server and so has the object number of a built-in object, which pg_dump leaves out.
         """
         await self.drop_database(name)
         await self._database.execute(f'CREATE DATABASE "{name}" TEMPLATE template1')
 
     async def drop_database(self, name: str) -> None:
-        """Drop a database; none of that name is no error."""
+        """Drop a database if it exists."""
         await self._database.execute(f'DROP DATABASE IF EXISTS "{name}"')
 
     async def swap(self, name: str, new: str, aside: str) -> None:
-        """Put the database `new` in the place of `name`, in one step; the old one becomes `aside`."""
+        """Rename the database `new` to `name` and the old one to `aside`, in one transaction."""
         await self.drop_database(aside)
         async with self._database.transaction() as held:
             await held.execute(f'ALTER DATABASE "{name}" RENAME TO "{aside}"')
             await held.execute(f'ALTER DATABASE "{new}" RENAME TO "{name}"')
 
     async def chains(self) -> list[Chain]:
-        """Recompute the log of every session, from its first event to its head."""
+        """Verify the log of every session, from its first event to its head."""
         if not await self._has("choir_control.sessions"):
             return []
         rows = await self._database.fetch(
@@ -124,7 +124,7 @@ class DatabaseStore:
         return [event_of(session_id, row) for row in rows]
 
     async def _hashes_of_erased(self, session_id: str) -> bytes | None:
-        """Return the hashes of a log that retention erased; None for one that is there."""
+        """Return the hashes of a log that retention erased, or None if the log is not erased."""
         table = "choir_control.erased_logs"
         if not await self._has(table):
             return None  # a backup of an older version

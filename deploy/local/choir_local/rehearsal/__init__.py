@@ -1,17 +1,6 @@
-"""The rehearsal model: an OpenAI-compatible server that follows a written score.
+"""The rehearsal model: an OpenAI-compatible server that follows a score, a scripted set of answers.
 
-Owns what a scripted model answers, on the wire of `/v1/chat/completions` and `/v1/embeddings`. It is
-the default where no provider is configured and the model of every test and measurement. Never thinks,
-never calls out, and keeps nothing but counters and the newest prompts, to count what is the same: which
-answer comes next is read from the messages.
-
-Ladder, top first:
-    __main__ | run             as a process; inside a test
-    app                        routes, counters, faults
-    choose                     which answer comes next
-    completion | embedding | prefix | jobs | remember | sample | template
-    directives                 what a message orders
-    turn                       what the messages of a request say
-    score                      the written score
-    lane                       who asks
+Serves `/v1/chat/completions` and `/v1/embeddings`. It is the default model without a configured provider, and
+the model of all tests and measurements. It makes no outgoing calls. The next answer is derived from the
+messages of the request; the only state is counters and the newest prompts, to measure prefix reuse.
 """

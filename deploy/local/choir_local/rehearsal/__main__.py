@@ -1,7 +1,7 @@
 """Serve the rehearsal model: `python -m choir_local.rehearsal --port N|--uds PATH [--score FILE]`.
 
-Started by the embedded stack, by compose, and by hand. `--fd N` takes a socket that the supervisor
-listens on already, so that its port stays the same over restarts.
+Started by the embedded stack, by compose, and by hand. `--fd N` uses a socket that the supervisor already
+listens on, so that its port stays the same across restarts.
 """
 
 import argparse

@@ -1,7 +1,6 @@
-"""The routes of the rehearsal model.
+"""HTTP routes of the rehearsal model.
 
-Served by `__main__` and `run`. State is counters only: how many requests came, and how often a fault
-of the score was already served to the same request.
+The state consists of counters and of how often each fault was already returned for the same request.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ class EmbeddingRequest(BaseModel):
 
 @dataclass(slots=True)
 class Counts:
-    """What was asked since the start."""
+    """Request counters since the start."""
 
     requests: int = 0
     chat: int = 0
@@ -57,28 +56,28 @@ class Counts:
 
 @dataclass(slots=True)
 class Prompts:
-    """What one lane's prompts were, in bytes."""
+    """Sizes of one lane's prompts, in bytes."""
 
     requests: int = 0
     prompt_bytes: int = 0
     prefix_bytes: int = 0
-    """Of those, the ones an earlier prompt began with."""
+    """Bytes that equal the beginning of an earlier prompt."""
 
     def add(self, prompt: int, prefix: int) -> None:
-        """Count one prompt."""
+        """Add one prompt."""
         self.requests += 1
         self.prompt_bytes += prompt
         self.prefix_bytes += prefix
 
 
 class ServedFaults:
-    """Remembers, for the newest requests, how many faults each was served."""
+    """Counter of the faults returned for each of the newest requests."""
 
     def __init__(self) -> None:
         self._served: OrderedDict[bytes, int] = OrderedDict()
 
     def take(self, messages: bytes, faults: tuple[Fault, ...]) -> Fault | None:
-        """Return the fault that is due for a request with these messages, or None."""
+        """Return the next fault for a request with these messages, or None."""
         if not faults:
             return None
         key = hashlib.blake2b(messages, digest_size=16).digest()
@@ -94,7 +93,7 @@ class ServedFaults:
 
 
 def make_rehearsal_app(score: Score | None = None) -> Starlette:
-    """Return the server for `score`; without one it greets and reports."""
+    """Return the application for `score`; without one it greets and reports results."""
     model = RehearsalModel(score or Score())
     return Starlette(
         routes=[
@@ -108,7 +107,7 @@ def make_rehearsal_app(score: Score | None = None) -> Starlette:
 
 
 class RehearsalModel:
-    """The handlers, around one score."""
+    """Request handlers for one score."""
 
     def __init__(self, score: Score) -> None:
         self._score = score
@@ -120,7 +119,7 @@ class RehearsalModel:
         self._last_request = orjson.Fragment(b"null")
 
     async def complete(self, request: Request) -> Response:
-        """Answer one chat request (POST /v1/chat/completions)."""
+        """Answer a chat request (POST /v1/chat/completions)."""
         self._counts.requests += 1
         self._counts.chat += 1
         body = await _read_body(request)
@@ -172,24 +171,24 @@ class RehearsalModel:
         return _json({"object": "list", "data": data, "model": asked.model, "usage": usage})
 
     async def list_models(self, _: Request) -> Response:
-        """List the two models there are (GET /v1/models)."""
+        """List the two models (GET /v1/models)."""
         names = (MODEL, EMBEDDING_MODEL)
         data = [{"id": n, "object": "model", "created": 0, "owned_by": "choir"} for n in names]
         return _json({"object": "list", "data": data})
 
     async def tell_counts(self, _: Request) -> Response:
-        """Return the counters and the newest chat request as it came (GET /v1/stats)."""
+        """Return the counters and the last chat request, unchanged (GET /v1/stats)."""
         lanes = {lane: asdict(prompts) for lane, prompts in self._lanes.items()}
         counts = asdict(self._counts)
         return _json({**counts, "lanes": lanes, "last_request": self._last_request})
 
     async def tell_life(self, _: Request) -> Response:
-        """Say that the process runs (GET /livez)."""
+        """Report that the process runs (GET /livez)."""
         return _json({"status": "ok"})
 
 
 async def _hang(request: Request) -> Response:
-    """Answer nothing until whoever asked has gone."""
+    """Send nothing until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     return Response(status_code=499)
@@ -213,7 +212,7 @@ def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int, cached_chars:
 
 
 def _fail(fault: Fault, asked: ChatRequest, answer: Answer) -> Response:
-    """Serve a fault in place of the answer."""
+    """Return a fault in place of the answer."""
     if isinstance(fault, ErrorStep):
         response = (
             _error(fault.status, "The rehearsal score wants an error here.")
@@ -245,7 +244,7 @@ def _malform(fault: MalformedStep, asked: ChatRequest, answer: Answer) -> Respon
         return Response(body, media_type=media_type)
     if fault.kind == "body":
         return Response(body[: len(body) // 2], media_type=media_type)
-    # The length promises more than comes, so the client sees the connection end in the middle.
+    # The declared length is larger than the body, so the client sees the connection close in the middle.
     cut = StreamingResponse(_once(body[: len(body) // 2]), media_type=media_type)
     cut.headers["content-length"] = str(len(body))
     return cut
@@ -256,7 +255,7 @@ async def _once(part: bytes) -> AsyncIterator[bytes]:
 
 
 async def _read_body(request: Request) -> bytes | None:
-    """Return the body, or None if it is larger than the limit."""
+    """Return the body, or None if it exceeds the limit."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

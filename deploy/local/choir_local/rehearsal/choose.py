@@ -1,7 +1,7 @@
-"""Choose the next answer of the rehearsal model.
+"""Selection of the rehearsal model's next answer.
 
-Called by `app` with the turn; the answer is rendered by `completion`. Pure: the same messages always
-give the same answer, so a turn that is taken up again goes on where it was.
+Called by `app` with the turn; `completion` renders the answer. Pure: the same messages always give the same
+answer, so a turn that is resumed continues where it was.
 """
 
 import json
@@ -32,25 +32,25 @@ Fault: TypeAlias = ErrorStep | MalformedStep
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one model call gives: after the faults, a text, tool calls or both."""
+    """The result of one model call: faults first, then a text, tool calls or both."""
 
     text: str | None = None
     calls: tuple[Call, ...] = ()
     faults: tuple[Fault, ...] = ()
-    """Each is served its number of times, in order, before the text and calls."""
+    """Each is returned its number of times, in order, before the text and calls."""
     delay_ms: float = 0
     chunk_delay_ms: float = 0
     hang: bool = False
-    """No answer ever comes."""
+    """Whether to send no answer at all."""
 
 
 def load_greeting() -> str:
-    """Return the words of a model that was given no score."""
+    """Return the default reply when no score is set."""
     return resources.files(__package__ or "").joinpath("greeting.md").read_text("utf-8").strip()
 
 
 def choose(turn: Turn, score: Score, greeting: str) -> Answer:
-    """Return the next answer: directives first, then rules, scene, otherwise, and our own words."""
+    """Return the next answer: from directives, then rules, the scene, `otherwise`, and the defaults."""
     match turn.lane:
         case "compaction":
             return _follow_rules(turn, score) or Answer(fold_events(turn.user_text))
@@ -68,7 +68,7 @@ def choose(turn: Turn, score: Score, greeting: str) -> Answer:
 
 
 def wire_name(name: str, offered: tuple[str, ...]) -> str:
-    """Return a tool's name as it goes over the wire, where it may hold no dots."""
+    """Return a tool's name on the wire, where dots may not be allowed."""
     return name if name in offered else name.replace(".", "_")
 
 
@@ -86,7 +86,7 @@ def _follow_directives(turn: Turn, directives: Directives) -> Answer | None:
 
 
 def _job_steps(turn: Turn, directives: Directives) -> list[tuple[Call, ...]]:
-    """Return what the edge lane does with jobs, all at once; or what a job reports, one by one."""
+    """Return the edge lane's job calls in one step, or a job's reports one by one."""
     if turn.lane == "core":
         return [(report_call(kind, words),) for kind, words in directives.reports]
     return [tuple(job_call(order) for order in directives.jobs)] if directives.jobs else []
@@ -119,7 +119,7 @@ def _no_tool(turn: Turn, wanted: str) -> Answer:
 
 
 def _cheap_call(tools: tuple[OfferedFunction, ...]) -> Call | None:
-    """Return a call that does no harm: of a known reading tool, else of the first one offered."""
+    """Return a harmless call: of a known read-only tool, else of the first tool offered."""
     known = (tool for name in CHEAP_TOOLS for tool in tools if tool.name == name)
     tool = next(known, tools[0] if tools else None)
     return Call(name=tool.name, arguments=sample_object(tool.parameters or {})) if tool else None
@@ -149,7 +149,7 @@ def _follow_rules(turn: Turn, score: Score) -> Answer | None:
 
 
 def _match(when: When, turn: Turn) -> Mapping[str, str] | None:
-    """Return the regex's groups if the turn is what `when` waits for, else None."""
+    """Return the regex's groups if the turn matches `when`, else None."""
     newest = turn.results[-1] if turn.results and turn.last_role == "tool" else None
     conversing = turn.lane not in ("report", "compaction", "summary")
     tests = (
@@ -176,7 +176,7 @@ def _dotless(when: When) -> str:
 
 
 def _play(steps: Steps, played: int, values: Values) -> Answer:
-    """Return the answer after `played` ones; past the end, the last words or a report."""
+    """Return the answer after `played` ones; after the last, repeat its text or report results."""
     if played >= len(steps.answers):
         last = steps.answers[-1][-1]
         if last.say is not None and not last.calls:
@@ -203,7 +203,7 @@ def _fill_call(call: Call, values: Values) -> Call:
 
 
 def _improvise(turn: Turn, greeting: str) -> Answer:
-    """Answer without a score: report, greet, or say plainly what this is."""
+    """Return a default answer: a report, the greeting, or a note that this is a script."""
     if turn.lane == "core":
         return Answer(_deliver(turn))
     if turn.results:
@@ -219,7 +219,7 @@ def _improvise(turn: Turn, greeting: str) -> Answer:
 
 
 def _deliver(turn: Turn) -> str:
-    """Return what a core job hands in: JSON of the shape the briefing asks for, if it does."""
+    """Return a core job's final answer: JSON for the schema in the briefing, if there is one."""
     _, asked, schema = turn.user_text.partition(SCHEMA_FOLLOWS)
     if asked:
         return json.dumps(sample(_first_json(schema)))
@@ -236,7 +236,7 @@ def _first_json(text: str) -> JsonValue:
 
 
 def _report(turn: Turn) -> str:
-    """Say what the tools of this turn answered."""
+    """Return the results of the tools of this turn as text."""
     if not turn.results:
         return "No tool has answered in this turn."
     lines = (f"The tool {result.name} answered: {result.text}" for result in turn.results)

@@ -1,6 +1,6 @@
-"""Render an answer in OpenAI's words: one JSON document, or the chunks of a stream.
+"""Rendering of an answer in OpenAI's format: one JSON document, or the chunks of a stream.
 
-Called by `app` with what `choose` chose. Pure, but for the ids, which must differ from call to call.
+Pure except for the random ids, which must differ between calls.
 """
 
 import os
@@ -15,13 +15,13 @@ from choir_local.rehearsal.choose import Answer
 from choir_local.rehearsal.score import Call
 
 CHUNKS = 6
-CHARS_PER_TOKEN = 4  # the usual rule of thumb; nobody is billed
+CHARS_PER_TOKEN = 4  # the usual estimate; nobody is billed
 BROKEN_ARGUMENTS = '{"path": "notes.txt", '
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with the ids of its document and calls; `broken` spoils the arguments."""
+    """An answer with the ids of its document and calls; `broken` makes the arguments invalid JSON."""
 
     answer: Answer
     model: str
@@ -29,7 +29,7 @@ class Reply:
     identity: str
     broken: bool = False
     cached_chars: int = 0
-    """Of the prompt's, those that an earlier prompt began with (see `prefix`)."""
+    """Length of the prompt's prefix that an earlier prompt had, in characters (see `prefix`)."""
 
     @property
     def finish_reason(self) -> str:
@@ -38,7 +38,7 @@ class Reply:
 
     @property
     def usage(self) -> JsonObject:
-        """Return token counts, by the rule of thumb."""
+        """Return estimated token counts."""
         calls = sum(len(_arguments(self, call)) for call in self.answer.calls)
         prompt = self.prompt_chars // CHARS_PER_TOKEN + 1
         completion = (len(self.answer.text or "") + calls) // CHARS_PER_TOKEN + 1
@@ -53,7 +53,7 @@ class Reply:
 def make_reply(
     answer: Answer, model: str, prompt_chars: int, *, broken: bool = False, cached_chars: int = 0
 ) -> Reply:
-    """Give an answer its ids."""
+    """Return a reply with new ids for an answer."""
     return Reply(answer, model, prompt_chars, os.urandom(9).hex(), broken, cached_chars)
 
 
@@ -70,7 +70,7 @@ def render_document(reply: Reply) -> bytes:
 
 
 def render_stream(reply: Reply, *, include_usage: bool) -> Iterator[bytes]:
-    """Yield the answer as server-sent events, `[DONE]` last."""
+    """Yield the answer as server-sent events, ending with `[DONE]`."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     for part in _cut(reply.answer.text or ""):
         yield _chunk(reply, {"content": part})
@@ -121,7 +121,7 @@ def _event(document: JsonObject) -> bytes:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """Yield `text` in a few parts, as a model would; nothing for no text."""
+    """Yield `text` in a few parts, as a model does; nothing for an empty text."""
     size = max(1, -(-len(text) // CHUNKS))
     for start in range(0, len(text), size):
         yield text[start : start + size]

@@ -1,23 +1,23 @@
-"""Read what a user message orders of the rehearsal model in so many words. Called by `choose`. Pure.
+"""Parser of the directives for the rehearsal model in a user message. Pure. Used by `choose`.
 
-For people and measurements, with and without a score:
+For manual use and measurements, with and without a score:
     #tools=N                    call a cheap tool N times in a row, one call per model call
-    #tool=NAME {json}           which tool #tools calls, and with what
+    #tool=NAME {json}           the tool that #tools calls, and its arguments
     #delay=MS                   wait before each answer
     #error=429  #error=500x3    fail the next request (or three) of this turn; x0 fails always
     #hang                       never answer
-    /tool NAME {json}           call that tool once and report what it answered
+    /tool NAME {json}           call that tool once and report its result
     use the tool NAME with {json}    the same (also: run, call)
 
-The edge lane's core jobs, any number of them in one message, each up to the end of its line:
-    #spawn NAME: TASK           start a core job; TASK may hold directives, which the job then follows
-    #inject NAME: TEXT          tell it more
+Core jobs of the edge lane, any number of them in one message, each up to the end of its line:
+    #spawn NAME: TASK           start a core job; TASK may contain directives for the job
+    #inject NAME: TEXT          send it more text
     #cancel NAME                stop it
-    #jobs                       list them
+    #jobs                       list all jobs
 
 In a core job:
-    #say TEXT                   report TEXT as progress, first of all
-    #need TEXT                  ask for TEXT, and go on when it has been injected
+    #say TEXT                   report TEXT as progress before anything else
+    #need TEXT                  ask for TEXT, and continue when it has been injected
 """
 
 import json
@@ -56,7 +56,7 @@ _VERBS: dict[str, JobVerb] = {
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """Something to be done with a core job."""
+    """An action on a core job."""
 
     verb: JobVerb
     name: str = ""
@@ -65,29 +65,29 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What the user ordered; nothing ordered is the default."""
+    """The directives of a user message; by default none."""
 
     tools: int = 0
     tool: Call | None = None
-    """What `#tools` calls, if `#tool` said so."""
+    """The call that `#tools` repeats, if `#tool` names one."""
     order: Call | None = None
-    """The one tool a sentence or `/tool` ordered."""
+    """The single tool call requested by a sentence or `/tool`."""
     jobs: tuple[JobOrder, ...] = ()
     reports: tuple[tuple[str, str], ...] = ()
-    """What a core job is to report first: `say` or `need`, and the words."""
+    """Reports that a core job sends first: `say` or `need`, and the text."""
     delay_ms: float = 0
     error: ErrorStep | None = None
     hang: bool = False
     complaint: str | None = None
-    """What is wrong with the order, in words for the user."""
+    """An error in a directive, as text for the user."""
 
 
 def read_directives(text: str) -> Directives:
-    """Find the directives in a user message."""
+    """Return the directives in a user message."""
     if "#" not in text and "tool" not in text.lower():
         return Directives()
     jobs = tuple(_job_order(found) for found in _JOB.finditer(text))
-    # what a job is to do is not for us
+    # directives inside a job's task are for the job
     text = _JOB.sub(" ", text) if jobs else text
     tools, delay, error = _TOOLS.search(text), _DELAY.search(text), _ERROR.search(text)
     tool, tool_complaint = _read_call(_TOOL, text)
@@ -122,7 +122,7 @@ def _read_call(pattern: re.Pattern[str], text: str) -> tuple[Call | None, str | 
 
 
 def _read_arguments(name: str, rest: str) -> tuple[JsonObject, str | None]:
-    """Read the JSON object that follows the tool's name, if one does."""
+    """Parse the JSON object after the tool's name, if there is one."""
     between, brace, _ = rest.partition("{")
     if not brace or len(between) > 40 or "#" in between:
         return {}, None

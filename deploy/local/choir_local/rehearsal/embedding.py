@@ -1,6 +1,6 @@
-"""Make deterministic embeddings: unit vectors in which texts that share words lie close.
+"""Deterministic embeddings: unit vectors in which texts with common words are close.
 
-Called by `app`. Words are hashed to a few signed places each; no model, so it means nothing more.
+Each word is hashed to a few signed positions; there is no model, so other similarity has no effect.
 """
 
 import base64
@@ -27,7 +27,7 @@ def embed(text: str, dimensions: int = DIMENSIONS) -> list[float]:
     for word in _WORD.findall(text.lower()) or [text]:
         for place in _places(word):
             vector[(place >> 1) % dimensions] += 1.0 if place & 1 else -1.0
-    # All places may cancel out; a vector of length zero would break cosine distances.
+    # All positions may cancel out; a vector of length zero would break cosine distances.
     length = math.sqrt(math.fsum(x * x for x in vector))
     if length == 0.0:
         return [1.0, *vector[1:]]
@@ -35,5 +35,5 @@ def embed(text: str, dimensions: int = DIMENSIONS) -> list[float]:
 
 
 def to_base64(vector: list[float]) -> str:
-    """Return `vector` as OpenAI's base64 format: little-endian 32-bit floats."""
+    """Return `vector` in OpenAI's base64 format: little-endian 32-bit floats."""
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,4 +1,4 @@
-"""Turn orders about core jobs into tool calls, and results into words. Called by `choose`. Pure."""
+"""Conversion of job directives to tool calls, and of their results to text. Pure. Used by `choose`."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _DONE = {"spawn": "started", "inject": "told", "cancel": "cancelled"}
 
 
 def job_call(order: JobOrder) -> Call:
-    """Return the tool call for one order."""
+    """Return the tool call for one directive."""
     arguments: JsonObject = {"job_name": order.name} if order.name else {}
     match order.verb:
         case "spawn":
@@ -27,7 +27,7 @@ def job_call(order: JobOrder) -> Call:
 
 
 def report_call(kind: str, words: str) -> Call:
-    """Return the call with which a core job reports."""
+    """Return the tool call with which a core job reports."""
     said: JsonObject = (
         {"kind": "progress", "body": {"phase": words}}
         if kind == "say"
@@ -37,7 +37,7 @@ def report_call(kind: str, words: str) -> Call:
 
 
 def tell_jobs(orders: Sequence[JobOrder], results: Sequence[ToolResult]) -> str:
-    """Say what became of each order, one line each."""
+    """Return the result of each directive, one per line."""
     answered = [result for result in results if result.name.startswith("choir_core_")]
     lines = [
         _tell(order, answered[i].text if i < len(answered) else "")

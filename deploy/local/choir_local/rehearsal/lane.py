@@ -1,16 +1,16 @@
-"""Tell who asks: the edge lane, a core job, a compaction, or the summary of a session.
+"""Source of a request: the edge lane, a core job, a compaction or a session summary. Pure.
 
-Called by `turn`. The first line of the first message says it, where the agent's instructions begin:
+The source is in the first line of the first message, where the agent's instructions begin:
 
-| lane | the first line holds (in whatever case) |
+| lane | the first line contains (ignoring case) |
 |---|---|
 | compaction | `fold` or `memory_delta`: "Fold the following events into ..." |
 | summary | `sum up` or `summary`, and then `session`: "Sum up the session ..." |
 | core | `core job` or `core lane`: "You are a core job of ..." |
 | edge | `edge lane`: "You are the edge lane of ..." |
 
-The first that fits counts, since a compaction may name the lane it works for. The edge lane when it has
-something to report, not a user's message to answer, is `report` (see `turn`). Pure.
+The first match counts, since a compaction may name the lane it is for. An edge lane that has something to
+report, instead of a user's message to answer, is `report` (see `turn`).
 """
 
 import re
@@ -27,6 +27,6 @@ _MARKS: tuple[tuple[Lane, re.Pattern[str]], ...] = (
 
 
 def lane_of(first_message: str) -> Lane | None:
-    """Return who asks, by the first line of a request's first message; none for a stranger."""
+    """Return the source by the first line of a request's first message, or None if it is unknown."""
     line = first_message.strip().partition("\n")[0]
     return next((lane for lane, mark in _MARKS if mark.search(line)), None)

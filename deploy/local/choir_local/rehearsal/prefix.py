@@ -1,14 +1,14 @@
-"""Measure how much of a prompt stood at the beginning of an earlier one: what a prefix cache would spare.
+"""Measurement of the prefix that a prompt shares with an earlier one, which a cache could reuse.
 
-Called by `app`. A provider's cache works on tokens, in blocks, and forgets; this counts bytes of tools
-and messages that are the same as those of one of the newest requests, from the first byte on.
+A provider's cache works on blocks of tokens and evicts entries. This counts the bytes of tools and messages
+that equal the beginning of one of the newest requests.
 """
 
 from collections import deque
 
 import orjson
 
-# more conversations than these at once look less cached than they are
+# With more concurrent conversations than this, the measured reuse is too low.
 REMEMBERED = 32
 
 
@@ -19,9 +19,9 @@ class Prefixes:
         self._newest: deque[bytes] = deque(maxlen=REMEMBERED)
 
     def measure(self, body: bytes) -> tuple[int, int]:
-        """Return the bytes of a request's prompt, and how many of them are not new; remember it."""
+        """Return the size of a request's prompt and of its reused prefix, in bytes; store the prompt."""
         request = orjson.loads(body)
-        # providers put the tools before the messages, wherever they stand in the body
+        # providers put the tools before the messages, regardless of the order in the body
         prompt = orjson.dumps([request.get("tools"), *request["messages"]])
         best = 0
         for earlier in reversed(self._newest):
@@ -32,7 +32,7 @@ class Prefixes:
 
 
 def _common(one: bytes, other: bytes, known: int) -> int:
-    """Return the length of the common beginning, at least `known`, by bisection."""
+    """Return the length of the common prefix, which is at least `known`, by bisection."""
     low, high = known, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

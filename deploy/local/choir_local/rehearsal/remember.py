@@ -1,7 +1,6 @@
-"""Answer what the agent asks for its memory: a compaction, a session's summary. By `choose`. Pure.
+"""Answers to requests for compactions and session summaries. Pure. Used by `choose`.
 
-Nothing is understood: what the user said last is quoted, so that a summary stays short however long the
-session.
+The answer quotes the user's last messages, so that a summary stays short in a long session.
 """
 
 import json
@@ -14,7 +13,7 @@ QUOTED = 300
 
 
 def fold_events(text: str) -> str:
-    """Return a valid memory delta (spec 11.3) for the events in `text`."""
+    """Return a valid memory delta for the events in `text`."""
     delta: JsonObject = {
         "mode": "overwrite",
         "summary_update": f"Earlier in this session (quoted by a script): {_said(text)}",
@@ -23,14 +22,14 @@ def fold_events(text: str) -> str:
 
 
 def sum_up(text: str) -> str:
-    """Return a session's summary in its parts (spec 11.5)."""
+    """Return a session summary with its topics."""
     told = f"The session, quoted by a script: {_said(text)}"
     topics = [{"title": "The session", "text": told}]
     return orjson.dumps({"summary": told, "topics": topics}).decode()
 
 
 def _said(text: str) -> str:
-    """Return the user's newest words in the material, which has one JSON object a line."""
+    """Return the user's newest messages from the material, which has one JSON object per line."""
     said = [str(event["user"]) for event in map(_read, text.splitlines()) if event.get("user")]
     words = " | ".join(" ".join(one.split()) for one in said) or " ".join(text.split())
     return words if len(words) <= QUOTED else "…" + words[-QUOTED:]

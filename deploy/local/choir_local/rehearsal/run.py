@@ -1,4 +1,4 @@
-"""Run the rehearsal model inside this process: the model of tests and measurements."""
+"""Rehearsal model inside the current process, for tests and measurements."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from choir_local.rehearsal.score import Score
 async def run_rehearsal(
     score: Score | None = None, port: int = 0, host: str = "127.0.0.1"
 ) -> AsyncIterator[str]:
-    """Serve `score` while the block runs; yields `http://HOST:PORT/v1`."""
+    """Serve `score` during the block; yields `http://HOST:PORT/v1`."""
     listener = bind_tcp(host, port, "port")
     stop = asyncio.Event()
     # No TaskGroup: a fixture's teardown runs in another task than its setup.

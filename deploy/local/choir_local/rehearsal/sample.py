@@ -1,4 +1,4 @@
-"""Make the smallest value that fits a JSON Schema, with harmless words in it. Called by `choose`. Pure."""
+"""Generator of minimal values for a JSON Schema, with harmless text. Pure. Used by `choose`."""
 
 from pydantic import JsonValue
 
@@ -13,7 +13,7 @@ _TYPED: JsonObject = {
 
 
 def sample(schema: JsonValue, name: str = "", depth: int = 0) -> JsonValue:
-    """Return a value for `schema`; `name` is the property it stands in."""
+    """Return a value for `schema`; `name` is the property that it is for."""
     if not isinstance(schema, dict) or depth > DEEPEST:
         return _NAMED.get(name, WORD)
     if "const" in schema:
@@ -37,7 +37,7 @@ def sample(schema: JsonValue, name: str = "", depth: int = 0) -> JsonValue:
 
 
 def sample_object(schema: JsonObject, depth: int = 0) -> JsonObject:
-    """Return an object with what `schema` requires, and nothing else."""
+    """Return an object with only the properties that `schema` requires."""
     required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return {}

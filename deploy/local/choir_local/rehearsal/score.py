@@ -1,17 +1,17 @@
-"""The written score: what the rehearsal model answers, as one JSON file.
+"""The score: the scripted answers of the rehearsal model, as one JSON file.
 
-Read by `app` at start, followed by `choose`. A request is answered by the first of: directives in the
-user's message (`directives`), the first of `rules` that fits, the scene of this user message
-(`scenes[0]` for the first user message of the conversation, and so on), `otherwise`, the greeting.
+A request is answered by the first of: directives in the user's message (`directives`), the first of `rules`
+that matches, the scene of this user message (`scenes[0]` for the first user message of the conversation, and
+so on), `otherwise`, the greeting.
 
-What the edge lane and core jobs ask is answered so; in a core job the briefing and what was injected
-stand for the user's message, and all its steps are one turn. Reports, compactions and summaries of
-sessions get a fitting answer of our own, unless a rule says `{"lane": "report"}` and so on.
+This applies to requests of the edge lane and of core jobs. For a core job, the briefing and the injected text
+count as the user's message, and all its steps are one turn. Reports, compactions and session summaries get a
+suitable default answer, unless a rule has `{"lane": "report"}` and so on.
 
-A rule or scene is a list of steps; each assistant message after the last user message has used up one,
-so a turn that is taken up again after a crash goes on where it was. In texts and call arguments stand
-`{user}`, `{result}` (the newest tool result), `{result.a.b}` (a place in its JSON), `{results.0.a}`
-(the first result of this turn) and `{match.1}` or `{match.name}` (groups of the rule's `regex`).
+A rule or scene is a list of steps. Each assistant message after the last user message has used one, so a turn
+that is resumed after a crash continues where it was. Texts and call arguments may contain `{user}`,
+`{result}` (the newest tool result), `{result.a.b}` (a value in its JSON), `{results.0.a}` (the first result
+of this turn) and `{match.1}` or `{match.name}` (groups of the rule's `regex`).
 
     {"rules": [{"when": {"contains": "summarise"},
                 "then": [{"call": {"name": "choir.fs.read", "arguments": {"path": "notes.txt"}}},
@@ -32,8 +32,10 @@ from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.lane import Lane
 
 Malformation = Literal["body", "arguments", "empty", "html", "cut"]
-"""body: half a JSON document; arguments: a tool call whose arguments are no JSON; empty: no choices;
-html: a proxy's error page with status 200; cut: the connection ends in the middle."""
+"""body: half a JSON document; arguments: a tool call with invalid JSON as arguments; empty: no choices;
+
+html: a proxy's error page with status 200; cut: the connection closes in the middle of the body.
+"""
 
 
 class _Part(BaseModel):
@@ -41,7 +43,7 @@ class _Part(BaseModel):
 
 
 class Call(_Part):
-    """One tool call; `choir.fs.read` goes over the wire as `choir_fs_read`."""
+    """One tool call; `choir.fs.read` is sent as `choir_fs_read`."""
 
     name: str = Field(min_length=1, max_length=64)
     arguments: JsonObject = Field(default_factory=dict)
@@ -53,13 +55,13 @@ class ErrorStep(_Part):
     status: int = Field(default=500, ge=400, le=599)
     retry_after_s: float | None = Field(default=None, ge=0)
     body: JsonObject | None = None
-    """Sent as it stands; None sends an error as OpenAI does."""
+    """Body of the error response; None sends an error in OpenAI's format."""
     times: int = Field(default=1, ge=0)
-    """How often the same request gets it before the answer comes; 0 means always."""
+    """How often the same request gets the error before the answer; 0 means always."""
 
 
 class MalformedStep(_Part):
-    """An answer that breaks the protocol."""
+    """An answer that violates the protocol."""
 
     kind: Malformation
     times: int = Field(default=1, ge=0)
@@ -67,17 +69,17 @@ class MalformedStep(_Part):
 
 
 class Step(_Part):
-    """One answer of the model: in this order it waits, fails, then says or calls."""
+    """One answer of the model: it waits, fails, and then sends text or calls, in this order."""
 
     delay_ms: float = Field(default=0, ge=0, le=600_000)
     error: ErrorStep | None = None
     malformed: MalformedStep | None = None
     hang: bool = False
-    """Never answer: what asks has to give up."""
+    """Never answer, so that the client must time out."""
     say: str | None = None
     call: Call | tuple[Call, ...] | None = None
     chunk_delay_ms: float = Field(default=0, ge=0, le=60_000)
-    """Pause between the parts of a streamed answer."""
+    """Pause between the parts of a streamed answer, in milliseconds."""
 
     @field_validator("malformed", mode="before")
     @classmethod
@@ -91,25 +93,25 @@ class Step(_Part):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """Return the calls of this step, none or more."""
+        """Return the calls of this step, possibly none."""
         if self.call is None:
             return ()
         return self.call if isinstance(self.call, tuple) else (self.call,)
 
     @property
     def answers(self) -> bool:
-        """Tell whether this step ends one model call; else it only prepares the next step."""
+        """Return whether this step ends one model call; otherwise it only prepares the next step."""
         return self.say is not None or self.call is not None
 
     @property
     def always_fails(self) -> bool:
-        """Tell whether nothing after this step is ever reached."""
+        """Return whether no later step can be reached."""
         faults = (self.error, self.malformed)
         return self.hang or any(fault is not None and fault.times == 0 for fault in faults)
 
 
 class Steps(_Part):
-    """The answers of one turn: each is the steps of one model call, the last of them answering."""
+    """The answers of one turn: each is the steps of one model call, of which the last one answers."""
 
     answers: tuple[tuple[Step, ...], ...]
 
@@ -117,7 +119,7 @@ class Steps(_Part):
     def from_list(cls, steps: tuple[Step, ...]) -> Self:
         """Group `steps` by model call.
 
-        Raises ValueError for steps that can never be reached, or a list without an end.
+        Raises ValueError for steps that can never be reached, or a list that does not end.
         """
         groups: list[tuple[Step, ...]] = []
         waiting: list[Step] = []
@@ -137,21 +139,21 @@ class Steps(_Part):
 
 
 class When(_Part):
-    """What a rule waits for; all that is given must hold, nothing given always holds."""
+    """Conditions of a rule; all that are set must match, and an empty one always matches."""
 
     lane: Lane | None = None
-    """Who asks (see `lane`); not given, the edge lane or a core job."""
+    """Source of the request (see `lane`); by default the edge lane or a core job."""
     contains: str | None = None
-    """Stands in the last user message, in whatever case."""
+    """Text in the last user message, ignoring case."""
     regex: str | None = None
-    """Is found in the last user message (Python syntax)."""
+    """Regular expression to find in the last user message (Python syntax)."""
     system_contains: str | None = None
-    """Stands in a system message, in whatever case."""
+    """Text in a system message, ignoring case."""
     last_role: Literal["user", "tool"] | None = None
     tool_result_of: str | None = None
     """The newest message is a result of this tool."""
     result_contains: str | None = None
-    """Stands in the newest tool result."""
+    """Text in the newest tool result."""
 
     @field_validator("regex")
     @classmethod
@@ -164,13 +166,13 @@ class When(_Part):
 
     @property
     def reacts(self) -> bool:
-        """Tell whether this waits for a tool result, and so answers once, whatever came before."""
+        """Return whether the rule waits for a tool result, and so answers once in each case."""
         reacting = (self.tool_result_of, self.result_contains)
         return self.last_role == "tool" or any(part is not None for part in reacting)
 
 
 class Rule(_Part):
-    """When to play which steps."""
+    """Steps to play under a condition."""
 
     when: When
     then: tuple[Step, ...] = Field(strict=False)
@@ -217,9 +219,9 @@ class Score(_Part):
 
 
 def parse_score(text: str | bytes, source: str = "the score") -> Score:
-    """Read a score.
+    """Parse a score.
 
-    Raises StartupError naming `source` and each field that does not fit.
+    Raises StartupError naming `source` and each invalid field.
     """
     try:
         return Score.model_validate_json(text)
@@ -231,7 +233,7 @@ def parse_score(text: str | bytes, source: str = "the score") -> Score:
 def load_score(path: Path) -> Score:
     """Read a score from `path`.
 
-    Raises StartupError if it cannot be read or does not fit.
+    Raises StartupError if it cannot be read or is invalid.
     """
     try:
         text = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Fill `{result.text}` and its kin into a score's texts and arguments. Called by `choose`. Pure."""
+"""Substitution of placeholders such as `{result.text}` in a score's texts and arguments. Pure."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from pydantic import JsonValue
 from choir_common.wire.json import JsonObject
 from choir_local.rehearsal.turn import Turn
 
-# Other braces are left alone: JSON and code stand in scores too.
+# Other braces are kept, because scores also contain JSON and code.
 PLACEHOLDER = re.compile(r"\{((?:user|result|results|match)(?:\.[^{}\s]+)?)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the placeholders stand for."""
+    """Values of the placeholders."""
 
     turn: Turn
     groups: Mapping[str, str] = field(default_factory=dict)
@@ -24,12 +24,12 @@ class Values:
 
 
 def fill_text(template: str, values: Values) -> str:
-    """Return `template` with its placeholders filled; a missing value says so in its place."""
+    """Return `template` with its placeholders replaced; a missing value becomes `<no NAME>`."""
     return PLACEHOLDER.sub(lambda found: _as_text(_look_up(found.group(1), values)), template)
 
 
 def fill_arguments(arguments: JsonObject, values: Values) -> JsonObject:
-    """Fill every string in `arguments`; one that is a placeholder alone takes the value's type."""
+    """Replace placeholders in every string; a string that is only a placeholder gets the value's type."""
     return {name: _fill(value, values) for name, value in arguments.items()}
 
 
@@ -63,7 +63,7 @@ def _look_up(path: str, values: Values) -> JsonValue:
 
 
 def _parse(text: str, rest: list[str]) -> JsonValue:
-    """Read a result as JSON if a place inside it is asked for."""
+    """Parse a result as JSON if a part of it is requested."""
     if not rest:
         return text
     try:

@@ -1,6 +1,6 @@
-"""What the messages of a chat request say about where its conversation stands.
+"""State of a conversation, derived from the messages of a chat request. Pure.
 
-Called by `app` with the raw body; read by `choose`, `directives` and `template`. Pure.
+Called by `app` with the parsed body; used by `choose`, `directives` and `template`.
 """
 
 import re
@@ -19,11 +19,11 @@ SYSTEM = ("system", "developer")
 OWN_WORDS = "[Choir]"
 _TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
 BESIDE = f"\n\n{REMINDERS}"
-"""Behind a user's words: what memory laid beside them is not theirs."""
+"""Separates a user's text from the reminders that memory appends to it."""
 
 
 class _Lenient(BaseModel):
-    # What a client sends beyond this is of no interest here, and new fields come every year.
+    # Clients send more fields than these, and new ones every year.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -78,7 +78,7 @@ class OfferedTool(_Lenient):
 
 
 class StreamOptions(_Lenient):
-    """Wishes about a stream."""
+    """Options of a stream."""
 
     include_usage: bool = False
 
@@ -96,7 +96,7 @@ class ChatRequest(_Lenient):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered in this turn; `name` is as it went over the wire."""
+    """The result of a tool in this turn; `name` is the name on the wire."""
 
     name: str
     text: str
@@ -104,30 +104,29 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a conversation stands.
+    """State of a conversation in its current turn.
 
-    A turn begins with the last user message. One that begins with `[Choir]` and says that something is to
-    be reported is the agent's own, and quotes that. A core job, and what is no conversation, is one turn
-    from its first message to its last.
+    A turn begins with the last user message. One that begins with `[Choir]` and has something to report comes
+    from the agent itself, and quotes that. A core job, a compaction and a summary are one turn from their
+    first to their last message.
     """
 
     lane: Lane | None
     user_text: str
-    """What this turn is about; in a core job its briefing, and all that was injected."""
+    """Subject of this turn; in a core job its briefing and all injected text."""
     users: int
-    """User messages so far, this one included."""
+    """Number of user messages so far, including this one."""
     answers: int
-    """Assistant messages since the turn began: the steps already played."""
+    """Number of assistant messages since the turn began, which are the steps already played."""
     results: tuple[ToolResult, ...]
     last_role: str
     system_text: str
-    """What the agent's runtime says; also the record of what came earlier, what the step of a skill was
-    handed, and what memory laid beside."""
+    """Text of the agent's runtime: instructions, earlier record, skill input and memory's reminders."""
     tools: tuple[OfferedFunction, ...]
 
     @property
     def own_words(self) -> str:
-        """Return the words without Choir's remarks (they correct, they reply) and what those quote."""
+        """Return the text without Choir's remarks (corrections, replies) and their quotations."""
         if not self.user_text.startswith(OWN_WORDS):
             return self.user_text
         lines = self.user_text.splitlines()
@@ -140,7 +139,7 @@ class Turn:
 
 
 def read_turn(request: ChatRequest) -> Turn:
-    """Say where the conversation of `request` stands."""
+    """Return the state of the conversation in `request`."""
     messages = request.messages
     lane = lane_of(messages[0].text) if messages else None
     whole = lane in ("core", "compaction", "summary")
@@ -162,7 +161,7 @@ def read_turn(request: ChatRequest) -> Turn:
 
 
 def _first_after_head(messages: Sequence[ChatMessage]) -> int:
-    """Return where the instructions end, and the record of what came earlier."""
+    """Return the index after the instructions and the record of earlier events."""
     heads = (i for i, m in enumerate(messages) if m.role not in SYSTEM and not _is_record(m))
     return next(heads, len(messages))
 
@@ -197,7 +196,7 @@ def _is_report(text: str) -> bool:
 
 
 def _quoted_in(text: str) -> str:
-    """Return the lines that are quoted, without their marks."""
+    """Return the quoted lines, without the quotation marks."""
     lines = (line for line in text.splitlines() if line.startswith(">"))
     return "\n".join(line[1:].removeprefix(" ") for line in lines)
 
