@@ -1,4 +1,4 @@
-"""Derives typing state and job cards from a session's events. Pure. Used by `Activity`."""
+"""Typing state and job cards, derived from a session's events. Pure. Used by `Activity`."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""Publishes the live activity of conversations, newest state only. Run by `app`.
+"""Publisher of the live activity of conversations, newest state only. Run by `app`.
 
 Fed by `eventlog.append` with every heartbeat, and by operations; received by the gateway. A heartbeat shows
 that the agent is alive, so typing is renewed only with heartbeats and otherwise expires at the gateway. Cards

@@ -1,4 +1,4 @@
-"""Reads a session's resource bindings from its row. Used by the stores of leases and sessions.
+"""Resource bindings of a session, read from its row. Used by the stores of leases and sessions.
 
 The bindings are fixed at the start of a session; `model set` and `voice set` override them until it ends.
 """

@@ -1,4 +1,4 @@
-"""Runs operations in the background and reports their progress and outcome.
+"""Background execution of operations, with progress and outcome.
 
 Called by `choir_control.rollout`, the operator API and chat commands.
 """
@@ -125,7 +125,7 @@ class Operations:
     async def end_or_promise(
         self, operation_id: str, within_s: float, asker: Asker
     ) -> OperationView | None:
-        """Return the outcome if it comes within `within_s` seconds; else None, and `asker` is notified later."""
+        """Return the outcome if it comes within `within_s` seconds, else None; `asker` then gets it later."""
         running = self._known.get(operation_id)
         if running is not None:
             try:

@@ -1,4 +1,4 @@
-"""Starts builds and updates as operations. Called by the operator API and by chat commands."""
+"""Start of builds and updates as operations. Called by the operator API and by chat commands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

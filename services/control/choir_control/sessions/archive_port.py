@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Archive(Protocol):
-    """Passes ended sessions on to memory."""
+    """Archive that passes ended sessions on to memory."""
 
     def wake(self) -> None:
         """Start a pass now, because a session has ended."""

@@ -1,4 +1,4 @@
-"""Measures the size of a workspace within a time limit. Called in a thread."""
+"""Measurement of a workspace's size within a time limit. Called in a thread."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Sanitizes the names of received files for use in a workspace. Pure."""
+"""Sanitization of the names of received files for use in a workspace. Pure."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Reads the files of outbox messages. Used by `Outgoing`."""
+"""Store of the files of outbox messages. Used by `Outgoing`."""
 
 from dataclasses import dataclass
 

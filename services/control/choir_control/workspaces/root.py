@@ -1,4 +1,4 @@
-"""Checks whether a directory may be emptied. Called by `sessions.reset`."""
+"""Check whether a directory may be emptied. Called by `sessions.reset`."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes files to an agent's staging area and reads files from it.
+"""Writes and reads of files in an agent's staging area.
 
 Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`. The agent controls the area
 and may have placed symbolic links or other files there. So every step is relative to an open directory, links

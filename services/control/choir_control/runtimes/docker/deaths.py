@@ -1,4 +1,4 @@
-"""Watches container exit events in a thread, because the engine's event stream blocks.
+"""Watcher of container exit events, in a thread, because the engine's event stream blocks.
 
 Used by `DockerRuntime`. A broken stream is reopened, and exits missed meanwhile are found by listing.
 """

@@ -1,4 +1,4 @@
-"""Copies a container's output into its agent's log while it runs. Used by `DockerRuntime`.
+"""Copy of a container's output to its agent's log while it runs. Used by `DockerRuntime`.
 
 One thread per container reads the SDK's blocking stream; it ends with the container.
 """

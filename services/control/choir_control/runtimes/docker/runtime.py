@@ -1,4 +1,4 @@
-"""Agent runtime `DockerRuntime`: starts, watches and stops agents as containers.
+"""Agent runtime `DockerRuntime`, with agents as containers.
 
 Used through the port `AgentRuntime`. Calls of the engine block, so they run in a thread pool.
 """

@@ -1,4 +1,4 @@
-"""Reads the kernel's process table: parent, session and start time of each process.
+"""Reader of the kernel's process table: parent, session and start time of each process.
 
 Without /proc (on systems other than Linux) the table is empty.
 """

@@ -1,4 +1,4 @@
-"""Kills the processes that an agent leaves behind, in whatever session they run.
+"""Cleanup of the processes that an agent leaves behind, in whatever session they run.
 
 Called by `ProcessRuntime` in a thread: every function blocks. An agent's process is a subreaper, so that all
 its tools stay its descendants while it lives. When it ends they become children of control, which is a

@@ -1,4 +1,4 @@
-"""Agent runtime `ProcessRuntime`: starts, watches and stops agents as confined child processes.
+"""Agent runtime `ProcessRuntime`, with agents as confined child processes.
 
 Used through the port `AgentRuntime`.
 """
