@@ -1,4 +1,5 @@
-"""Figures beside their floor, measured in one run; `python -m tests.bench` or `make bench`.
+"""Benchmark of Choir against minimal baselines ("floors"); run by `python -m tests.bench` or `make bench`.
 
-Absolute times prove nothing on a shared machine: what is compared is taken in turns, and the ratio counts.
+Absolute times mean little on a shared machine, so Choir and its baseline are measured alternately in one run,
+and the ratio is the result.
 """

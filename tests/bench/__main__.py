@@ -1,4 +1,4 @@
-"""Run every measurement and print the table: `python -m tests.bench [--quick] [--out FILE]`."""
+"""Run all measurements and print the results: `python -m tests.bench [--quick] [--out FILE]`."""
 
 import argparse
 import asyncio
@@ -34,7 +34,7 @@ OUT = Path(".bench/results.json")
 
 
 async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the system messages and tools the agent last sent, so that the floor sends the same."""
+    """Return the system messages and tools of the agent's last request, for the baseline to send the same."""
     async with httpx2.AsyncClient(base_url=stack.rehearsal_url, trust_env=False) as client:
         request = (await client.get("/v1/stats")).json()["last_request"]
     system = [message for message in request["messages"] if message["role"] == "system"]
@@ -43,7 +43,7 @@ async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, 
 
 @contextlib.asynccontextmanager
 async def beside_the_floor(stack: Stack) -> AsyncIterator[tuple[User, Floor]]:
-    """Sit a user down, and make the floor that sends what the agent sends."""
+    """Connect a user, and create the baseline, which sends the same prompt as the agent."""
     async with user_at(stack.endpoint) as user:
         await user.asks("#tools=1 warm up")
         system, tools = await prompt_of(stack)
@@ -59,7 +59,7 @@ async def beside_the_floor(stack: Stack) -> AsyncIterator[tuple[User, Floor]]:
 
 
 async def turns_and_footprint(stack: Stack, results: Results) -> None:
-    """Measure turns beside the floor, then weigh the processes."""
+    """Measure turns and the baseline, then the memory of the processes."""
     async with beside_the_floor(stack) as (user, floor):
         results.turns = await measure_turns(user, floor)
     results.prefix_share["compacted as by default"] = await prefix_shares(stack)
@@ -67,14 +67,14 @@ async def turns_and_footprint(stack: Stack, results: Results) -> None:
 
 
 async def long_session(stack: Stack, results: Results) -> None:
-    """Measure both ends of a long session, with compaction."""
+    """Measure turns at the start and the end of a long session with compaction."""
     async with beside_the_floor(stack) as (user, floor):
         results.long_session = await measure_long_session(stack, user, floor)
     results.prefix_share["compacted every few turns"] = await prefix_shares(stack)
 
 
 async def first_answer(stack: Stack) -> None:
-    """Ask the one question a newcomer asks."""
+    """Check that the stack is ready, send one message and wait for its answer."""
     async with make_client(stack.endpoint) as client:
         (await client.get("/readyz")).raise_for_status()
     async with user_at(stack.endpoint) as user:
@@ -82,7 +82,7 @@ async def first_answer(stack: Stack) -> None:
 
 
 def measure_starts(stack: Stack, results: Results) -> None:
-    """Time a stop, a warm start, and the first answer after it."""
+    """Stop the stack, then measure a warm start and the time until the first answer."""
     stack.run("down")
     start = time.perf_counter()
     stack.run("up", "--detach")
@@ -92,7 +92,7 @@ def measure_starts(stack: Stack, results: Results) -> None:
 
 
 def browsing(results: Results) -> None:
-    """Measure the browser, or note why that is left out."""
+    """Measure the browser, or record why it was skipped."""
     try:
         results.browser = asyncio.run(measure_browsing())
     except Unavailable as error:
@@ -100,7 +100,7 @@ def browsing(results: Results) -> None:
 
 
 def show(results: Results) -> None:
-    """Print the figures as tables, and what was left out."""
+    """Print the figures as tables, and the skipped measurements."""
     console = Console()
     turns = Table("turn", "choir p50", "p99", "floor-pg p50", "p99", "ratio", title="ms per turn")
     for kind, f in results.turns.items():
@@ -138,7 +138,7 @@ def show(results: Results) -> None:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Run all measurements, write the results file and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--quick", action="store_true", help="without the crowd of fifty agents")

@@ -1,7 +1,7 @@
-"""From `open` to the page's text: the browser service over the bus, beside bare Playwright, by turns.
+"""Time from a request to the page's text: the browser service over the bus, and bare Playwright as baseline.
 
-Both read the same local article with the same Chromium; what the service adds is the bus, the guard's proxy,
-isolation and the making of text that a model can read.
+Both read the same local article with the same Chromium. The service adds the bus, the egress proxy, isolation
+and the conversion to text that a model can read.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ STYLE = Answer(b"p { color: #333 }" * 500, headers=("Content-Type: text/css",))
 
 
 def publish(site: Site) -> str:
-    """Put an article of some 20,000 characters on the site; return its address."""
+    """Publish an article of about 20,000 characters on the site; return its address."""
     body = "".join(
         f"<p>Paragraph {n} tells of the river, its <a href='/b{n}'>bridges</a> and boats.</p>"
         for n in range(300)
@@ -39,7 +39,7 @@ def publish(site: Site) -> str:
 
 @contextlib.asynccontextmanager
 async def bare_page(chromium: Path) -> AsyncIterator[Page]:
-    """Open one page of a Chromium that nobody guards."""
+    """Open a page in a plain Chromium, without the browser service."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
         yield await (await browser.new_context()).new_page()
@@ -56,9 +56,9 @@ async def _timed(read: Callable[[], Awaitable[str]], taken: list[float]) -> None
 
 
 async def measure_browsing() -> dict[str, float]:
-    """Return milliseconds from the request to the text, both ways, and their ratio.
+    """Return milliseconds from request to text for service and baseline, and their ratio.
 
-    Raises Unavailable, before anything is started, on a machine without Chromium.
+    Raises Unavailable before anything is started if the machine has no Chromium.
     """
     chromium = find_chromium(BrowserSettings().chromium, None)
     async with (

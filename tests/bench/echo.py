@@ -1,6 +1,6 @@
-"""The floor of a heartbeat's HTTP: a bare FastAPI app that answers a body with nothing done about it.
+"""HTTP baseline for heartbeats: a minimal FastAPI app that parses the body and does nothing else.
 
-Started by `heartbeats` as a process of its own: `python -m tests.bench.echo SOCKET`.
+Started by `heartbeats` as a separate process: `python -m tests.bench.echo SOCKET`.
 """
 
 import json
@@ -16,14 +16,14 @@ def make_app() -> FastAPI:
 
     @app.post("/rpc/HEARTBEAT")
     async def echo(request: Request) -> dict[str, int]:
-        """Read the body and say how many events it holds."""
+        """Parse the body and return its number of events."""
         return {"ack_rev": len(json.loads(await request.body())["patches"])}
 
     return app
 
 
 if __name__ == "__main__":
-    # its turn comes again after the other blocks: the connections are to be there still
+    # a long keep-alive: connections stay idle while the other blocks are measured
     uvicorn.run(
         make_app(), uds=sys.argv[1], log_level="warning", access_log=False, timeout_keep_alive=600
     )

@@ -1,8 +1,8 @@
-"""How long the user waits while the agent works: with four core jobs at it and one hanging, beside idle.
+"""Answer time of the edge lane while four core jobs work and one hangs, compared with an idle agent.
 
-Both are taken in turns, in one session. The jobs call a tool at every step, from a model that takes a fifth
-of a second: several times faster than real ones that work, so they keep the agent busier than real jobs do.
-With a model of 50 ms four jobs take most of a core of the machine, and what is measured then is that.
+Both are measured alternately in one session. The jobs call a tool at every step and use a model that takes
+200 ms, which is several times faster than real models, so they keep the agent busier than real jobs do. With
+a model of 50 ms, four jobs use most of a CPU core, and the result mainly shows that.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ENDLESS = 1_000_000_000
 
 
 def generous_config(home: Path) -> None:
-    """Rewrite the starter config in `home` so that no budget ends what is measured."""
+    """Change the initial config.json in `home` so that no budget ends the measurement."""
     path = home / "config.json"
     config = json.loads(path.read_text())
     config["budgets"] = {
@@ -35,7 +35,7 @@ def generous_config(home: Path) -> None:
 
 
 async def measure_busy_edge(stack: Stack, model_ms: int) -> BusyFigures:
-    """Return the edge lane's answer times, idle and busy."""
+    """Return the edge lane's answer times with an idle and with a busy agent."""
     before = await _steps_of_jobs(stack)
     idle: list[float] = []
     busy: list[float] = []

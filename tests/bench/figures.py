@@ -1,4 +1,4 @@
-"""Percentiles, and the shape of `.bench/results.json`."""
+"""Result types of the benchmark, which are the format of `.bench/results.json`, and percentiles."""
 
 import json
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` (0 to 1) of `values` lie."""
+    """Return the percentile of `values` at `share` (0 to 1)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFigures:
-    """One kind of turn, Choir's whole path beside the floor; milliseconds."""
+    """Times of one kind of turn, for Choir and the baseline, in milliseconds."""
 
     choir_p50_ms: float
     choir_p99_ms: float
@@ -25,7 +25,7 @@ class TurnFigures:
 
 
 def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFigures:
-    """Sum up one kind's samples."""
+    """Return the figures for the samples of one kind of turn."""
     choir_p50, floor_p50 = percentile(choir_ms, 0.5), percentile(floor_ms, 0.5)
     return TurnFigures(
         choir_p50_ms=round(choir_p50, 2),
@@ -39,7 +39,7 @@ def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFi
 
 @dataclass(frozen=True, slots=True)
 class BusyFigures:
-    """The edge lane's answers while core jobs work, beside idle; milliseconds."""
+    """Answer times of the edge lane with and without working core jobs, in milliseconds."""
 
     idle_p50_ms: float
     idle_p95_ms: float
@@ -49,11 +49,11 @@ class BusyFigures:
     ratio_p95: float
     turns: int
     job_steps: int
-    """Model calls the jobs made meanwhile."""
+    """Model calls made by the jobs during the measurement."""
 
 
 def busy_figures(idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: int) -> BusyFigures:
-    """Sum up both kinds' samples."""
+    """Return the figures for the samples of an idle and a busy agent."""
     idle50, idle95 = percentile(idle_ms, 0.5), percentile(idle_ms, 0.95)
     busy50, busy95 = percentile(busy_ms, 0.5), percentile(busy_ms, 0.95)
     return BusyFigures(
@@ -70,16 +70,16 @@ def busy_figures(idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: 
 
 @dataclass(frozen=True, slots=True)
 class LongFigures:
-    """Plain turns at the beginning and the end of a long session; medians in milliseconds."""
+    """Medians of plain turns at the start and the end of a long session, in milliseconds."""
 
     early_ms: float
     late_ms: float
     floor_early_ms: float
     floor_late_ms: float
     ratio: float
-    """late / early."""
+    """`late_ms` divided by `early_ms`."""
     ratio_to_floor: float
-    """The same, each divided by its floor."""
+    """The same ratio, after dividing each value by its baseline."""
     events: int
     compactions: int
 
@@ -90,7 +90,7 @@ def long_figures(
     events: int,
     compactions: int,
 ) -> LongFigures:
-    """Sum up the samples of Choir and floor, at both ends."""
+    """Return the figures; `early` and `late` are the samples of Choir and of the baseline."""
     (a, floor_a), (b, floor_b) = (
         (percentile(choir, 0.5), percentile(floor, 0.5)) for choir, floor in (early, late)
     )
@@ -108,23 +108,23 @@ def long_figures(
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFigures:
-    """Heartbeats with an event each at one choird, beside the bare loops they are made of."""
+    """Heartbeats with one event each at one choird, and the baselines for database and HTTP."""
 
     agents: int
     per_s: int
-    """Everyone as fast as it goes."""
+    """Throughput when every agent sends its next heartbeat at once."""
     floor_pg_per_s: int
     floor_http_per_s: int
     paced_per_s: int
-    """The timetable under which the latencies were taken, from when each was due."""
+    """The fixed rate at which the latencies were measured, from the time each heartbeat was due."""
     p50_ms: float
     p99_ms: float
     refused: int
-    """Heartbeats choird was too busy for; each was sent again within the figures above."""
+    """Heartbeats that choird refused with 503; the retries are included in the figures above."""
     control_cpu_ms: float
-    """Of choird alone, for one heartbeat."""
+    """CPU time of choird per heartbeat."""
     round_trips: float
-    """To Postgres for one heartbeat, counted on the wire."""
+    """Round trips to Postgres per heartbeat, counted by a proxy."""
     control_rss_mb: float
 
 
@@ -134,20 +134,20 @@ class Results:
 
     turns: dict[str, TurnFigures] = field(default_factory=dict)
     busy_edge: dict[str, BusyFigures] = field(default_factory=dict)
-    """By how long the core jobs' model takes for a step."""
+    """Keyed by the time that the core jobs' model takes per step."""
     long_session: LongFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By how often the window was compacted, then by lane."""
+    """Keyed by how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     heartbeats: HeartbeatFigures | None = None
     browser: dict[str, float] = field(default_factory=dict)
-    """From a request to the page's text, beside bare Playwright."""
+    """Time from a request to the page's text, for the service and for bare Playwright."""
     gateway: dict[str, float] = field(default_factory=dict)
-    """Through a fake Telegram: what the gateway adds to a message, and messages a second."""
+    """With a fake Telegram: the latency that the gateway adds to a message, and messages per second."""
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    """What could not be measured on this machine, and why."""
+    """Skipped measurements, and the reason for each."""
 
     def write(self, path: Path) -> None:
         """Write the figures as JSON."""

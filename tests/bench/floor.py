@@ -1,8 +1,8 @@
-"""The floor: the least that a durable turn can cost, written by hand.
+"""The baseline ("floor") for turns: the minimal cost of a durable turn, implemented by hand.
 
-The same requests as the agent's go straight to the same model server, with one Postgres commit a step
-(the user's message, each model answer with its tool results, the last answer); no isolation, no
-channels, no locks, nothing in between.
+It sends the same requests as the agent to the same model server, with one Postgres commit per step (the
+user's message, each model output with its tool results, the last answer). It has no isolation, no channels
+and no locks.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 import asyncpg
 import httpx2
 
-# what the agent's prompt window holds
+# messages in the prompt, as in the agent's event window
 WINDOW = 50
 
 
 @dataclass
 class Floor:
-    """A conversation held by a loop of a model call and a commit."""
+    """A conversation implemented as a loop of model calls and commits."""
 
     model: httpx2.AsyncClient
     pool: "asyncpg.Pool[asyncpg.Record]"
@@ -29,14 +29,14 @@ class Floor:
     messages: list[dict[str, Any]] = field(default_factory=list)
 
     async def prepare(self) -> None:
-        """Make the table."""
+        """Create the table."""
         await self.pool.execute(
             "CREATE TABLE IF NOT EXISTS public.floor_messages (id bigserial PRIMARY KEY, "
             "conversation text, body jsonb, at timestamptz DEFAULT now())"
         )
 
     async def turn(self, text: str) -> str:
-        """Answer `text`; return the answer."""
+        """Run one turn for the user's message `text`; return the answer."""
         self._cut()
         await self._keep({"role": "user", "content": text})
         while True:

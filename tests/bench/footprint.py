@@ -1,7 +1,7 @@
-"""Weigh each process of a running stack: resident memory in MB.
+"""Resident memory of each process of a running stack, in MB.
 
-Postgres' workers share their buffers, so its processes are weighed by proportional share (PSS); the
-others by RSS, as `ps` shows it.
+Postgres' processes share their buffers, so they are counted by proportional share (PSS); the others by RSS,
+as `ps` shows it.
 """
 
 import psutil
@@ -12,9 +12,9 @@ MB = 1024 * 1024
 
 
 async def weigh(stack: Stack) -> dict[str, float]:
-    """Return MB by process name, the agent, and `all_services`: all but the agent, and the rehearsal model.
+    """Return MB by process name, for the agent, and as `all_services` their sum without the agent.
 
-    The rehearsal model stands where a provider would, outside of Choir.
+    The sum also excludes the rehearsal model: it replaces a provider, which is not part of Choir.
     """
     weights: dict[str, float] = {}
     record = stack.children()

@@ -1,8 +1,8 @@
-"""Messages in and out through the gateway: fake Telegram on one side, control's stand-in on the other.
+"""Messages in and out through the gateway, between a fake Telegram and a fake control.
 
-One at a time for what the gateway adds to a message's way, beside a bare HTTP client that does the same
-against the same fake; then everyone at once for messages a second. All but the gateway and NATS share this
-process, so the figures are the lower bound of what the gateway does.
+Single messages measure the latency that the gateway adds, compared with a bare HTTP client against the same
+fake. Then all users at once measure throughput. Everything except the gateway and NATS runs in this process,
+so the throughput is a lower bound.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.support.service_process import NATS_TOKEN, make_process, running_bus_
 
 BOTS = 8
 USERS_EACH = 25
-# What one chat may be sent without a pause, so that no limit of Telegram's is measured.
+# Few enough per chat that none of Telegram's rate limits affects the result.
 MESSAGES_IN, MESSAGES_OUT = 5, 1
 SINGLES = 60
 BARE = "999:bare"
@@ -36,12 +36,12 @@ WITHIN_S = 180.0
 
 @dataclass
 class TimedControl(ControlStandIn):
-    """Control's stand-in that says when each message came."""
+    """Fake control that records when each message arrives."""
 
     came: "asyncio.Queue[float]" = field(default_factory=asyncio.Queue)
 
     async def accept(self, message: InboundMessage) -> Accepted:
-        """Accept, and note when."""
+        """Record the time and accept the message."""
         self.came.put_nowait(time.perf_counter())
         return await super().accept(message)
 
@@ -56,7 +56,7 @@ def _user_id(bot: int, user: int) -> int:
 
 @contextlib.asynccontextmanager
 async def running_gateway() -> AsyncIterator[tuple[TimedControl, FakeTelegram]]:
-    """Start everything, with `BOTS` bots of `USERS_EACH` users."""
+    """Start all servers and the gateway, with `BOTS` bots and `USERS_EACH` users per bot."""
     async with run_fake_telegram() as telegram, running_bus_server() as nats:
         gateways = [bot_gateway(f"bot{b}", f"token{b}", telegram.api_url) for b in range(BOTS)]
         dms = [
@@ -81,11 +81,11 @@ async def running_gateway() -> AsyncIterator[tuple[TimedControl, FakeTelegram]]:
 
 
 async def _bare_in(telegram: FakeTelegram, client: httpx2.AsyncClient) -> list[float]:
-    """Time from what a person says to a bare poll's answer, confirmed as the gateway does it."""
+    """Return milliseconds from a user's message to a bare poll's response, confirmed as by the gateway."""
     user, offset, taken = telegram.user(1, BARE), 0, []
     for number in range(SINGLES):
         poll = asyncio.create_task(_poll(client, offset))
-        await asyncio.sleep(0.01)  # the poll waits at the server, as a bot's always does
+        await asyncio.sleep(0.01)  # the poll has to be waiting at the server, as usual for a bot
         start = time.perf_counter()
         offset = await user.says(f"{number}") + 1
         await poll
@@ -131,7 +131,7 @@ async def _single_out(control: TimedControl, users: dict[str, FakeUser]) -> list
 
 
 async def _all_in(control: TimedControl, users: dict[str, FakeUser]) -> float:
-    """Return messages a second with everyone writing at once."""
+    """Return incoming messages per second with all users writing at once."""
     count = MESSAGES_IN * len(users)
     start = time.perf_counter()
     for number in range(MESSAGES_IN):
@@ -143,7 +143,7 @@ async def _all_in(control: TimedControl, users: dict[str, FakeUser]) -> float:
 
 
 async def _all_out(control: TimedControl, users: dict[str, FakeUser]) -> float:
-    """Return messages a second with everyone answered at once."""
+    """Return outgoing messages per second with all users answered at once."""
     start = time.perf_counter()
     for _ in range(MESSAGES_OUT):
         await asyncio.gather(*(control.say(dm, "an answer") for dm in users))
@@ -153,7 +153,7 @@ async def _all_out(control: TimedControl, users: dict[str, FakeUser]) -> float:
 
 
 async def measure_gateway() -> dict[str, float]:
-    """Return milliseconds that the gateway adds to a message, and messages a second."""
+    """Return the milliseconds that the gateway adds to a message, and messages per second."""
     async with (
         running_gateway() as (control, telegram),
         httpx2.AsyncClient(base_url=telegram.api_url, trust_env=False, timeout=60) as client,
@@ -161,7 +161,7 @@ async def measure_gateway() -> dict[str, float]:
     ):
         users = {
             f"dm{b}-{u}": telegram.user(_user_id(b, u), _token(b))
-            # one bot after the other, so that singles do not wait for what one bot may send a second
+            # interleave the bots, so that single messages do not wait for a bot's rate limit
             for u in range(USERS_EACH)
             for b in range(BOTS)
         }

@@ -1,9 +1,9 @@
-"""Two hundred agents' heartbeats at one choird, beside what they are made of, block by block.
+"""Heartbeats of 200 agents at one choird, and two baselines, measured in alternating blocks.
 
-capacity   every agent sends its next heartbeat as soon as the last is durable
-paced      1,500 heartbeats a second on a fixed timetable; a late start counts as waiting
-floor-pg   a bare asyncpg loop that appends one row a commit, over as many connections
-floor-http a bare uvicorn and FastAPI that reads the same bodies
+capacity   every agent sends its next heartbeat as soon as the previous one is durable
+paced      1,500 heartbeats per second on a fixed schedule; a late start counts as latency
+floor-pg   a minimal asyncpg loop that appends one row per commit over ten connections
+floor-http a minimal uvicorn and FastAPI app that parses the same bodies
 """
 
 import asyncio
@@ -40,20 +40,20 @@ VALUES ($1, $2, 'edge', 'tool_call_requested', $3, '', $4, $4)
 
 @dataclass
 class Samples:
-    """What the rounds gave."""
+    """Samples of all rounds."""
 
     capacity: list[float] = field(default_factory=list)
-    """Heartbeats a second, a figure a round; so the floors."""
+    """Heartbeats per second, one value per round; the baselines below likewise."""
     floor_pg: list[float] = field(default_factory=list)
     floor_http: list[float] = field(default_factory=list)
     paced_s: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
     refused: int = 0
-    """Answers `not now`: each was sent again, and costs the figure it belongs to."""
+    """Responses with status 503; each heartbeat was sent again, within the measured time."""
 
 
 def _prepare(crowd: Crowd, each: int) -> list[tuple[Member, list[bytes]]]:
-    """Link and render heartbeats ahead: the agents' own work is not what is measured."""
+    """Build all requests in advance, so that the agents' own work is not measured."""
     return [(member, [member.beat([work(n)]) for n in range(each)]) for member in crowd.members]
 
 
@@ -62,7 +62,7 @@ async def _send_all(member: Member, requests: list[bytes]) -> int:
 
 
 async def _send(member: Member, request: bytes) -> int:
-    """Send until it is durable, as agents do; return how often choird said `not now`, as it may when busy."""
+    """Send a heartbeat until it is durable, as agents do; return how often a busy choird refused it (503)."""
     assert member.line is not None
     for refused in range(ATTEMPTS):
         status, body = await member.line.send(request)
@@ -83,7 +83,7 @@ async def _capacity(crowd: Crowd, samples: Samples) -> None:
 
 
 async def _paced(crowd: Crowd, samples: Samples) -> None:
-    """Send on a timetable; latency counts from when a heartbeat was due (no coordinated omission)."""
+    """Send at a fixed rate; latency counts from when a heartbeat was due (no coordinated omission)."""
     prepared = _prepare(crowd, BEATS_EACH)
     begin = time.perf_counter() + 0.1
 
@@ -124,7 +124,7 @@ async def _floor_http(lines: list[Line], request: bytes, samples: Samples) -> No
 
 @contextlib.asynccontextmanager
 async def _echo() -> AsyncIterator[list[Line]]:
-    """Start the bare app; return as many connections as there are agents."""
+    """Start the HTTP baseline; yield one connection per agent."""
     with tempfile.TemporaryDirectory(prefix="choir-echo-") as directory:
         socket = Path(directory) / "s"
         process = await asyncio.create_subprocess_exec(
@@ -144,7 +144,7 @@ async def _echo() -> AsyncIterator[list[Line]]:
 
 
 async def _round_trips(dsn: str) -> float:
-    """Count the statements choird sends for a heartbeat, on the wire to Postgres."""
+    """Return the round trips to Postgres per heartbeat, counted by a proxy."""
     async with postgres_proxy(dsn) as proxy, running_crowd(1, proxy.dsn, PASSWORD) as crowd:
         member = crowd.members[0]
         requests = [member.beat([work(number)]) for number in range(COUNTED)]
@@ -154,7 +154,7 @@ async def _round_trips(dsn: str) -> float:
 
 
 async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
-    """Return the figures; the first round warms up and is not counted."""
+    """Return the figures of `rounds` rounds, after one round of warm-up."""
     async with running_postgres() as postgres:
         async with (
             running_crowd(AGENTS, postgres.dsn, PASSWORD) as crowd,
@@ -198,7 +198,7 @@ async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
 
 
 async def _fresh_database(dsn: str) -> None:
-    """Forget the crowd: the next choird is to find no sessions of another home."""
+    """Drop control's schema: the next choird must not find the sessions of another state directory."""
     held = await asyncpg.connect(dsn, password=PASSWORD)
     await held.execute("DROP SCHEMA choir_control CASCADE")
     await held.close()

@@ -1,7 +1,7 @@
-"""Whether a turn takes longer in a long session: ten thousand events, with compaction going on.
+"""Comparison of turn times at the start and the end of a session of 10,000 events, with compaction.
 
-Plain turns at the session's beginning beside plain turns at its end, each in turns with the floor, whose own
-history stays short: where the machine was slower meanwhile, the floor shows it.
+Plain turns alternate with the baseline at both ends. The baseline's history stays short, so it shows whether
+the machine itself became slower.
 """
 
 import json
@@ -15,12 +15,12 @@ from tests.bench.floor import Floor
 from tests.support.stack import Stack, User, sessions_of
 
 EARLY, LATE, LENGTH = 10, 9_900, 10_000
-# of the model's context window: compaction then comes every few turns
+# share of the model's context window; so low that compaction happens every few turns
 COMPACT_AT = 0.02
 
 
 def compacting_config(home: Path) -> None:
-    """Rewrite the starter config in `home` for frequent compaction, and budgets without end."""
+    """Change the initial config.json in `home` for frequent compaction and unlimited budgets."""
     generous_config(home)
     path = home / "config.json"
     config = json.loads(path.read_text())
@@ -29,7 +29,7 @@ def compacting_config(home: Path) -> None:
 
 
 async def head_rev(stack: Stack) -> int:
-    """Return how many events the agent's session has."""
+    """Return the number of events in the agent's session."""
     (session, *_) = await sessions_of(stack)
     return int(session["head_rev"])
 
@@ -49,7 +49,7 @@ async def compactions(stack: Stack) -> int:
 
 
 async def measure_long_session(stack: Stack, user: User, floor: Floor) -> LongFigures:
-    """Return the figures of a session of `LENGTH` events."""
+    """Grow a session to `LENGTH` events and return the turn times at both ends."""
     await _grow(stack, user, EARLY, "#tools=0 hello")
     early = await _measure(stack, user, floor, 100)
     await _grow(stack, user, LATE - 200, "#tools=5 go")

@@ -1,7 +1,7 @@
-"""How much of each prompt the call before it had begun with: the bytes a perfect prefix cache would spare.
+"""Share of each prompt that equals the start of the previous prompt: what a perfect prefix cache would save.
 
-Counted by the rehearsal model, byte by byte from the beginning, tools first; no provider's figure, whose
-caches work on blocks of tokens and forget.
+The rehearsal model counts the bytes from the beginning of the request, tools first. Real providers' caches
+work on blocks of tokens and expire, so their figures differ.
 """
 
 import json
@@ -17,7 +17,7 @@ NEVER_FULL = 100_000
 
 
 def uncompacted_config(home: Path) -> None:
-    """Rewrite the starter config in `home` for a window that nothing ever rolls off."""
+    """Change the initial config.json in `home` so that the event window is never full."""
     path = home / "config.json"
     config = json.loads(path.read_text())
     config["event_window"] = NEVER_FULL
@@ -25,7 +25,7 @@ def uncompacted_config(home: Path) -> None:
 
 
 async def talk_and_measure(stack: Stack) -> dict[str, float]:
-    """Hold a conversation; return its shares."""
+    """Run `TURNS` turns of a conversation; return its prefix shares."""
     async with user_at(stack.endpoint) as user:
         for number in range(TURNS):
             await user.asks(TALK[number % len(TALK)])
@@ -33,7 +33,7 @@ async def talk_and_measure(stack: Stack) -> dict[str, float]:
 
 
 async def prefix_shares(stack: Stack) -> dict[str, float]:
-    """Return the share by lane, over all requests since the stack's start."""
+    """Return the prefix share by lane, over all requests since the stack started."""
     async with httpx2.AsyncClient(base_url=stack.rehearsal_url, trust_env=False) as client:
         lanes = (await client.get("/v1/stats")).json()["lanes"]
     return {

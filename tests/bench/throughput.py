@@ -1,4 +1,4 @@
-"""Fifty people at fifty agents at once: turns per second of the whole system, and the slowest."""
+"""Throughput with 50 users at 50 agents at once: turns per second of the whole system, and latencies."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ AGENTS_UP_WITHIN_S = 180
 
 
 def crowd_config(home: Path) -> None:
-    """Rewrite the starter config in `home` for fifty agents, each with a DM and a workspace."""
+    """Change the initial config.json in `home` to fifty agents, each with a DM and a workspace."""
     path = home / "config.json"
     config = json.loads(path.read_text())
     agent = config["agents"].pop("main")
@@ -47,7 +47,7 @@ async def _talk(user: User, taken: list[float]) -> None:
 
 
 async def measure_throughput(stack: Stack) -> dict[str, float]:
-    """Return turns per second and latencies with everyone talking at once."""
+    """Return turns per second and latencies with all users talking at once."""
     await await_agents(stack)
     async with contextlib.AsyncExitStack() as open_users:
         users = [

@@ -1,4 +1,4 @@
-"""Time turns of three kinds, Choir and floor in turns, block by block."""
+"""Times of three kinds of turns, measured in alternating blocks of Choir and baseline."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ async def block(turn: Turn, text: str) -> list[float]:
 
 
 async def measure_turns(user: User, floor: Floor) -> dict[str, TurnFigures]:
-    """Return the figures of every kind; the first round warms up and is not counted."""
+    """Return the figures of each kind of turn; the first round is a warm-up and is not counted."""
     samples: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in KINDS}
     for round_number in range(ROUNDS + 1):
         for kind, text in KINDS.items():

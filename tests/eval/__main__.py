@@ -1,4 +1,4 @@
-"""Measure what memory finds: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--as-installed]`."""
+"""Evaluate memory retrieval: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--as-installed]`."""
 
 import argparse
 import asyncio
@@ -25,15 +25,15 @@ FINDING: tuple[Arm, ...] = ("text", "vector")
 WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in FINDING)
 
 WIDE = 140
-"""Columns of the table where no terminal says how many there are: figures are never cut."""
+"""Width of the table without a terminal; figures must not be truncated."""
 LABEL = 32
-"""Characters of a row's name; categories of some data sets have long ones."""
+"""Maximum length of a row's name; some data sets have categories with long names."""
 
 console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def ablations() -> Mapping[str, tuple[Arm, ...]]:
-    """Return the sets of arms that are asked beside all of them."""
+    """Return the subsets of arms to evaluate in addition to all arms, by name."""
     alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in FINDING}
     alone["only text and vector"] = FINDING
     without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in ALL_ARMS}
@@ -42,7 +42,7 @@ def ablations() -> Mapping[str, tuple[Arm, ...]]:
 
 @dataclass
 class Outcome:
-    """What was measured: with all arms for each space, and with some of them for all."""
+    """Results: with all arms per space, and with subsets of arms over all spaces."""
 
     written: Sequence[Written]
     by_space: Mapping[str, Sequence[Measures]]
@@ -53,7 +53,7 @@ class Outcome:
     """Sessions in long-term memory."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as they are written to a file."""
+        """Return the figures in the form of the results file."""
         every = [one for measured in self.by_space.values() for one in measured]
         return {
             **asdict(mean(every)),
@@ -85,9 +85,10 @@ class Outcome:
 async def evaluate(
     harness: Harness, spaces: Sequence[Space], *, ablate: bool, as_installed: bool = False
 ) -> Outcome:
-    """Write all spaces, then ask each its questions.
+    """Write all spaces, then run each space's questions.
 
-    `as_installed` ends every session first, which promotes all but the newest to long-term memory.
+    With `ablate`, also runs them with subsets of the arms. With `as_installed`, first ends every session,
+    which promotes all but the newest to long-term memory.
     """
     began = time.monotonic()
     promoted = 0
@@ -116,7 +117,7 @@ async def evaluate(
 
 
 def show(figures: Mapping[str, Any]) -> None:
-    """Print the table."""
+    """Print the figures as a table."""
     names = [name for name in figures if name in Measures.__dataclass_fields__]
     figured = [Column(name, no_wrap=True, min_width=len(name)) for name in (*names, "questions")]
     table = Table(Column(no_wrap=True, overflow="ellipsis", max_width=LABEL), *figured)
@@ -137,7 +138,7 @@ def show(figures: Mapping[str, Any]) -> None:
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    """Run the protocol on one file."""
+    """Evaluate one data set, print the table and write the results file."""
     path = Path(arguments.data)
     name = arguments.format or guess(path)
     spaces = FORMATS[name](path)

@@ -1,4 +1,4 @@
-"""What an evaluation is made of: spaces that are searched apart, their units and their questions."""
+"""Data model of an evaluation: spaces that are searched separately, with units and questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One turn or event; its position counts within its session."""
+    """One turn or event; `position` is its index in its session."""
 
     id: str
     text: str
@@ -19,7 +19,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and the ids of the units that hold its answer."""
+    """A question, and the ids of the units that contain its answer."""
 
     text: str
     evidence: frozenset[str]
@@ -28,7 +28,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One conversation or diary: never searched together with another."""
+    """One conversation or diary; spaces are never searched together."""
 
     name: str
     units: Sequence[Unit]

@@ -1,4 +1,4 @@
-"""Read LoCoMo, BEAM and JSONL files into spaces. Questions whose evidence is not in the data are dropped."""
+"""Readers for LoCoMo, BEAM and JSONL files. Questions without evidence in the data are dropped."""
 
 import ast
 import json
@@ -25,7 +25,7 @@ _TIMES = (
 
 
 def read_locomo(path: Path) -> list[Space]:
-    """Read conversations with numbered sessions and `qa`; a turn is `[date] Speaker: text [caption]`."""
+    """Read conversations with numbered sessions and `qa`; a turn becomes `[date] Speaker: text [caption]`."""
     conversations = json.loads(path.read_text())
     if isinstance(conversations, dict):
         conversations = [conversations]
@@ -36,7 +36,7 @@ def read_locomo(path: Path) -> list[Space]:
 
 
 def read_jsonl(path: Path) -> list[Space]:
-    """Read units, one a line, and the questions of `FILE.questions`."""
+    """Read units, one per line, and the questions in `FILE.questions`."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _lines(path):
         rows.setdefault(str(row["space"]), []).append(row)
@@ -72,7 +72,7 @@ FORMATS: Mapping[str, Callable[[Path], list[Space]]] = {
 
 
 def guess(path: Path) -> str:
-    """Return the format a file most likely has; raises SystemExit when it is none of ours."""
+    """Return the most likely format of a file. Raises SystemExit if it is unknown."""
     if path.with_name(f"{path.name}.questions").exists():
         return "jsonl"
     if path.is_dir():
@@ -85,7 +85,7 @@ def guess(path: Path) -> str:
 
 
 def when(text: object) -> datetime | None:
-    """Read a time as people and files write it."""
+    """Parse a timestamp in one of the formats of the data sets; return None if it has none of them."""
     if not isinstance(text, str) or not text.strip():
         return None
     written = text.strip()
@@ -102,7 +102,7 @@ def when(text: object) -> datetime | None:
 
 
 def references(evidence: Iterable[object]) -> frozenset[str]:
-    """Return LoCoMo's references in one spelling: `D:11:26; D30:05` are `D11:26` and `D30:5`."""
+    """Return LoCoMo's references in normal form: `D:11:26; D30:05` gives `D11:26` and `D30:5`."""
     found = (match for one in evidence for match in _REFERENCE.finditer(str(one)))
     return frozenset(f"D{int(match[1])}:{int(match[2])}" for match in found)
 
@@ -155,7 +155,7 @@ def _beam_space(name: str, chat: Any, questions: Any) -> Space:
 
 
 def _batches(chat: Any) -> Iterator[Any]:
-    """Return the sessions: the lists of batches, inside plans for the longest conversations."""
+    """Yield the sessions (batches); the longest conversations nest them in plans."""
     for one in chat:
         plans = one if isinstance(one, dict) and "turns" not in one and "role" not in one else None
         if plans is not None:
@@ -178,7 +178,7 @@ def _anchor(batch: Any) -> str:
 
 
 def _beam_questions(given: Any) -> Iterator[Question]:
-    # the published table holds them as a Python literal in a string
+    # the published data set stores them as a Python literal in a string
     groups = ast.literal_eval(given) if isinstance(given, str) else given
     for category, questions in groups.items():
         for one in questions:
@@ -195,7 +195,7 @@ def _numbers(node: Any) -> Iterator[int]:
 
 
 def _chats(path: Path) -> list[Path]:
-    """Return the file of each conversation: the shortened one, if there is one."""
+    """Return the file of each conversation; the truncated one if it exists."""
     whole = sorted(path.rglob("chat.json"))
     shortened = (chat.with_name("chat_trunecated.json") for chat in whole)
     return [short if short.exists() else chat for short, chat in zip(shortened, whole, strict=True)]

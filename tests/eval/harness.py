@@ -1,4 +1,4 @@
-"""The memory service as it is deployed, without the rest of Choir: Postgres, NATS, one process, the bus."""
+"""The memory service as deployed, without the rest of Choir: Postgres, NATS and one service process."""
 
 import asyncio
 import contextlib
@@ -32,18 +32,18 @@ from tests.support.servers import running_postgres
 
 PAGE = min(64, MAX_UNITS)
 TRIES = 20
-"""A busy machine may leave out an arm now and then; what is measured has all of them."""
+"""Attempts per question: on a busy machine the service may skip an arm, and such a result is not used."""
 PATIENT = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
-"""Hits asked for: sessions are ranked by them, too."""
+"""Number of hits requested; the ranking of sessions needs more than ten."""
 MID_TERM = MemoryConfig().mid_term_sessions
 ASSISTANT = "assistant"
-"""The speaker of the data sets whose other speaker is a user."""
+"""The speaker name of the assistant, in data sets of conversations with a user."""
 
 
 @dataclass
 class Written:
-    """A space as it stands in the service."""
+    """A space that was written to the service."""
 
     agent_id: str
     space: Space
@@ -55,7 +55,7 @@ class Written:
         return {unit.id: unit.session for unit in self.space.units}
 
     def units_found(self, hits: MemoryHits) -> list[str]:
-        """Return the units of the hits, best first; a summary of a session takes the place of a unit."""
+        """Return the unit ids of the hits, best first; a session summary gets an id of its own."""
         return [
             self.unit_of.get(hit.document_id, f"summary {hit.document_id}") for hit in hits.hits
         ]
@@ -63,12 +63,12 @@ class Written:
 
 @dataclass
 class Harness:
-    """Writes spaces into a running service and asks it."""
+    """Client that writes spaces to a running memory service and searches them."""
 
     bus: Bus
 
     async def write(self, number: int, space: Space) -> Written:
-        """Record every unit of a space as sessions of an agent of its own."""
+        """Record every unit of a space as sessions of a new agent."""
         written = Written(f"space{number}", space)
         await BusMemory(self.bus).ensure(EnsureSpace(agent_id=written.agent_id))
         sessions: dict[str, list[Unit]] = {}
@@ -90,7 +90,7 @@ class Harness:
         return written
 
     async def end_sessions(self, written: Written) -> int:
-        """End every session, the oldest first, as control does; return how many were promoted."""
+        """End every session, oldest first, as control does; return how many were promoted."""
         spans: dict[str, list[datetime]] = {}
         for unit in written.space.units:
             spans.setdefault(unit.session, []).append(unit.at)
@@ -109,7 +109,7 @@ class Harness:
         return promoted
 
     async def wait_for_vectors(self, say: Callable[[str], None], deadline_s: float) -> None:
-        """Wait until nothing is queued; raises TimeoutError."""
+        """Wait until every document has its vector. Raises TimeoutError after `deadline_s`."""
         memory = BusMemory(self.bus)
         async with asyncio.timeout(deadline_s):
             while (status := await memory.status()).queued + status.failed:
@@ -117,7 +117,7 @@ class Harness:
                 await asyncio.sleep(0.5)
 
     async def ask(self, written: Written, text: str, arms: Sequence[Arm]) -> MemoryHits:
-        """Ask one question, with some of the arms."""
+        """Search for one question with the given arms."""
         return await BusMemory(self.bus).query(
             MemoryQuery(
                 agent_id=written.agent_id,
@@ -138,7 +138,7 @@ class Harness:
         raise RuntimeError(f"the service left out {answer.cut}: {answer.degraded}")
 
     async def measure(self, written: Written, arms: Sequence[Arm] = ALL_ARMS) -> list[Measures]:
-        """Ask every question of a space; raises RuntimeError when an arm stayed away."""
+        """Run every question of a space. Raises RuntimeError if the service keeps skipping an arm."""
         measured = []
         session_of = written.session_of
         for question in written.space.questions:
@@ -149,7 +149,7 @@ class Harness:
 
 @contextlib.asynccontextmanager
 async def running_harness() -> AsyncIterator[Harness]:
-    """Start the servers and the service with its offline model; end them afterwards."""
+    """Start the servers and the service with its offline model; stop them after the block."""
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "eval") as bus:
             with make_directory() as root:
@@ -162,9 +162,9 @@ async def running_harness() -> AsyncIterator[Harness]:
 
 
 def _session_units(units: Sequence[Unit]) -> Iterator[tuple[SessionUnit, str]]:
-    """Yield the units of a session as they are recorded, each with its id in the data.
+    """Yield the units of a session in the form that is recorded, each with its id in the data set.
 
-    Long messages are cut as an archived session's are, so each part is a unit with a position of its own.
+    Long messages are split as in an archived session, so each part is a unit with its own position.
     """
     position = 0
     for unit in units:

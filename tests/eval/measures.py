@@ -1,4 +1,4 @@
-"""How well an order of units answers a question, and the means over many. Pure."""
+"""Recall and rank measures of a search result, and their means. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -8,7 +8,7 @@ from tests.eval.corpus import Question
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Shares from 0 to 1; turns are single units, sessions are ranked by their first unit."""
+    """Measures from 0 to 1; turns are single units, sessions are ranked by their best unit."""
 
     turn_r5: float
     turn_r10: float
@@ -21,8 +21,8 @@ class Measures:
 def measure(question: Question, found: Sequence[str], session_of: dict[str, str]) -> Measures:
     """Return the measures of one question.
 
-    `found` is best first; what has no session there (a summary) takes a place and answers nothing. Of the
-    parts of one long unit the first counts.
+    `found` contains unit ids, best first. An id without a session (a summary) takes a rank but never counts
+    as a hit. Of several parts of one unit, only the best one counts.
     """
     wanted = question.evidence
     found = list(dict.fromkeys(found))
@@ -41,7 +41,7 @@ def measure(question: Question, found: Sequence[str], session_of: dict[str, str]
 
 
 def mean(measured: Iterable[Measures]) -> Measures:
-    """Return the mean over questions; of none it is 0."""
+    """Return the mean over questions; 0 if there are none."""
     rows = [asdict(one) for one in measured]
     names = [one.name for one in fields(Measures)]
     return Measures(*(round(sum(row[n] for row in rows) / max(len(rows), 1), 4) for n in names))

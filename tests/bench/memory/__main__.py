@@ -1,4 +1,4 @@
-"""Measure, print, write: `python -m tests.bench.memory [--sizes 1000,10000] [--agents N] [--full]`."""
+"""Run the memory benchmark: `python -m tests.bench.memory [--sizes 1000,10000] [--agents N] [--full]`."""
 
 import argparse
 import asyncio
@@ -23,7 +23,7 @@ FULL_SIZES = "1000,10000,100000,1000000"
 
 
 async def measure(options: argparse.Namespace, results: Results) -> None:
-    """Fill `results`, and write them after each step: a long run that is cut off has been worth it."""
+    """Fill `results`, and write them after each step, so that an interrupted run is not lost."""
     async with set_stage(options.keep) as stage:
 
         def note() -> None:
@@ -61,7 +61,7 @@ def show(results: Results) -> None:
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the options, run the measurements and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--sizes", default=None, help=f"documents of the spaces: {SIZES}")

@@ -1,4 +1,4 @@
-"""One question, put to the service or to plain pgvector, and many at once. Called by the measurements."""
+"""Searches through the service or in plain pgvector, one at a time or many at once."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from tests.bench.memory.stage import Stage
 AT_ONCE = 50
 PATIENT_MS = 9_000
 BLOCKS = 4
-"""Turns that each side has while many ask at once; one turn follows the other."""
+"""Alternating blocks of concurrent searches for the service and the baseline."""
 
-# a subquery: the question is read once, not once a row
+# the subquery makes Postgres parse the question's vector once, and not for each row
 FLOOR = """
 SELECT document_id FROM {schema}.memory_embeddings WHERE model = 1
 ORDER BY embedding::public.halfvec({dimensions}) <=> (SELECT $1::text::public.halfvec({dimensions})) LIMIT 10
@@ -30,13 +30,13 @@ Ask = Callable[[Asked], Awaitable[object]]
 
 
 async def search(stage: Stage, asked: Asked) -> list[str]:
-    """Ask the service: embedding, both arms, the texts, a receipt."""
+    """Search through the service, with embedding, both arms and receipt; return the texts of the hits."""
     agent, question = asked
     query = MemoryQuery(
         agent_id=agent, store="session", query=question.text, limit=10, deadline_ms=PATIENT_MS
     )
     answer = await stage.client.query(query)
-    # what was left out would count as quick
+    # a search that skipped an arm would count as fast
     assert answer.degraded is None, answer.degraded
     assert not set(answer.cut) - {"receipt"}, answer.cut
     return [hit.text for hit in answer.hits]
@@ -45,7 +45,7 @@ async def search(stage: Stage, asked: Asked) -> list[str]:
 async def ask_floor(
     stage: Stage, held: "asyncpg.Pool[Any] | asyncpg.Connection[Any]", asked: Asked
 ) -> None:
-    """Ask pgvector for ten ids, with the same call for the question's vector."""
+    """Query pgvector for ten ids, after the same embedding call for the question."""
     agent, question = asked
     vector = render((await stage.embedder.embed([question.text]))[0])
     await held.fetch(FLOOR.format(schema=f"choir_{agent}", dimensions=DIMENSIONS), vector)
@@ -54,7 +54,7 @@ async def ask_floor(
 async def ask_at_once(
     stage: Stage, questions: Sequence[Asked], agents: int, documents: int
 ) -> CrowdFigures:
-    """Put all questions, `AT_ONCE` at a time, to either side in turns."""
+    """Run all searches with `AT_ONCE` concurrent ones, alternating between service and baseline."""
     taken, floor_taken = list[float](), list[float]()
     spent = floor_spent = 0.0
     async with stage.floor_pool() as pool:

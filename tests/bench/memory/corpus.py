@@ -1,8 +1,8 @@
-"""Documents, questions and vectors like those of a diary: few words are common, most are rare, topics recur.
+"""Synthetic documents, questions and vectors like those of a diary: a few common words, rare ones, topics.
 
-A vector is the weighted sum of its words' vectors: documents of one topic lie together, near a plane of some
-dozens of dimensions, as the vectors of language models do. Noise in all 384 would make every index look bad
-and every neighbour arbitrary. The same numbers at every run.
+A vector is the weighted sum of its words' vectors, so documents of one topic are close together, near a
+subspace of a few dozen dimensions, as with real embedding models. Noise in all 384 dimensions would make
+every index look bad and every neighbour arbitrary. Seeds are fixed: every run has the same data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,13 @@ WORDS = 30_000
 TOPICS = 400
 TOPIC_WORDS = 120
 TOPIC_SHARE = 0.4
-"""Of a document's words; the others are drawn from all, as Zipf has it."""
+"""Share of a document's words that come from its topic; the others follow a Zipf distribution."""
 MEAN_WORDS = 30
 SHORTEST, LONGEST = 4, 150
 MEANINGS = 48
-"""Dimensions that words differ in."""
+"""Dimensions of the subspace that contains the words' vectors."""
 NOISE = 0.1
-"""Of a document's vector: what no word explains."""
+"""Length of the random part of a document's vector, relative to the part from its words."""
 NOISES = 4_096
 
 Floats = npt.NDArray[np.float32]
@@ -32,18 +32,18 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words by number."""
+    """A text as a sequence of word numbers."""
 
     words: tuple[int, ...]
 
     @property
     def text(self) -> str:
-        """Return it as it is stored; digits keep the stemmer away."""
+        """Return the text as it is stored; the digits prevent stemming."""
         return " ".join(f"w{word}x" for word in self.words)
 
 
 class Corpus:
-    """A source of documents; each `seed` has its own."""
+    """A generator of documents, questions and vectors; documents depend on a seed."""
 
     @cached_property
     def _meanings(self) -> Floats:
@@ -58,13 +58,13 @@ class Corpus:
 
     @cached_property
     def _noise(self) -> Floats:
-        # two rows of it make a text's own: drawing 384 numbers for each would take longer than all else
+        # a text's noise is the sum of two rows: drawing 384 numbers per text would dominate the run time
         noise = np.random.default_rng(9).standard_normal((NOISES, DIMENSIONS))
         return np.asarray(noise * (NOISE / (2 * DIMENSIONS) ** 0.5), np.float32)
 
     @cached_property
     def _information(self) -> Floats:
-        """Return how much a word tells: the common ones little."""
+        """Return the weight of each word; common words have a low one."""
         return (np.log(1 / self._shares) / 10).astype(np.float32)
 
     @cached_property
@@ -74,11 +74,11 @@ class Corpus:
 
     @cached_property
     def _topics(self) -> npt.NDArray[np.int64]:
-        # not the commonest words: those belong to every topic
+        # without the most common words, which belong to every topic
         return np.random.default_rng(11).integers(300, WORDS, (TOPICS, TOPIC_WORDS))
 
     def documents(self, count: int, seed: int) -> Iterator[Text]:
-        """Return `count` documents."""
+        """Yield `count` documents."""
         random = np.random.default_rng(seed)
         lengths = random.lognormal(np.log(MEAN_WORDS), 0.6, count).clip(SHORTEST, LONGEST)
         common = random.choice(WORDS, 4_000_000 if count > 100_000 else 500_000, p=self._shares)
@@ -93,7 +93,7 @@ class Corpus:
             yield Text(words)
 
     def questions(self, documents: Sequence[Text], count: int, seed: int) -> list[Text]:
-        """Return questions, each about one of `documents`: some of its words among common ones."""
+        """Return questions, each with some words of one of the `documents` and some common words."""
         random = np.random.default_rng(seed)
         made = []
         for at in random.integers(len(documents), size=count):
@@ -104,7 +104,7 @@ class Corpus:
         return made
 
     def vectors(self, texts: Sequence[Text]) -> Floats:
-        """Return a unit vector a text."""
+        """Return one unit vector per text."""
         lengths = [len(one.words) for one in texts]
         words = np.fromiter(chain.from_iterable(one.words for one in texts), np.int64, sum(lengths))
         starts = np.cumsum([0, *lengths[:-1]])
@@ -116,6 +116,6 @@ class Corpus:
 
 
 def parse(text: str) -> Text:
-    """Return the words of a text made here; an empty one has the commonest word."""
+    """Parse a text of this corpus; an empty text becomes the most common word."""
     words = tuple(int(word[1:-1]) for word in text.split() if word[1:-1].isdecimal())
     return Text(words or (0,))

@@ -1,4 +1,4 @@
-"""Many agents with a memory of a thousand documents each, fifty of them asking at once."""
+"""Concurrent searches over many agents' memories of a thousand documents each, fifty at a time."""
 
 import random
 
@@ -10,11 +10,11 @@ from tests.bench.memory.load import fill
 from tests.bench.memory.stage import Stage
 
 CROWDED = 1_000
-"""Documents of each."""
+"""Documents per agent."""
 
 
 async def measure_crowd(stage: Stage, agents: int, searches: int) -> CrowdFigures:
-    """Fill the spaces of `agents`, then search in all of them."""
+    """Fill the memories of `agents` agents, then run `searches` searches over all of them."""
     corpus, asked = Corpus(), list[Asked]()
     for number in range(agents):
         agent = f"crowd_{number}"

@@ -1,4 +1,4 @@
-"""The shape of `.bench/memory.json`."""
+"""Result types of the memory benchmark, which are the format of `.bench/memory.json`."""
 
 import json
 from collections.abc import Sequence
@@ -10,32 +10,32 @@ from tests.bench.figures import percentile
 
 @dataclass(frozen=True, slots=True)
 class SpaceFigures:
-    """Hybrid search in one space, through the whole service, beside the floor; milliseconds."""
+    """Hybrid search in one agent's memory, through the whole service, and the baseline; milliseconds."""
 
     documents: int
     p50_ms: float
     p99_ms: float
     floor_p50_ms: float
-    """A plain pgvector query for ten rows and the same call for the question's vector."""
+    """A plain pgvector query for ten rows, including the same embedding call for the question."""
     floor_p99_ms: float
     service_cpu_ms: float
-    """Of one search; Postgres' own beside it, and what the floor's query takes there."""
+    """CPU time per search: of the service, of Postgres, and of Postgres for the baseline's query."""
     postgres_cpu_ms: float
     floor_cpu_ms: float
     per_s: int
-    """Fifty searching at once; the floor by turns with them."""
+    """Searches per second with fifty at once, alternating with the baseline."""
     at_once_p99_ms: float
     floor_per_s: int
     recall_at_10: float
-    """Of the vector arm, against an exact scan."""
+    """Recall of the vector arm against an exact scan."""
     floor_recall_at_10: float
-    """pgvector as it is set by default."""
+    """Recall of pgvector with its default settings."""
     found: float
     """Share of questions whose document is among the first ten."""
     index_s: float
-    """Until the index was there; 0: too small for one, or it was there before."""
+    """Seconds until the index was built; 0 if the memory is too small for one, or already had one."""
     kb_vectors: float
-    """Disk per document: vectors as stored, their index, the text index, all with the text."""
+    """Disk space per document: the stored vectors, their index, the text index, and all with the text."""
     kb_vector_index: float
     kb_text_index: float
     kb_all: float
@@ -43,14 +43,14 @@ class SpaceFigures:
 
 @dataclass(frozen=True, slots=True)
 class IngestFigures:
-    """Writing through the service."""
+    """Writes through the service."""
 
     documents: int
     per_s: float
-    """Until the last one has its vector."""
+    """Documents per second until the last one has its vector."""
     acknowledged_per_s: float
     one_p50_ms: float
-    """Acknowledged; the vector follows. The floor has made it by then."""
+    """Time until one write is acknowledged, before its vector exists; the baseline includes the vector."""
     one_p99_ms: float
     floor_per_s: int
     floor_one_p50_ms: float
@@ -59,11 +59,11 @@ class IngestFigures:
 
 @dataclass(frozen=True, slots=True)
 class CrowdFigures:
-    """Searches at once over the spaces of several agents, by turns with the floor."""
+    """Concurrent searches over the memories of several agents, alternating with the baseline."""
 
     agents: int
     documents: int
-    """Of each."""
+    """Documents per agent."""
     at_once: int
     per_s: int
     p50_ms: float
@@ -75,23 +75,23 @@ class CrowdFigures:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFigures:
-    """What an agent's schema costs before anything is in it."""
+    """Cost of an agent's empty schema."""
 
     agents: int
     made_p50_ms: float
     made_p99_ms: float
     made_last_p50_ms: float
-    """Of the last hundred: does it get slower?"""
+    """Median of the last hundred, which shows whether creation becomes slower."""
     made_cpu_ms: float
     kb_each: float
     kb_catalog: float
-    """Of these, the catalogs' share."""
+    """The part of `kb_each` in the system catalogs."""
     relations: float
-    """Rows in `pg_class` for each."""
+    """Rows in `pg_class` per schema."""
     connection_mb: float
-    """The heaviest connection of the service after it has touched them all."""
+    """Memory of the service's largest connection after it has queried all schemas."""
     restart_s: float
-    """Until a service started anew is ready."""
+    """Seconds until the restarted service is ready."""
 
 
 @dataclass(slots=True)
@@ -106,11 +106,11 @@ class Results:
     postgres_mb: float = 0
 
     def write(self, path: Path) -> None:
-        """Write them as JSON."""
+        """Write the figures as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
 
 def p50_and_p99(seconds: Sequence[float]) -> tuple[float, float]:
-    """Return both in milliseconds."""
+    """Return the median and the 99th percentile in milliseconds."""
     return round(percentile(seconds, 0.5) * 1000, 2), round(percentile(seconds, 0.99) * 1000, 2)

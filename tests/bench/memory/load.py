@@ -1,7 +1,8 @@
-"""Fill an agent's space by COPY, as the service itself would have written it.
+"""Bulk loading of an agent's memory with COPY, in the form that the service itself writes.
 
-A million of them by way of the service would take half an hour; how fast that way is, is measured on its own.
-All happened today: what is of yesterday the service would begin to sum up while it is measured.
+A million documents through the service would take half an hour; the speed of that path is measured
+separately. All documents are dated today, because the service would start to summarize older ones during the
+measurement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,24 +21,24 @@ from tests.bench.memory.corpus import DIMENSIONS, Corpus, Text
 NAMES = UUID("5d6e7f80-0000-4000-8000-000000000000")
 CHUNK = 5_000
 TURNS = 50
-"""Of a session."""
+"""Documents per session."""
 
 
 async def fill(
     held: "asyncpg.Connection[Any]", agent_id: str, corpus: Corpus, count: int
 ) -> list[Text]:
-    """Store those of `count` turns that are not there yet; return the first ten thousand of them."""
+    """Store `count` documents, skipping those that exist already; return the first ten thousand."""
     await held.set_type_codec(
         "halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary"
     )
-    # tsvector has no binary form that is simple to write: it goes by text, and by a statement
+    # documents go through an INSERT: the binary form of tsvector is hard to write
     model = await held.fetchval(
         "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
     )
     schema, kept = f"choir_{agent_id}", list[Text]()
     there = await held.fetchval(f'SELECT count(*) FROM "{schema}".memory_documents')
     documents = corpus.documents(count, _seed(agent_id))
-    # upkeep waits for its turn: it would make an index over a part
+    # this lock stops maintenance, which would build an index over a part of the data
     await held.execute("SELECT pg_advisory_lock($1)", LOCK)
     for start in range(0, count, CHUNK):
         chunk = list(islice(documents, CHUNK))

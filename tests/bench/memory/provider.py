@@ -1,6 +1,7 @@
-"""Serve the corpus' vectors as an OpenAI-compatible provider: `python -m tests.bench.memory.provider [PORT]`.
+"""Fake OpenAI-compatible embedding provider with the corpus' vectors.
 
-A bare HTTP/1.1 loop in a process of its own, so that what is measured is Choir's. Prints its port.
+Run as `python -m tests.bench.memory.provider [PORT]`; prints its port. It is a minimal HTTP/1.1 server in a
+separate process, so that its own cost does not distort the measurement.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class _Server(asyncio.Protocol):
 
 async def _main() -> None:
     corpus = Corpus()
-    corpus.vectors([parse("")])  # made before anybody waits
+    corpus.vectors([parse("")])  # fills the caches before the first request
     loop = asyncio.get_running_loop()
     port = int(sys.argv[1]) if sys.argv[1:] else 0
     server = await loop.create_server(lambda: _Server(corpus), "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""How many of the true ten nearest documents the vector arm finds, and how many plain pgvector."""
+"""Recall of the ten nearest documents, for the service's vector arm and for plain pgvector."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _MODEL = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
 
 
 async def recall_at_10(stage: Stage, agent: str, questions: Sequence[Text]) -> tuple[float, float]:
-    """Return both shares, over all questions."""
+    """Return the recall at ten of the vector arm and of plain pgvector, over all questions."""
     hit, plain, corpora = 0, 0, Corpora()
     model = await stage.admin.fetchval(_MODEL)
     scope, schema = Scope(agent, "session", ("mid_term",)), f"choir_{agent}"

@@ -1,4 +1,4 @@
-"""What an agent costs before anything is remembered of it."""
+"""Cost of an agent's empty memory schema in time, disk space and service memory."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ LAST = 100
 
 
 async def measure_schemas(stage: Stage, count: int) -> SchemaFigures:
-    """Make `count` agents' spaces one after the other, then search in each, then start the service again."""
+    """Create `count` agents' schemas one after the other, search in each, then restart the service."""
     before, effort = await _standing(stage), stage.efforts()
     taken = []
     for number in range(count):

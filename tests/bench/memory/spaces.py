@@ -1,4 +1,4 @@
-"""One agent with many documents: search in them, what the index misses, what they take on disk."""
+"""Search, recall and disk space for one agent with many documents."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ WARM = 20
 RECALL_QUESTIONS = 100
 INDEX_WAIT_S = 6 * 3_600
 INDEXED_FROM = 5_000
-"""As the service is set by default."""
+"""The service's default threshold for building a vector index."""
 
 _SIZES = """
 SELECT pg_total_relation_size('{schema}.memory_embeddings') AS vectors_all,
@@ -30,7 +30,7 @@ WHERE indrelid = '{schema}.memory_embeddings'::regclass AND indexprs IS NOT NULL
 
 
 async def measure_space(stage: Stage, size: int, questions: int) -> SpaceFigures:
-    """Fill a space, wait for its index if it is to have one, and search in it beside the floor."""
+    """Fill a memory, wait for its index if it gets one, and search in it and with the baseline."""
     agent, corpus = f"space_{size}", Corpus()
     await stage.client.ensure(EnsureSpace(agent_id=agent))
     documents = await fill(stage.admin, agent, corpus, size)
@@ -74,7 +74,7 @@ async def measure_space(stage: Stage, size: int, questions: int) -> SpaceFigures
 
 
 async def _until_indexed(stage: Stage, agent: str, size: int) -> float:
-    """Wait for the service's own upkeep to make the index; return how long that took."""
+    """Wait until the service's maintenance has built the index; return the seconds it took."""
     if size < INDEXED_FROM:
         return 0.0
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Start what is measured: Postgres, NATS, the memory service, and the provider of vectors."""
+"""Startup of the measured system: Postgres, NATS, the memory service and the fake embedding provider."""
 
 import asyncio
 import contextlib
@@ -22,35 +22,35 @@ from tests.support.servers import PASSWORD, running_postgres
 MB = 1024 * 1024
 CONNECTIONS = 8
 BUILD_MB = 2_048
-"""For an index over a million vectors; used only as far as one needs it."""
+"""Memory limit for building an index over a million vectors; only used as far as needed."""
 
 
 @dataclass
 class Stage:
-    """The running parts, and a door to each."""
+    """The running processes, with a client for each."""
 
     memory: MemoryProcess
     client: BusMemory
     admin: "asyncpg.Connection[Any]"
-    """A connection of the measuring side; the floor's, too."""
+    """The benchmark's own connection to Postgres, also used for the baseline."""
     dsn: str
     embedder: ProviderEmbedder
     postgres_pid: int
     admin_pid: int
 
     def service_mb(self) -> float:
-        """Return the resident memory of the service."""
+        """Return the resident memory of the service in MB."""
         assert self.memory.process is not None
         return round(psutil.Process(self.memory.process.pid).memory_info().rss / MB, 1)
 
     def postgres_mb(self) -> float:
-        """Return what all processes of Postgres hold together, shared pages once."""
+        """Return the memory of all Postgres processes in MB, with shared pages counted once (PSS)."""
         root = psutil.Process(self.postgres_pid)
         family = [root, *root.children(recursive=True)]
         return round(sum(one.memory_full_info().pss for one in family) / MB, 1)
 
     def efforts(self) -> "Efforts":
-        """Return the CPU seconds used so far."""
+        """Return the CPU seconds used so far by service, Postgres and baseline."""
         assert self.memory.process is not None
         root = psutil.Process(self.postgres_pid)
         ended = root.cpu_times()
@@ -61,13 +61,13 @@ class Stage:
         return Efforts(_cpu_s(psutil.Process(self.memory.process.pid)), postgres - floor, floor)
 
     def floor_pool(self) -> "asyncpg.Pool[Any]":
-        """Return as many connections as the service has, to be opened."""
+        """Return an unopened pool with as many connections as the service has."""
         return asyncpg.create_pool(
             self.dsn, password=PASSWORD, min_size=CONNECTIONS, max_size=CONNECTIONS
         )
 
     async def connections_mb(self) -> list[float]:
-        """Return what each of the service's connections holds of its own."""
+        """Return the private memory (USS) of each of the service's Postgres connections in MB."""
         rows = await self.admin.fetch(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'choir-memory'"
         )
@@ -76,15 +76,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Efforts:
-    """CPU seconds: unlike times they say the same on a machine that others use, too."""
+    """CPU seconds, which unlike elapsed times do not depend on other users of the machine."""
 
     service: float
     postgres: float
-    """Of all it does but the floor's connection."""
+    """CPU seconds of all Postgres processes except the baseline's connection."""
     floor: float
 
     def each_ms(self, since: "Efforts", count: int) -> tuple[float, float, float]:
-        """Return the milliseconds for each of `count`, since an earlier reading."""
+        """Return the milliseconds per item since an earlier reading, for `count` items."""
         service, postgres, floor = (
             round((now - then) * 1000 / count, 2)
             for now, then in zip(astuple(self), astuple(since), strict=True)
@@ -99,9 +99,10 @@ def _cpu_s(process: psutil.Process) -> float:
 
 @contextlib.asynccontextmanager
 async def running_provider(home: Path | None) -> AsyncIterator[str]:
-    """Start the provider; return its address.
+    """Start the fake provider; yield its address.
 
-    For data that stay it is the same each time: another address is another model to the service.
+    With `home` the port is stored there and reused, because the service treats another address as another
+    model.
     """
     port = home / "provider.port" if home else None
     known = [port.read_text()] if port and port.exists() else []
@@ -119,14 +120,14 @@ async def running_provider(home: Path | None) -> AsyncIterator[str]:
             port.write_text(address)
         yield f"http://127.0.0.1:{address}/v1"
     finally:
-        with contextlib.suppress(ProcessLookupError):  # it could not have its port
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself: its port was taken
             process.kill()
         await process.wait()
 
 
 @contextlib.asynccontextmanager
 async def postgres_in(home: Path) -> AsyncIterator[EmbeddedPostgres]:
-    """Start the Postgres whose data stay in `home`."""
+    """Start a Postgres with persistent data in `home`."""
     places = PostgresPlaces(home / "data", home / "s", home / "postgres.log")
     server = EmbeddedPostgres(places, PASSWORD)
     try:
@@ -138,7 +139,7 @@ async def postgres_in(home: Path) -> AsyncIterator[EmbeddedPostgres]:
 
 @contextlib.asynccontextmanager
 async def set_stage(home: Path | None) -> AsyncIterator[Stage]:
-    """Start all of it, and end all of it; what was filled stays only in `home`."""
+    """Start all processes and stop them after the block; the data are kept only if `home` is given."""
     with make_directory() as root:
         async with (
             running_postgres() if home is None else postgres_in(home) as postgres,

@@ -1,4 +1,4 @@
-"""Writing through the service beside plain pgvector: many documents, then one at a time."""
+"""Writes through the service and into plain pgvector: many documents, then one at a time."""
 
 import asyncio
 import itertools
@@ -20,14 +20,14 @@ from tests.bench.memory.stage import Stage
 
 WRITERS = 4
 UNITS = 64
-"""A call, as many as a session of some length brings."""
+"""Units per call, as from a session of typical length."""
 ROUND = WRITERS * UNITS * 3
-"""Documents that either side writes before the other has its turn."""
+"""Documents in one of the alternating blocks."""
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ALONE = 200
 NAMES = UUID("5d6e7f80-0000-4000-8000-000000000001")
 
-# what one would write without Choir: a table, and an index over its vectors with pgvector's own figures
+# the baseline without Choir: a table with a vector index, with pgvector's default settings
 _PLAIN = f"""
 CREATE TABLE plain_documents (
     id uuid PRIMARY KEY, text text NOT NULL, embedding public.halfvec({DIMENSIONS}) NOT NULL);
@@ -39,11 +39,11 @@ FROM unnest($1::uuid[], $2::text[], $3::text[]) AS given (id, text, vector)
 """
 
 Write = Callable[[int, Sequence[str]], Awaitable[object]]
-"""Write texts; the number of the first makes their names."""
+"""Writes texts; the first argument is the number of the first text, from which their ids are derived."""
 
 
 async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
-    """Record `count` units of sessions, and wait for their vectors; then one note at a time."""
+    """Record `count` session units and wait for their vectors; then write single notes."""
     documents = [one.text for one in Corpus().documents(count + ALONE, 99)]
     await stage.client.ensure(EnsureSpace(agent_id="writer"))
     await stage.admin.execute(f"DROP TABLE IF EXISTS plain_documents; {_PLAIN}")
