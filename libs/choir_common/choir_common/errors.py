@@ -33,7 +33,7 @@ class ErrorEnvelope(BaseModel):
 
 
 class ChoirError(Exception):
-    """Something inside Choir failed; the log of the service that answered says what."""
+    """Internal error in Choir; see the log of the service that responded."""
 
     code = "internal"
     status = 500
@@ -62,19 +62,19 @@ class Unauthorized(ChoirError):
 
 
 class Forbidden(ChoirError):
-    """This caller may not do that."""
+    """This caller is not allowed to do that."""
 
     code, status, exit_code = "forbidden", 403, 4
 
 
 class NotFound(ChoirError):
-    """There is no such thing."""
+    """There is no such object."""
 
     code, status, exit_code = "not_found", 404, 3
 
 
 class Conflict(ChoirError):
-    """The present state does not allow that."""
+    """The current state does not allow that."""
 
     code, status, exit_code = "conflict", 409, 5
 
@@ -86,13 +86,13 @@ class Fenced(Conflict):
 
 
 class TooLarge(ChoirError):
-    """The request is larger than this service takes."""
+    """The request is larger than this service accepts."""
 
     code, status, exit_code = "too_large", 413, 2
 
 
 class TooSlow(ChoirError):
-    """The request did not arrive in time; send it again, whole."""
+    """The request did not arrive in time; send the whole request again."""
 
     code, status, exit_code = "too_slow", 408, 6
 
@@ -104,19 +104,19 @@ class RateLimited(ChoirError):
 
 
 class Unavailable(ChoirError):
-    """A part this needs is down; nothing was changed, try again."""
+    """A required component is unavailable; nothing was changed, try again."""
 
     code, status, exit_code = "unavailable", 503, 6
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection broke in the middle; it may have happened: retry under the same key."""
+    """The connection broke during the request, which may have succeeded: retry it under the same key."""
 
     code = "outcome_unknown"
 
 
 class DeadlineExceeded(ChoirError):
-    """No answer within the deadline."""
+    """No response within the deadline."""
 
     code, status, exit_code = "deadline_exceeded", 504, 6
 
