@@ -1,5 +1,5 @@
-"""Telegram through python-telegram-bot: the only folder that imports it.
+"""The Telegram channel, based on python-telegram-bot; the only package that imports that library.
 
-Out: sending > upload > calls > pace; sending > parcels > chunks | markdown > styled. In: polling | webhook >
-intake > updates. Beside them menu, presence and files; channel holds them all. pauses reads errors.
+Owns both directions of a bot: `sending` for deliveries, `polling` or `webhook` for updates.
+`channel` connects the parts.
 """
