@@ -19,8 +19,9 @@ from choir_control.runtimes.choose import choose_runtime
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
 CLOSING_S = 15.0
-"""Time to close everything after the agents have stopped, in seconds. With `agents_stop_s` it stays
-below the 65 s after which the supervisor kills the process.
+"""Time to close everything after the agents have stopped, in seconds.
+
+With `agents_stop_s` it stays below the 65 s after which the supervisor kills the process.
 """
 
 

@@ -1,7 +1,6 @@
 """Composition root of choird: builds all objects, opens them in order and closes them in reverse.
 
-Called by `__main__` and by tests. Nothing is created at import. Order of startup:
-`docs/design/lifecycle.md`.
+Called by `__main__` and by tests. Nothing is created at import. Order: `docs/design/lifecycle.md`.
 """
 
 import asyncio
@@ -119,9 +118,7 @@ class Control:
         redactor: Redactor | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Build all objects without I/O. `redactor` filters the log lines; every secret is registered
-        with it.
-        """
+        """Build all objects. `redactor` filters the log lines and learns every secret."""
         self._redactor = redactor or Redactor()
         self._clock = clock or SystemClock()
         self._settings = settings
@@ -451,8 +448,7 @@ class Control:
         def keep(bound: socket.socket) -> socket.socket:
             return stack.enter_context(contextlib.closing(bound))
 
-        # The port first: it refuses a second choird of this home before that one's sockets are
-        # replaced.
+        # the port first: it refuses a second choird of this home before its sockets are replaced
         stack.callback(self._tcp.close)
         self._tcp.bind()
         host = [keep(bind_unix(settings.control_socket))]
@@ -465,9 +461,7 @@ class Control:
         return host
 
     async def _work(self, snapshot: Snapshot) -> None:
-        """Run the background tasks: delivery, crash recovery, retention, operations, bus; then start
-        the agents.
-        """
+        """Run the background tasks, then start the agents."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run(), name="outbox")
             tasks.create_task(self._talks.activity.run(), name="activity")

@@ -27,9 +27,7 @@ class ControlSettings(ServiceSettings):
     http_port: int = Field(default=9400, ge=0, le=65535)
     """Port of the TCP listener; 0 picks a free one."""
     tls: TlsMode = "auto"
-    """Whether the TCP listener uses TLS. auto: if a certificate is configured or the address is not
-    loopback.
-    """
+    """Whether the TCP listener uses TLS; auto: if a certificate is set or the address is not loopback."""
     tls_cert: str = ""
     """PEM file of the certificate and its chain; empty: choird issues one below `tls_dir`."""
     tls_key: str = ""
@@ -49,15 +47,11 @@ class ControlSettings(ServiceSettings):
     agent_memory_mb: int = Field(default=1024, ge=64)
     """Memory limit of an agent's container with all its tools, in MB; a compiler takes a few hundred."""
     agent_cpus: float = Field(default=1.0, gt=0)
-    """CPU limit of an agent's container, in cores; below two it leaves CPU time to control on a small
-    host.
-    """
+    """CPU limit of an agent's container, in cores; below two it leaves CPU time to control."""
     agent_pids: int = Field(default=512, ge=32)
     """Limit of processes and threads in an agent's container; stops a fork bomb, not a parallel build."""
     build_memory_mb: int = Field(default=2048, ge=128)
-    """Memory limit of one step of an image build (docker runtime), in MB; a large compiler takes 1 or 2
-    GB.
-    """
+    """Memory limit of one build step (docker runtime), in MB; a large compiler takes 1 or 2 GB."""
     build_within_s: float = Field(default=1_800, gt=0)
     """Timeout of each part of a build (docker runtime), in seconds; a slow package mirror takes minutes."""
     agents_stop_s: float = Field(default=45.0, ge=0)
@@ -84,8 +78,7 @@ class ControlSettings(ServiceSettings):
         return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
 
     def postgres(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
-        """Return the database's address and password; the `postgres` section of config.json takes
-        precedence.
+        """Return the database's address and password; `postgres` in config.json takes precedence.
 
         Raises StartupError for an invalid section, or when its secret is not set.
         """
@@ -135,9 +128,7 @@ class ControlSecrets(BaseModel):
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """Named secrets of the resources that agents use, as secrets.json had them at startup."""
     supplied: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Secrets that the deployment adds to secrets.json, e.g. an API key from its environment; they
-    survive `secret apply`.
-    """
+    """Secrets that the deployment adds to secrets.json, e.g. an API key; `secret apply` keeps them."""
 
     def values(self) -> list[str]:
         """Return every value, for the redactor."""

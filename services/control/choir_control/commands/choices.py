@@ -23,9 +23,7 @@ class Question:
     command: str
     """The command that the number in the answer completes."""
     last_word: int
-    """Id of the newest outbox message at the time of the question; after a newer one a number is no
-    answer to it.
-    """
+    """Id of the newest outbox message at the time; after a newer one a number is no answer to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,7 @@ class Confirmation:
     text: str
     """The command as it was typed."""
     last_word: int
-    """Id of the newest outbox message at the time of the question; after a newer one a yes is no answer to it.
-    """
+    """Id of the newest outbox message at the time; after a newer one a yes is no answer to it."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
-"""Background execution of commands: when one outlasts the acknowledgement, the conversation gets its
-result later.
+"""Background execution of commands that outlast their acknowledgement.
 
-Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement; an agent
+Used by the handlers of `agents` and `works`; the result is then sent to the conversation. A channel waits seconds for its acknowledgement; an agent
 may take minutes to stop. Each command runs as an operation, so that one interrupted by the end of
 choird is reported, too.
 """

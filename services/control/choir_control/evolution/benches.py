@@ -1,6 +1,4 @@
-"""Cache of the clones of agents' repositories, with a lock for each. Used by the proposal types that
-commit.
-"""
+"""Cache of clones of agents' repositories, one lock per clone. Used by the proposal types that commit."""
 
 import asyncio
 import shutil
@@ -64,9 +62,7 @@ class Benches:
                 self._used[agent_id] = self._clock.monotonic()
 
     async def sweep(self) -> None:
-        """Remove the clones that have not been used for `IDLE_S`; a removed one is fetched again when
-        needed.
-        """
+        """Remove the clones that were not used for `IDLE_S`; they are fetched again when needed."""
         for directory in await asyncio.to_thread(_directories, self._top):
             turn, now = self._turns[directory.name], self._clock.monotonic()
             if turn.locked() or now - self._used.get(directory.name, self._began) < IDLE_S:

@@ -36,7 +36,5 @@ class Carrier(Protocol):
         ...
 
     async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
-        """Return the plan that rolls back an applied one; raises Conflict when that is no longer
-        possible.
-        """
+        """Return the plan that rolls back an applied one; raises Conflict when it is impossible."""
         ...

@@ -36,9 +36,7 @@ class ConfigChange:
         self._put_in_force = put_in_force
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Return each value before and after; raises BadInput for keys or values that may not be
-        proposed.
-        """
+        """Return each value before and after; raises BadInput for invalid or forbidden changes."""
         patch = _patch_of(payload)
         for path, _ in leaves(patch):
             if not may_be_proposed(path, agent_id):
@@ -96,9 +94,7 @@ class ConfigChange:
         return _replacement(now, self._checked(taken_back(now, changes)))
 
     def _checked(self, document: object) -> JsonObject:
-        """Return the document if it is a complete, valid configuration; raises BadInput with the
-        reasons.
-        """
+        """Return the document if it is a valid configuration; raises BadInput with the reasons."""
         if not isinstance(document, dict):
             raise BadInput("It would leave no configuration.")
         try:

@@ -1,5 +1,4 @@
-"""Make a change of an agent's repository effective: build and update the agent, and wait for the
-result.
+"""Rebuild and update an agent after a change of its repository, and wait for the result.
 
 Called by `carry_out` through `workshop`. After a crash it starts again: a second update does no harm.
 """

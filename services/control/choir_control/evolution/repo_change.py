@@ -25,9 +25,7 @@ class RepoChange:
         self._benches = benches
 
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
-        """Return what the merge would change; raises BadInput for a branch that cannot be merged or
-        shown.
-        """
+        """Return what the merge would change; raises BadInput if it is impossible to merge or show."""
         branch, commit = payload.get("branch"), payload.get("commit")
         form = rf"proposal/{re.escape(session_id)}/{SLUG}"
         if not isinstance(branch, str) or not re.fullmatch(form, branch):

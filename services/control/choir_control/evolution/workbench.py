@@ -113,9 +113,7 @@ class Workbench:
         return await self._say("rev-parse", "--verify", "--end-of-options", f"{local}^{{commit}}")
 
     async def merge(self, base: str, commit: str) -> Merge:
-        """Merge in memory; raises BadInput for conflicts, unrelated histories and files that are not
-        allowed.
-        """
+        """Merge in memory; raises BadInput for conflicts, unrelated histories and forbidden files."""
         try:
             common = await self._say("merge-base", base, commit)
         except Unavailable:

@@ -148,9 +148,7 @@ class Images:
             self._warn(Recipe(agent_id, (), shared, own), commits, report)
 
     async def _prune(self, agent_id: str, report: Report) -> None:
-        """Remove images that are no longer needed; what cannot be removed now is removed by the next
-        build.
-        """
+        """Remove images that are not needed; one that cannot be removed now goes with the next build."""
         try:
             needed = await asyncio.to_thread(self._shelf.needed, agent_id)
             for name in await self._builder.prune(agent_id, needed):

@@ -41,9 +41,7 @@ def stands_on_base(dockerfile: str) -> bool:
 
 
 def with_tools(base: str) -> str:
-    """Return the Dockerfile that adds the merged tools to the base, so that programs can be compiled
-    there.
-    """
+    """Return the Dockerfile that adds the merged tools to the base, for programs to be compiled there."""
     return f"FROM {base}\nUSER root\nCOPY choir/ /choir/\n"
 
 

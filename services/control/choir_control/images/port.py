@@ -1,5 +1,6 @@
-"""Interface `ImageBuilder`, called by `build` and implemented by `process` and `docker`, with its data
-types.
+"""Interface `ImageBuilder` and its data types.
+
+Called by `build`; implemented by `process` and `docker`.
 """
 
 from collections.abc import Collection

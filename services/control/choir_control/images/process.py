@@ -1,5 +1,4 @@
-"""Image builder of the process runtime: one directory per version, written aside and renamed into
-place.
+"""Image builder of the process runtime: one directory per version, renamed into place when complete.
 
 Called by `build` through the port.
 """

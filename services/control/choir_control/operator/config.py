@@ -53,16 +53,12 @@ def config_routes(configuration: Configuration, staging: Staging, news: ConfigNe
 
     @router.post("/load")
     async def load_config() -> ConfigDiff:
-        """Read config.json, fetch all repositories (a minute at most) and stage both; on 400 nothing is
-        staged.
-        """
+        """Stage config.json and all repositories, in a minute at most; on 400 nothing is staged."""
         return _diff(await staging.load())
 
     @router.post("/apply", openapi_extra=_BODY)
     async def apply_config(request: Request) -> ConfigApplied:
-        """Apply the staged configuration as a whole; 409 when nothing is staged, or not what you were
-        shown.
-        """
+        """Apply the staged configuration; 409 when nothing is staged, or not what you were shown."""
         asked = await read_body(request, ApplyConfig)
         snapshot, done = await staging.apply(asked.digest)
         return ConfigApplied(

@@ -96,9 +96,7 @@ class Configuring:
         )
 
     def _read_by_memory(self) -> Collection[str]:
-        """Return the names of the secrets that the memory service uses: for embeddings and for its
-        language model.
-        """
+        """Return the names of the secrets that the memory service uses."""
         config = self._configuration.current.config
         model = config.models.get(config.memory.model or "")
         named = (config.embedding and config.embedding.secret, model and model.secret)

@@ -1,6 +1,4 @@
-"""Middleware that answers `/v1` requests with an error while Postgres does not respond. Added by
-`doors`.
-"""
+"""Middleware that answers `/v1` requests with an error while Postgres hangs. Added by `doors`."""
 
 import asyncio
 

@@ -172,9 +172,7 @@ def _clear_leftovers(directory: Path) -> None:
 
 
 def _make_room(directory: Path) -> None:
-    """Prepare an empty directory for a new mirror; a directory that is not a mirror of ours is not
-    touched.
-    """
+    """Prepare an empty directory for a new mirror; never delete one that is not a mirror."""
     try:
         with contextlib.suppress(FileNotFoundError):
             if (

@@ -35,9 +35,7 @@ class Source:
     protocol: Protocol
     """The only protocol that git may use for it."""
     identity: GitIdentityConfig | None = None
-    """Identity with its credential; None for a public repository, or one that the user's ssh-agent can
-    access.
-    """
+    """Identity with the credential; None for a public repository or one opened by the user's ssh-agent."""
 
     @property
     def local_ref(self) -> str:
@@ -56,9 +54,7 @@ class Source:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names by which an identity may list the server: with the port for a token, also
-        without for a key.
-        """
+        """Return the names that an identity's `hosts` may contain; for ssh also without the port."""
         return frozenset(
             {self.host, self.host.partition(":")[0]} if self.protocol == "ssh" else {self.host}
         )
@@ -87,9 +83,7 @@ def source_in(config: Config, owner: str) -> Source | None:
 
 
 def folder_source(home: Path, owner: str) -> Source | None:
-    """Return the folder of an agent without a repository (`$CHOIR_HOME/agents/ID`), or None if it is
-    empty.
-    """
+    """Return `$CHOIR_HOME/agents/ID` for an agent without a repository, or None if it has no contents."""
     folder = home / "agents" / owner
     if owner == GLOBAL or not any((folder / name).is_dir() for name in FOLDER_CONTENTS):
         return None
