@@ -59,6 +59,7 @@ async def open_rooms(
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+            # Stop Chromium before the proxy closes and the blobs are deleted.
             await keeper.end()
             shelf.close()
 

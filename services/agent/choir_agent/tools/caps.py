@@ -21,6 +21,7 @@ def capped(output: JsonObject, max_bytes: int) -> JsonObject:
     limit = max_bytes
     fitting = output
     while not fits(fitting, max_bytes):
+        # Halve the limit of each value until the whole fits.
         limit //= 2
         if limit < _SHORTEST:
             start = orjson.dumps(output)[: max_bytes // 2].decode("utf-8", "replace")

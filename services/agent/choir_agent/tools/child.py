@@ -82,6 +82,7 @@ class Children:
                 async with self._reaping():
                     exit_code = await _end_of(process, (stdout, stderr), program.timeout_s)
             finally:
+                # First the whole group at once, then processes that left it.
                 kill_group(process.pid)
                 await process.wait()
                 self._running.pop(process.pid, None)
@@ -122,6 +123,8 @@ class Children:
                 stdin=stdin,
                 stdout=out,
                 stderr=err,
+                # A new session makes the child the leader of a process group that can be killed as
+                # a whole.
                 start_new_session=True,
             )
             self._running[process.pid] = program.call_id

@@ -49,6 +49,7 @@ def load_external(
     if len(found) > MAX_TOOLS:
         raise StartupError(f"{top} holds {len(found)} tools; {MAX_TOOLS} is the most.")
     _check_names(found, taken, top)
+    # Test once at startup; otherwise each call would fail.
     offline = [name for name, tool in found.items() if not tool.manifest.runtime.network]
     if offline:
         _check_network_wall(offline)
@@ -109,6 +110,7 @@ def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
         given = top.parent / PurePosixPath(exec_path).relative_to(BAKED_IN)
     else:
         given = manifest.parent / exec_path
+    # A symlink must not lead to a program outside the image.
     real = given.resolve()
     if not real.is_relative_to(top.resolve()):
         raise _BadManifest(f"runtime.exec_path: {given} leads out of {top}")
@@ -141,6 +143,7 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
 
 
 def _check_names(found: Collection[str], taken: Collection[str], top: Path) -> None:
+    # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
     known = {model_name_of(name): name for name in taken}
     for name in found:
         other = known.setdefault(model_name_of(name), name)

@@ -39,6 +39,7 @@ class ExternalTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Run the program; raises ToolFailed if it fails or its output is not a valid result."""
+        # Checked before each call: the program may have been replaced since startup.
         await asyncio.to_thread(self._check)
         runtime = self.manifest.runtime
         given: JsonObject = {"call_id": context.call_id, "input": arguments}
@@ -49,6 +50,7 @@ class ExternalTool:
             [str(self._executable)],
             (runtime.timeout_ms - SPARE_MS) / 1000,
             stdin=orjson.dumps(given),
+            # Git gets credentials from a helper socket, not from the environment.
             with_git="git_identity" in runtime.secret_resources,
             offline=not runtime.network,
         )
@@ -90,6 +92,7 @@ def _result(exit_code: int | None, stdout: Capture) -> JsonObject:
         if exit_code != 0:
             raise ToolFailed("failed", f"The tool ended with exit code {exit_code} and no result.")
         raise ToolFailed("bad_result", "The tool did not write one JSON object.")
+    # A program may report a structured error with either exit code.
     if exit_code != 0 or result.get("status") == "error":
         code, message = result.pop("code", None), result.pop("message", None)
         result.pop("status", None)

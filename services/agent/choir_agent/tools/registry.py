@@ -64,6 +64,7 @@ class Registry:
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
+                # Dictionaries keep insertion order: this removes the oldest view.
                 self._views.pop(next(iter(self._views)))
             offered = (
                 name

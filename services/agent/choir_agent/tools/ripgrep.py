@@ -59,6 +59,7 @@ class Matches(Sink):
                 self._skipping = False
             elif not self.enough.is_set():
                 self._take(line)
+        # A single line of a binary or minified file can be arbitrarily long.
         if len(self._rest) > MAX_MESSAGE_BYTES:
             self._rest, self._skipping = b"", True
 

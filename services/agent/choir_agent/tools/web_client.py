@@ -113,6 +113,8 @@ class WebClient:
                     call.method,
                     service.endpoint.rstrip("/") + call.path,
                     params={**call.query},
+                    # No compression: the body is read raw, and the size limit applies to those
+                    # bytes.
                     headers={**service.headers, "Accept-Encoding": "identity"},
                     json=call.body,
                 ) as response,
@@ -134,6 +136,7 @@ class WebClient:
                 if len(body) > MAX_BODY_BYTES:
                     raise ToolFailed("bad_answer", f"The answer of {service.name} is too long.")
             text = bytes(body).decode("utf-8", "surrogateescape")
+            # A service may echo the key in an error.
             clean = masked(text, service.secret).encode("utf-8", "surrogateescape")
             return Answer(response.status_code, response.headers, clean)
 

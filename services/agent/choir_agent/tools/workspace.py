@@ -20,7 +20,7 @@ NEW_DIR_MODE = 0o755
 
 
 class Workspace:
-    """A directory outside of which no path resolves."""
+    """Directory that confines the file access of tools: every path is resolved inside it."""
 
     def __init__(self, root: Path) -> None:
         try:
@@ -42,6 +42,8 @@ class Workspace:
         if not path or "\x00" in path or len(os.fsencode(path)) > MAX_PATH:
             raise ToolFailed("bad_path", "A path has 1 to 4096 bytes and no NUL.")
         try:
+            # Resolves missing paths, too: a lock on a file that a call is about to create needs its
+            # final name.
             real = os.path.realpath(self.root / path)
         except OSError as error:
             raise ToolFailed("bad_path", f"Cannot resolve {path!r}: {error.strerror}.") from error

@@ -79,6 +79,7 @@ class Shelf:
         Raises NotFound if it expired, was fetched already or never existed.
         """
         self.sweep()
+        # Removed before it is read, so that two requests cannot get it.
         kept = self._kept.pop(blob_id, None)
         if kept is None:
             raise NotFound("No such file waits here; it is given once, within a minute.")

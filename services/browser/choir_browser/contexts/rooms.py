@@ -83,6 +83,7 @@ class Rooms:
         """
         timeout_s = request.timeout_ms / 1000
         try:
+            # Includes the wait for a slot.
             async with asyncio.timeout(timeout_s + CLEANING_S):
                 url = _address_of(request.action)
                 if url is not None:
@@ -138,6 +139,7 @@ class Rooms:
         room: Room | None = None
         try:
             room = await self._room(request.agent_id, tenancy)
+            # Clear refusals of earlier actions, so that only this action's can be reported.
             self._proxy.take_refusal(request.agent_id)
             page = await room.act(request.lane, request.action, timeout_s)
             if tenancy.lost:

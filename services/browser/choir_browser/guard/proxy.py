@@ -105,6 +105,7 @@ class EgressProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
+        # Counted before authentication: any process of this machine can connect.
         if task is None or len(self._open) >= MAX_CONNECTIONS:
             writer.close()
             return
@@ -172,6 +173,7 @@ class EgressProxy:
         except ValueError:
             return None
         holder = self._holders.get(name)
+        # compare_digest takes the same time for any wrong password.
         if holder is None or not hmac.compare_digest(holder.password, password):
             return None
         return holder

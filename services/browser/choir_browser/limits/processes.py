@@ -99,6 +99,7 @@ def _process(pid: int, renderer: bool) -> Process:
         pid=pid,
         started=int(stat[19]),
         renderer=renderer,
+        # /proc reports kB, that is units of 1,024 bytes.
         memory=sum(sizes.values()) * 1024,
         cpu_s=(int(stat[11]) + int(stat[12])) / TICKS_PER_S,
     )

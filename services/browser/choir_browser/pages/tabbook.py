@@ -74,6 +74,7 @@ class TabBook:
         """
         if len(self._tabs) >= self._max_tabs and not spare:
             raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
+        # Opening a tab may hang if its process dies, and usually succeeds the second time.
         for _ in range(NEW_TRIES):
             try:
                 async with asyncio.timeout(NEW_WITHIN_S):
@@ -142,6 +143,7 @@ class TabBook:
         tab = Tab(self._made, page, line, self._on_popup, self._endings)
         self._tabs[tab.number] = tab
 
+        # Called for every close, also by the page itself or when the browser crashes.
         def forget(_: Page) -> None:
             lanes = [lane for lane in self._current if self.current(lane) is tab]
             self._left |= {lane: tab.url for lane in lanes if tab.url}

@@ -117,6 +117,8 @@ class CoreSpawn:
         return ToolOutput(output, f"{name} is started", (started,))
 
     def _check(self, state: SessionState, budgets: Budgets, name: str) -> None:
+        # Checked again although the schema has the pattern: the name becomes part of the
+        # lane name.
         if not re.match(NAME, name):
             raise ToolFailed("bad_name", f"{name!r} is no job name; it has to fit {NAME}.")
         if state.job(name) is not None:
@@ -170,6 +172,7 @@ class CoreSpawn:
         if unknown:
             message = f"A core job has no tool {', '.join(map(repr, unknown))}."
             raise ToolFailed("unknown_tool", message, {"available_tools": [*sorted(usable)]})
+        # Stored with canonical names: policy compares with those.
         named = tuple(sorted({usable[name.replace(".", "_")] for name in given.allowed_tools}))
         return given.model_copy(update={"allowed_tools": named})
 

@@ -146,6 +146,7 @@ def _text(file: BinaryIO, about: Overview, lines: _Range) -> JsonObject:
     start = offset_of(file, lines.first)
     end = about.size if lines.last >= about.lines else offset_of(file, lines.last + 1)
     file.seek(start)
+    # A limit in bytes may cut a character in two.
     content = whole_characters(file.read(min(end - start, MAX_BYTES)))
     output: JsonObject = {
         "total_lines": about.lines,

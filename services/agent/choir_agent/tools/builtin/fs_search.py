@@ -157,6 +157,7 @@ class FsSearch:
             # The staging area is not covered by the workspace's lock.
             argv.append(f"--glob=!/{staging.STAGING}")
         argv.append(f"--regexp={arguments['pattern']}")
+        # The program itself must be readable, or it could not be executed.
         readable = (str(self._ripgrep),)
         if not place.is_directory:
             stdin = place.descriptor

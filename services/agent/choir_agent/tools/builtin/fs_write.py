@@ -141,6 +141,7 @@ def _edited(
             lines = split(_existing(path, present))
             _check_range(lines, start, start - 1)
             before = b"".join(lines[: start - 1])
+            # Otherwise the inserted text would be appended to a last line without a line break.
             if before and not before.endswith(b"\n"):
                 before += b"\n"
             return before + given + b"".join(lines[start - 1 :])

@@ -98,6 +98,7 @@ class MemoryQuery:
         """Search; raises ToolFailed for a mode that the store does not have."""
         working = arguments["store"] == "working"
         mode = arguments.get("mode")
+        # The schema has the modes of all stores; keyword and hash belong to `working` only.
         if mode is not None and (mode in ("keyword", "hash")) != working:
             raise ToolFailed("bad_input", f"store {arguments['store']} has no mode {mode}.")
         if working:
@@ -132,6 +133,7 @@ class MemoryQuery:
         first_rev = kept[0].rev if kept else self._log.head.rev + 1
         older = await self._stored.search(context.call_id, arguments, first_rev)
         entries = (*(older or ()), *kept)
+        # Parsing and searching thousands of events takes time: keep it off the event loop.
         hits = await asyncio.to_thread(_search, entries, context, arguments)
         if older is not None:
             return {"hits": hits, "covers_from_rev": min(1, self._log.head.rev)}

@@ -13,6 +13,7 @@ from choir_agent.tools.proposals.tool_proposal import check_tool
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.wire.json import JsonObject
 
+# Same patterns as in ToolManifestFile, repeated so that the model sees them in the schema.
 _LOCK = "^(workspace|browser_tab|choirtmp|file:\\{path\\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
 _LLM: JsonObject = {
     "type": "object",

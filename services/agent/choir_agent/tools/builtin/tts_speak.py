@@ -115,6 +115,7 @@ class TtsSpeak:
 
     async def _save(self, service: Service, call: Call, path: str) -> int:
         """Stream the audio into its file, which is created only if complete; return its size in bytes."""
+        # File operations run in threads so that a slow disk does not delay heartbeats.
         draft = await asyncio.to_thread(self._workspace.draft, path)
         try:
             wait_s = await self._receive(service, call, draft, may_wait=True)

@@ -65,6 +65,7 @@ class Mailbox:
             return await asyncio.shield(visit)
         except asyncio.CancelledError:
             self._cut()
+            # A thread cannot be cancelled; closing its socket makes it fail soon.
             await asyncio.wait({visit}, timeout=CUT_PATIENCE_S)
             raise
 
@@ -118,6 +119,7 @@ class Mailbox:
         }
 
     def _fetch(self, box: BaseMailBox, workspace: Workspace, extract: Extract) -> JsonObject:
+        # Read the size first: fetching a huge message would fill the memory.
         head = _one(box, extract.uid, headers_only=True)
         if head.size_rfc822 > MAX_MESSAGE_BYTES:
             raise ToolFailed(

@@ -72,6 +72,7 @@ def compose(
         content = message.as_bytes()
     except (MessageError, ValueError, UnicodeError) as error:
         raise ToolFailed("bad_input", f"No mail can be made of this: {error}.") from error
+    # Deduplicated, in order: an address may be in several fields.
     recipients = dict.fromkeys(address.addr_spec for address in (*to, *cc, *bcc))
     return Outgoing(message_id, sender.addr_spec, tuple(recipients), content)
 
@@ -79,6 +80,7 @@ def compose(
 def _write(message: EmailMessage, arguments: JsonObject) -> None:
     message["Subject"] = _header("subject", str(arguments["subject"]))
     if "in_reply_to" in arguments:
+        # Mail programs use either header to build threads.
         for name in ("In-Reply-To", "References"):
             message[name] = _header("in_reply_to", str(arguments["in_reply_to"]))
     message.set_content(str(arguments["text"]))
@@ -135,6 +137,7 @@ def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> No
         name = _header("the file name", PurePosixPath(path).name)
         kind, encoding = mimetypes.guess_type(name)
         main, _, sub = (kind if kind and not encoding else _GENERIC).partition("/")
+        # email.message cannot attach raw bytes of these types.
         if main in ("message", "multipart"):
             main, sub = "application", "octet-stream"
         message.add_attachment(content, maintype=main, subtype=sub, filename=name)

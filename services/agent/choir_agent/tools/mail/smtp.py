@@ -85,6 +85,7 @@ async def _make_ready(client: aiosmtplib.SMTP, account: Account, outgoing: Outgo
             "auth_failed", f"{_name(account.smtp)} offers no way to log in that we know."
         ) from error
     limit = client.esmtp_extensions.get("size", "")
+    # Checked before the transfer, so that a mail that is too large fails without effect.
     if limit.isdigit() and 0 < int(limit) < len(outgoing.content):
         raise ToolFailed(
             "too_large",
@@ -103,6 +104,7 @@ async def _hand_over(client: aiosmtplib.SMTP, server: Server, outgoing: Outgoing
     try:
         async with asyncio.timeout(DATA_S):
             await client.data(outgoing.content, timeout=DATA_S)
+    # The server answered, so the outcome is known: nothing was sent.
     except aiosmtplib.SMTPDataError:
         raise
     except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:

@@ -11,6 +11,7 @@ _CONTROL = re.compile(
 )
 """Control characters, zero-width characters and those that reverse the text direction."""
 _GAPS = re.compile(r"[ \t\r\f\v]*\n(?:[ \t\r\f\v]*\n)+")
+# Elements with text that a mail program does not show.
 _UNSEEN = {"script", "style", "head", "title", "template", "noscript", "svg", "object"}
 _BREAKING = {
     *(
@@ -98,6 +99,7 @@ class _TextOfHtml(HTMLParser):
             self._unseen = max(0, self._unseen - 1)
         if tag == "a" and self._links:
             target = self._links.pop()
+            # Show the target: the link's text may name another address.
             if target.startswith(("http://", "https://", "mailto:")):
                 self.pieces.append(f" <{one_line(target, MAX_LINK)}>")
         if tag in _BREAKING:

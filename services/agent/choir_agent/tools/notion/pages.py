@@ -47,6 +47,7 @@ class Pages:
         except ToolFailed as error:
             if error.kind not in ("not_found", "bad_input"):
                 raise
+            # Not a data source: it may be a database with one.
             source = await self._only_source(database, error)
             answer = await self._api.ask(f"/data_sources/{source}/query", body)
         return _list(answer, "rows")
@@ -112,6 +113,8 @@ class Pages:
             try:
                 await self._api.change("PATCH", f"/blocks/{page}/children", {"children": children})
             except ToolFailed as error:
+                # Earlier requests have succeeded, so the model must know how many blocks are on the
+                # page.
                 if start:
                     error.details = {**error.details, "id": page, "appended_blocks": start}
                 raise

@@ -94,6 +94,7 @@ def written(values: JsonObject, types: dict[str, str]) -> JsonObject:
                 f"{name!r} is no property that can be written.",
                 {"properties": [*known]},
             )
+        # An object is Notion's own format for the property.
         properties[name] = value if isinstance(value, dict) else {kind: _written(name, kind, value)}
     return properties
 
