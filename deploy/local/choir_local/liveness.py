@@ -18,7 +18,7 @@ class Probe:
     """Liveness check of a child.
 
     Failed probes are counted instead of seconds: after a suspend of the machine or a pause of the supervisor,
-    elapsed time says nothing about the children.
+    elapsed time is no evidence about the children.
     """
 
     answers: Ready

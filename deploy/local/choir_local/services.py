@@ -319,7 +319,7 @@ SERVICES = (
     Service(
         name="control",
         module="choir_control",
-        source="choird",  # spec 22.2
+        source="choird",  # the log is named after the program
         depends_on=("postgres", "nats"),
         endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
         env=_control_env,

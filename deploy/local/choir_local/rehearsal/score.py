@@ -111,7 +111,7 @@ class Step(_Part):
 
 
 class Steps(_Part):
-    """The answers of one turn: each is the steps of one model call, of which the last one answers."""
+    """The answers of one turn: each consists of the steps of one model call, and the last step answers."""
 
     answers: tuple[tuple[Step, ...], ...]
 

@@ -1,4 +1,4 @@
-"""Authentication of agents: a session id and a lease token give a `Lease`, or an error.
+"""Authentication of agents: from a session id and a lease token to a `Lease`, or an error.
 
 Called by the RPC and event endpoints before anything else. A lease is cached until `forget`, which must be
 called after every change of an epoch, of a session's bindings or of its end has become durable.

@@ -133,5 +133,5 @@ class Crashes:
 
 
 def _is_poison(session: SessionRow) -> bool:
-    """Tell whether a session that crashed has used up its resumes."""
+    """Return whether a crashed session has used up its resumes."""
     return session.resumes >= MAX_RESUMES or session.idle_resumes >= MAX_IDLE_RESUMES

@@ -1,4 +1,4 @@
-"""Cleanup of the processes that an agent leaves behind, in whatever session they run.
+"""Cleanup of the processes that an agent leaves behind, in any process session.
 
 Called by `ProcessRuntime` in a thread: every function blocks. An agent's process is a subreaper, so that all
 its tools stay its descendants while it lives. When it ends they become children of control, which is a
@@ -82,7 +82,7 @@ def kill_recorded(record: Record) -> bool:
 
 
 def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
-    """Kill processes of agents of an earlier control process, whatever their parent; return how many.
+    """Kill processes of agents of an earlier control process, with any parent; return how many.
 
     `agents` is the directory of the agents' private files. It is in the environment of every process they
     start, and mounted in their file tree, which they cannot leave. `living` are the pids of the agents that
