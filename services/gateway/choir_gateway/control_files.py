@@ -12,7 +12,7 @@ from choir_common.http.transport import make_client
 
 
 class ControlFiles:
-    """Downloads the files of the outbox from control."""
+    """Client that downloads the files of the outbox from control."""
 
     def __init__(self, endpoint: str, operator_token: str | None) -> None:
         self._endpoint = endpoint

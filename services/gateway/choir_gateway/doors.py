@@ -30,7 +30,7 @@ MAX_BODY_BYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How the gateway authenticates control, and where the tokens that control sends are passed on."""
+    """Authentication of control, and the recipients of the tokens that it sends."""
 
     operator_token: str | None = field(repr=False)
     learn: Callable[[Iterable[str]], None]

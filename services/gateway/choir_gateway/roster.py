@@ -40,7 +40,7 @@ Keys = tuple[str | None, str | None]
 
 
 class Roster:
-    """The running channels, by gateway name."""
+    """Registry of the running channels, by gateway name."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ MAX_ID = 100
 
 
 class Desk:
-    """Finds and decides approval requests."""
+    """Lookup and decision of approval requests."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ MOST_BETWEEN_S = 3 * EVERY_S
 
 
 class Expiry:
-    """Adds up the waiting time of open requests and expires the overdue ones."""
+    """Timer of open requests; expires the overdue ones."""
 
     def __init__(
         self, store: ApprovalStore, desk: Desk, patience: Callable[[], timedelta], clock: Clock

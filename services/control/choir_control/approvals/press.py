@@ -28,7 +28,7 @@ DmOf = Callable[[str, str], str | None]
 
 
 class Buttons:
-    """Handles presses of approval buttons."""
+    """Handler of presses of approval buttons."""
 
     def __init__(
         self, store: ApprovalStore, desk: Desk, dm_of: DmOf, refused: Callable[[], None]

@@ -143,7 +143,7 @@ class Approval:
 
 
 class ApprovalStore:
-    """Stores requests, their buttons and their decisions."""
+    """Store of requests, their buttons and their decisions."""
 
     def __init__(self, database: Database, user_of: Callable[[str], str | None]) -> None:
         """Create the store; `user_of` returns the user of a conversation, the only one who may press."""

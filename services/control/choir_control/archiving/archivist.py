@@ -39,7 +39,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
 
 
 class Archivist:
-    """Sends the events of sessions to the memory service."""
+    """Worker that sends the events of sessions to the memory service."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class DocumentEraser(Protocol):
 
 
 class Rehearsals:
-    """Erases rehearsals from memory."""
+    """Eraser of rehearsals from memory."""
 
     def __init__(
         self, database: Database, sessions: SessionMemory, documents: DocumentEraser

@@ -52,7 +52,7 @@ class Due:
 
 
 class ArchiveStore:
-    """The archiving columns of the table `sessions`."""
+    """Store of the archiving columns of the table `sessions`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

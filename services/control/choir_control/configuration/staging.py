@@ -79,7 +79,7 @@ class Around:
 
 
 class Staging:
-    """At most one staged configuration, and the operations on it."""
+    """Staging area for at most one configuration."""
 
     def __init__(self, configuration: Configuration, clock: Clock, around: Around) -> None:
         self._configuration = configuration

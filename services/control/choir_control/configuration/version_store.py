@@ -8,7 +8,7 @@ Reason = Literal["start", "config", "secrets"]
 
 
 class ConfigVersionStore:
-    """The table `config_versions`; its newest row is the configuration in force."""
+    """Store of the table `config_versions`; its newest row is the configuration in force."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -36,7 +36,7 @@ Heard = Callable[[Lease, Sequence[Event]], None]
 
 
 class Appender:
-    """Appends the events of agents to the durable log."""
+    """Writer of agents' events to the durable log."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class _Group:
 
 
 class GroupedAppends:
-    """Stores batches without effects, together where they have to wait anyway."""
+    """Writer of batches without effects; groups them while they have to wait anyway."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store

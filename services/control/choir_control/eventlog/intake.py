@@ -145,7 +145,7 @@ def rest_of(batch: Batch, durable: Head, dm: str) -> Batch:
 
 
 class _Effects:
-    """Collects the effects of storing events."""
+    """Collector of the effects of storing events."""
 
     def __init__(self, dm: str) -> None:
         self._dm = dm

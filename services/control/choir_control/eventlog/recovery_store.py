@@ -22,7 +22,7 @@ FROM (SELECT 1) AS one LEFT JOIN LATERAL (
 
 
 class RecoveryStore:
-    """Reads the end of a log."""
+    """Reader of the end of a log."""
 
     def __init__(self, database: Database, events: EventStore) -> None:
         self._database = database

@@ -33,7 +33,7 @@ ORDER BY rev LIMIT $5
 
 
 class LogSearchStore:
-    """Searches the table `session_events`."""
+    """Search in the table `session_events`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -121,7 +121,7 @@ class Durable:
 
 
 class EventStore:
-    """The table `session_events` and the heads in `sessions`."""
+    """Store of the table `session_events` and of the heads in `sessions`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -20,7 +20,7 @@ from choir_control.settings import ControlSettings
 
 
 class BrowseTool:
-    """Runs browser actions in the agent's own browser context."""
+    """Handler of browser actions in the agent's own browser context."""
 
     def __init__(self, browser: Browser, takeaway: Takeaway) -> None:
         self._browser = browser

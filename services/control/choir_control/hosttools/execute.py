@@ -47,7 +47,7 @@ def tool_table(
 
 
 class HostTools:
-    """Executes host tools, with a limit on concurrent calls per agent."""
+    """Executor of host tools, with a limit on concurrent calls per agent."""
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
         self._table = table

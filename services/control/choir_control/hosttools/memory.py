@@ -16,7 +16,7 @@ from choir_control.leases.store import Lease
 
 
 class MemoryTools:
-    """An agent's long-term memory; its schema is created before the first use."""
+    """Handlers of the memory tools; create an agent's schema before its first use."""
 
     def __init__(self, memory: Memory, redactor: Redactor) -> None:
         self._memory = memory

@@ -9,7 +9,7 @@ from choir_control.leases.store import Lease
 
 
 class StoredLogTool:
-    """Searches the log of the calling session, never another one."""
+    """Search in the log of the calling session, never of another one."""
 
     def __init__(self, store: LogSearchStore) -> None:
         self._store = store

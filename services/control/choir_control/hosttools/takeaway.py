@@ -21,7 +21,7 @@ WITHIN_S = 60.0
 
 
 class Takeaway:
-    """Downloads files from the browser into workspaces."""
+    """Downloader of files from the browser into workspaces."""
 
     def __init__(self, browser: httpx2.AsyncClient, root_of: Callable[[str], Path]) -> None:
         """Create it; `root_of` returns the directory of a workspace."""

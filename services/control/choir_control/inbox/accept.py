@@ -40,7 +40,7 @@ Obey = Callable[[InboundMessage], Awaitable[Obeyed | None]]
 
 
 class Inbox:
-    """Accepts users' messages."""
+    """Service that accepts users' messages."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Places:
 
 
 class Fetching:
-    """Downloads the files of messages."""
+    """Downloader of the files of messages."""
 
     def __init__(self, store: ReceivedStore, files: GatewayFiles, places: Places) -> None:
         self._store = store

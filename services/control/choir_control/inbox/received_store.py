@@ -43,7 +43,7 @@ class Waiting:
 
 
 class ReceivedStore:
-    """Stores which files came with a message and their paths."""
+    """Store of the files that came with messages, and of their paths."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

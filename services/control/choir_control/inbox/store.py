@@ -98,7 +98,7 @@ class Stored:
 
 
 class InboxStore:
-    """The table `inbox`."""
+    """Store of the table `inbox`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -22,7 +22,7 @@ FROM choir_control.inbox WHERE answered_rev IS NULL AND closed_at IS NULL
 
 
 class GaugeStore:
-    """Reads the number of pending rows from control's tables."""
+    """Reader of the number of pending rows in control's tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -44,7 +44,7 @@ IsIdempotent = Callable[[str], bool]
 
 
 class Sent(Protocol):
-    """Called after the delivery of a message with files; `keep_copy` if users download them later."""
+    """Callback for the delivery of a message with files; `keep_copy` if users download them later."""
 
     async def __call__(self, outbox_id: int, *, keep_copy: bool) -> None: ...
 

@@ -44,7 +44,7 @@ class Known:
 
 
 class OutboxStore:
-    """The table `outbox`."""
+    """Store of the table `outbox`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -33,7 +33,7 @@ PruneBatch = Callable[[timedelta, int], Awaitable[int]]
 
 
 class RetentionJob:
-    """Deletes old rows and erases old logs."""
+    """Job that deletes old rows and erases old logs."""
 
     def __init__(
         self,

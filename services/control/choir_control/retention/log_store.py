@@ -74,7 +74,7 @@ class DueLog:
 
 
 class LogStore:
-    """The table `erased_logs`, and the data to erase of a session."""
+    """Store of the table `erased_logs`, with the erasure of a session's data."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -118,7 +118,7 @@ NEWEST_CONFIGS = 20
 
 
 class RowStore:
-    """Deletes old rows; each method deletes up to `limit` and returns how many."""
+    """Deletion of old rows; each method deletes up to `limit` rows and returns how many."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -36,7 +36,7 @@ HELD_S = 0.25
 
 
 class RpcDoor:
-    """Serves the verbs itself and passes all other requests to the wrapped application."""
+    """ASGI middleware that serves the verbs and passes other requests to the wrapped application."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """Implements the verbs with the services of other packages."""
+    """Implementation of the verbs with the services of other packages."""
 
     greeting: Greeting
     configuration: Configuration

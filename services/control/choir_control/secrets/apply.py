@@ -32,7 +32,7 @@ class Applied:
 
 
 class SecretApply:
-    """Loads the file into the vault."""
+    """Loader of the secrets file into the vault."""
 
     def __init__(
         self,

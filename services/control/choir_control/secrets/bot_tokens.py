@@ -21,7 +21,7 @@ TIMEOUT_S = 5.0
 
 
 class BotTokenCourier:
-    """Sends tokens on demand; after a failure it waits for the gateway's next request."""
+    """Sender of bot tokens, on demand; after a failure it waits for the gateway's next request."""
 
     def __init__(self, gateway: httpx2.AsyncClient, parcel: Callable[[], BotTokens]) -> None:
         self._gateway = gateway

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Bell:
-    """Listeners by key (a DM or a session id)."""
+    """Notifier with listeners by key (a DM or a session id)."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)

@@ -19,7 +19,7 @@ class StoredSignal:
 
 
 class SignalStore:
-    """The table `signals`."""
+    """Store of the table `signals`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -48,7 +48,7 @@ class Bot(Protocol):
 
 
 class Contacts:
-    """The configured DMs, which are the allowlist of every channel, and the commands available in them."""
+    """The configured DMs (the allowlist of every channel) and the commands available in them."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, DmBinding] = {}

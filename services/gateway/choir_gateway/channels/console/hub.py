@@ -74,7 +74,7 @@ class _Follower:
 
 
 class ConsoleHub:
-    """The open streams and the open cards, by DM."""
+    """Hub of the open streams and the open cards, by DM."""
 
     def __init__(self, control: ControlInbox, spool: Spool, outbox_files: OutboxFiles) -> None:
         self.spool = spool

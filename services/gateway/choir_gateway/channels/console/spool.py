@@ -33,7 +33,7 @@ class Caps:
 
 
 class Spool:
-    """The console's files below one directory, readable by the gateway's user alone."""
+    """Store of the console's files below one directory, readable by the gateway's user alone."""
 
     def __init__(self, root: Path, caps: Caps) -> None:
         self._root = root

@@ -31,7 +31,7 @@ Call = Callable[[], Awaitable[Message | bool]]
 
 
 class RefusedError(Exception):
-    """Telegram refuses permanently; `whole`: all messages to this user, not only this one."""
+    """A permanent refusal by Telegram; `whole`: of all messages to this user, not only of this one."""
 
     def __init__(self, words: str, *, whole: bool = False) -> None:
         super().__init__(words)

@@ -28,7 +28,7 @@ OnHeard = Callable[[InboundMessage, str | None], Awaitable[None]]
 
 
 class Intake:
-    """Handles the updates of one bot."""
+    """Handler of the updates of one bot."""
 
     def __init__(self, bot: Bot, gateway: str, neighbours: Neighbours, on_heard: OnHeard) -> None:
         self._bot = bot

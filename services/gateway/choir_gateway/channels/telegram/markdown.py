@@ -40,7 +40,7 @@ class _List:
 
 @dataclass
 class _Page:
-    """The runs written so far, and the marks and lists that are open."""
+    """Writer of styled text: the runs written so far, and the open marks and lists."""
 
     runs: list[Run] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)

@@ -19,7 +19,7 @@ MAX_SUMMARY = 256
 
 
 class Menu:
-    """The menus of one bot, by user."""
+    """Command menus of one bot, by user."""
 
     def __init__(self, bot: Bot, contacts: Contacts) -> None:
         self._bot = bot

@@ -19,7 +19,7 @@ MOST_WAITING = 50
 
 
 class Notes:
-    """The pending notes of one bot, by user."""
+    """Queues of the pending notes of one bot, by user."""
 
     def __init__(self, sending: Sending) -> None:
         self._sending = sending

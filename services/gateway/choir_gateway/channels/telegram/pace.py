@@ -19,7 +19,7 @@ CHATS = 1000
 
 
 class Pace:
-    """The rate limits of one bot and of its chats."""
+    """Rate limiter of one bot and its chats."""
 
     def __init__(self) -> None:
         self._bot = AsyncLimiter(BOT_BURST, BOT_WINDOW_S)

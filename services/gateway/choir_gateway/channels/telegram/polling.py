@@ -20,7 +20,7 @@ READ_S = POLL_S + 10
 
 
 class Polling:
-    """The long poll of one bot."""
+    """Receiver of one bot's updates by long polling."""
 
     def __init__(self, bot: Bot, gateway: str, intake: Intake) -> None:
         self._bot = bot

@@ -62,7 +62,7 @@ State = TypeVar("State", _Typing, _Shown)
 
 
 class Presence:
-    """The activity in the chats of one bot."""
+    """Display of the activity in the chats of one bot."""
 
     def __init__(self, bot: Bot, pace: Pace, control: ControlInbox) -> None:
         self._bot = bot

@@ -76,7 +76,7 @@ class _Place:
 
 
 class Sending:
-    """Sends the messages and files of one bot."""
+    """Sender of the messages and files of one bot."""
 
     def __init__(self, bot: Bot, neighbours: Neighbours, pace: Pace) -> None:
         self._bot = bot

@@ -35,7 +35,7 @@ LOOK_AGAIN_S = 60.0
 
 
 class Webhook:
-    """The webhook of one bot."""
+    """Receiver of one bot's updates by webhook."""
 
     def __init__(self, bot: Bot, gateway: str, url: str, secret: str, intake: Intake) -> None:
         self._bot = bot
