@@ -48,6 +48,7 @@ async def run(
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))
         await stop.wait()
+        # Open streams would keep the server from stopping.
         hub.close()
         work.cancel()
 

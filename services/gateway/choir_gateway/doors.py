@@ -84,6 +84,7 @@ def _token_routes(roster: Roster, trust: Trust) -> APIRouter:
             # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
             raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
+        # The redactor first, so that no log line can contain a new token.
         trust.learn(parcel.tokens.values())
         trust.trust_control(parcel.control_ca)
         roster.take_tokens(parcel)

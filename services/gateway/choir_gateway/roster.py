@@ -74,6 +74,7 @@ class Roster:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 wait_s = await self._refresh(tasks)
+                # A change during the refresh may be lost here; the next refresh finds it.
                 self._changed.clear()
                 try:
                     async with asyncio.timeout(wait_s):
@@ -97,6 +98,7 @@ class Roster:
             return await bot.deliver(message, binding.user_id)
         if binding.gateway in self._missing:
             raise Unavailable(self._missing[binding.gateway])
+        # All gateways that are not bots are consoles.
         return await self._hub.deliver(message)
 
     def open_file(

@@ -40,6 +40,7 @@ class Expiry:
         now = self._clock.monotonic()
         passed = timedelta(seconds=min(now - self._looked_at, MOST_BETWEEN_S))
         overdue = await self._store.wait(passed, self._patience())
+        # Only after a successful update: a failed one is counted by the next call.
         self._looked_at = now
         expired = 0
         for approval_id in overdue:

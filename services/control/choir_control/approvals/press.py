@@ -55,6 +55,7 @@ class Buttons:
         known = await self._store.pressed(hand)
         if known is None:
             return self._refuse(press, "unknown or another's")
+        # The same press again: the channel repeated it after a lost answer.
         if known.answer is not None:
             return ANSWERS[known.answer]
         try:

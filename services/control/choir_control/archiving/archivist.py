@@ -142,6 +142,7 @@ class Archivist:
                 return
             if page.end is None and answer.through_rev >= settled:
                 return
+            # Memory may ask for earlier pages once; a second time would be an endless loop.
             rewinds += answer.through_rev <= through
             if rewinds > 1:
                 raise Conflict(

@@ -53,6 +53,7 @@ def _first(name: str, *places: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
+    # Renamed at the end, so that a reader never sees a partial file.
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes(content)
     partial.chmod(0o444)

@@ -43,6 +43,7 @@ def read_written(path: Path) -> Config:
     """Return the content of the file, validated by the schema alone; raises BadInput."""
     try:
         with path.open("rb") as file:
+            # One byte more than allowed shows that the file is too large.
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise Missing(

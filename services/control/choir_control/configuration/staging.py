@@ -144,6 +144,7 @@ class Staging:
         candidate = difference.staged.candidate
         running = self._configuration.current.config.agents
         added = [name for name in candidate.config.agents if name not in running]
+        # A socket may fail, so it is opened before the commit and closed if the commit fails.
         with self._around.open_doors(added):
             snapshot = await self._configuration.put_in_force(candidate, "config")
         if self._staged is not None and self._staged.candidate.digest == candidate.digest:
@@ -153,6 +154,7 @@ class Staging:
             version=snapshot.version,
             changes=[change.path for change in difference.changes],
         )
+        # The configuration is in force; a lost notification only delays the agents.
         await self._around.tell(snapshot.version)
         return snapshot
 

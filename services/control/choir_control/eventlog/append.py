@@ -72,6 +72,7 @@ class Appender:
     async def _append(self, lease: Lease, request: HeartbeatRequest) -> int:
         if request.epoch != lease.epoch or request.agent_id != lease.agent_id:
             raise Fenced(f"This session is at epoch {lease.epoch} of agent {lease.agent_id}.")
+        # Before the parsing, which is the expensive part of a heartbeat.
         wait_s = self._pace.wait_s(lease.session_id)
         if wait_s:
             await asyncio.sleep(wait_s)
@@ -93,6 +94,7 @@ class Appender:
                     f"Events are missing: the log ends at revision {durable.head.rev}, these "
                     f"follow {batch.base.rev}."
                 )
+            # A part of the batch is durable already: try again with the rest.
             _check_contains(batch, durable.head)
             batch = rest_of(batch, durable.head, lease.dm)
         raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")

@@ -78,9 +78,11 @@ class GroupedAppends:
     async def _lead(self, group: _Group) -> Stored:
         """Store a group as soon as a writer is free, and notify the callers that joined it."""
         try:
+            # Until a writer is free, other batches may join the group.
             async with self._writers:
                 self._close(group)
                 stored: Stored = await self._store.append_work(list(group.asks.values()))
+        # One invalid batch must not fail the others: each caller then tries its own alone.
         except Refused:
             stored = None
         except BaseException as error:

@@ -65,6 +65,7 @@ class HostTools:
                 )
             if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
                 raise BadInput(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
+            # Further calls of this agent wait here.
             async with slots:
                 outcome = await handler(lease, request.call_id, request.input)
         except ChoirError as error:

@@ -55,6 +55,7 @@ class Takeaway:
     async def _fetch(self, blob: Blob, draft: Draft) -> None:
         async with streamed(self._browser, f"/v1/blobs/{blob.blob_id}") as pieces:
             async for piece in pieces:
+                # The browser is not trusted to send as much as it announced.
                 if draft.size + len(piece) > min(blob.size, MAX_BYTES):
                     raise TooLarge("The browser sent more than it had announced.")
                 await asyncio.to_thread(draft.write, piece)

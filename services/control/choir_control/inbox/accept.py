@@ -80,9 +80,11 @@ class Inbox:
             self._refuse_another_text(snapshot, clean, obeyed.stored)
             agent_id = await self._named(snapshot, message.dm, obeyed.stored)
             return _obeyed(agent_id, obeyed)
+        # Signals of a DM must be committed in the order of their numbers, see signals.order.
         async with self._turn_of(message.dm):
             stored = await self._store_once(clean)
         self._refuse_another_text(snapshot, clean, stored)
+        # A repetition has woken the agent before.
         if not stored.duplicate:
             self._ring(message.dm)
         agent_id = await self._named(snapshot, message.dm, stored)

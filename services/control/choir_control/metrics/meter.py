@@ -97,6 +97,7 @@ class Meter:
     async def render(self) -> bytes:
         """Return all metrics as text; raises Unavailable if the database cannot be queried."""
         waiting = await self._look()
+        # A status without sessions would otherwise keep its last value.
         self._sessions.clear()
         for status, count in waiting.sessions.items():
             self._sessions.labels(status).set(count)

@@ -127,6 +127,8 @@ class Outbox:
         """Read the table or deliver one message; return the seconds to wait if that failed."""
         usual = min(LONGEST_WAIT_S, FIRST_WAIT_S * (1 << min(failures, 10)))
         try:
+            # Delivered, but the database failed afterwards: store the receipt instead of sending
+            # again.
             if lane.receipt is not None:
                 await self._close(lane, lane.receipt)
             if lane.rescan:
@@ -150,6 +152,7 @@ class Outbox:
         structlog.contextvars.bind_contextvars(session=message.session_id, agent=message.agent_id)
         idempotent = self._is_idempotent(message.gateway)
         message = await self._find_edited(message)
+        # From here on the message may reach the user, even if this process dies.
         if not idempotent:
             known = await self._store.sending(message.outbox_id, message.maybe_repeated)
             message = message.model_copy(
@@ -160,6 +163,7 @@ class Outbox:
         except (BadInput, Forbidden, TooLarge) as error:
             receipt = _undeliverable(message, error)
         except NotFound as error:
+            # See UNKNOWN_DM_ATTEMPTS; later the DM counts as removed.
             if failures < UNKNOWN_DM_ATTEMPTS:
                 return await self._surely_not_sent(message, idempotent, error, usual)
             receipt = _undeliverable(message, error)

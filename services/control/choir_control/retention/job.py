@@ -108,6 +108,8 @@ class RetentionJob:
                     reason=found.reason,
                 )
                 return
+            # With its hashes stored the log counts as erased; the next sweep resumes an interrupted
+            # one.
             await self._logs.keep_hashes(due.session_id)
         for first in range(0, due.head.rev, BATCH):
             if first:

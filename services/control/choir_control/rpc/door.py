@@ -85,6 +85,7 @@ class RpcDoor:
     async def _answer(self, scope: Scope, receive: Receive) -> bytes:
         """Return the response body; raises ChoirError."""
         headers = headers_of(scope)
+        # Before the body is read: an unknown caller must not cost memory.
         lease = await caller_of(headers, self._guard)
         verb = scope["path"][len(PREFIX) :]
         entry = self._table.get(verb)

@@ -74,6 +74,7 @@ class SecretApply:
         async with self._turn:
             found = await asyncio.to_thread(read_secret_file, self._path)
             named = {name: value for name, value in found.items() if name not in OWN}
+            # The step that can fail comes first.
             version = await self._renumber()
             # No await between these two steps: a reader of the new version must get the new values.
             swap = self._vault.replace({**named, **self._supplied})

@@ -44,6 +44,7 @@ class Vault:
     def replace(self, values: Mapping[str, str]) -> Swap:
         """Replace all values at once. The redactor keeps masking the old ones."""
         before, after = self._values, dict(values)
+        # The redactor knows a value before anybody can read it.
         self._learn(after.values())
         self._values = after
         return Swap(

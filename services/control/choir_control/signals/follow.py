@@ -75,8 +75,10 @@ class Followers:
     async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
         cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
         with self._bell.listen(lease.session_id, lease.dm) as rung:
+            # Sent at once, so that the client sees that the stream is open.
             yield KEEPALIVE
             while not self._closing:
+                # Cleared before the read, so that a signal stored during it causes another read.
                 rung.clear()
                 page = await self._look(lease, cursor)
                 if page is None:

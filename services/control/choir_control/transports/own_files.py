@@ -44,6 +44,7 @@ def write_private(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o700)
         draft.unlink(missing_ok=True)
+        # Created with its final mode, so that the key is never readable by others.
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(content)
             out.flush()

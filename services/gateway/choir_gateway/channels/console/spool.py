@@ -50,6 +50,7 @@ class Spool:
         token = secrets.token_hex(TOKEN_BYTES)
         path = self._root / "in" / dm / token
         size = await self._write(path, pieces)
+        # Checked after the upload, because its size is unknown before.
         if await asyncio.to_thread(self._held) > self.caps.all_bytes:
             await asyncio.to_thread(path.unlink)
             raise Unavailable("The gateway keeps as many files as it may; try again later.")

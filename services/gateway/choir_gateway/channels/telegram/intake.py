@@ -57,6 +57,7 @@ class Intake:
 
     async def _accept(self, message: InboundMessage) -> None:
         accepted = await self._insist(lambda: self._control.accept(message))
+        # The note of a repeated update was sent before.
         if accepted is not None and not accepted.duplicate:
             await self._on_heard(message, accepted.note)
 

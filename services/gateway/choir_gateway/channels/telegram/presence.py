@@ -146,6 +146,7 @@ class Presence:
 
     async def _draw(self, user_id: str, shown: _Shown) -> None:
         """Update the message of a card; after a failure try again later."""
+        # Replies have priority over cards.
         if shown.text != shown.card.text and not self._pace.is_free(user_id):
             shown.next = _now() + BUSY_S
             return

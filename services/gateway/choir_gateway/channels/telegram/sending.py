@@ -136,6 +136,7 @@ class Sending:
     async def _go_on(self, delivery: _Delivery, message: OutboundMessage, user_id: str) -> None:
         """Send the parts of a message that have not arrived yet."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        # Control knows more than this process after a restart of the gateway.
         if message.partly_sent is not None and message.partly_sent.parcels > delivery.parcels:
             delivery.parcels = message.partly_sent.parcels
             delivery.message_id = message.partly_sent.message_id
@@ -226,6 +227,7 @@ class Sending:
             try:
                 return await self._make(call(to_html(words.styled), "HTML"), place)
             except RefusedError as refusal:
+                # Telegram's error for HTML that it cannot parse; then send the text without marks.
                 if "parse entities" not in refusal.words:
                     raise
                 log.warning("formatting refused", reason=refusal.words)

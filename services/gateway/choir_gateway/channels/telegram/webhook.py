@@ -95,6 +95,7 @@ class Webhook:
                 self._url,
                 secret_token=self._secret,
                 allowed_updates=WANTED,
+                # one connection keeps the updates in order
                 max_connections=1,
                 drop_pending_updates=False,
             )
