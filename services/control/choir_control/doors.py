@@ -62,6 +62,8 @@ def make_agent_app(
     verbs = door.verbs.table()
     shows_lease = [Depends(LEASE_TOKEN)]
     app.include_router(rpc_routes(verbs), dependencies=shows_lease)
+    # Middleware, not routes: heartbeats are too frequent for the framework's routing (decision 24).
+    # The routes above only describe the verbs in OpenAPI.
     app.add_middleware(
         RpcDoor, guard=door.guard, table=verbs, limits=door.limits, metrics=door.metrics
     )
@@ -146,6 +148,7 @@ class AgentSockets:
 
         Raises Unavailable when one cannot be bound; then none is.
         """
+        # Only these are removed if the block raises; sockets that existed before stay.
         new = [name for name in agent_ids if name not in self._bound]
         try:
             self.bind(new)

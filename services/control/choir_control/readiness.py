@@ -80,6 +80,7 @@ class Parts:
         return f"!{trouble}" if trouble else ""
 
     async def _ask_memory(self) -> str:
+        # A degraded memory counts as ready: search without embeddings still works.
         status = await self._memory.status()
         building = status.building
         if building is not None and building.documents is not None:

@@ -58,6 +58,7 @@ async def start_agent(hands: Hands, call: Call) -> str:
     """Start an agent, bound to this conversation unless the settings name another."""
     agent_id = target_of(call)
     try:
+        # the settings come last, so they can name another conversation
         wanted = StartAgent.model_validate({"dm": call.dm, **call.settings})
     except ValidationError:
         known = ", ".join(sorted(StartAgent.model_fields))
@@ -101,6 +102,7 @@ async def restart_agent(hands: Hands, call: Call) -> str:
     if await hands.sessions.live_of(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
+    # before the stop: a restart that cannot succeed must not stop the agent
     await hands.starter.check_restart(agent_id)
 
     async def restart() -> str:

@@ -46,6 +46,7 @@ async def reject(hands: Hands, call: Call) -> str:
 async def _decide(hands: Hands, call: Call, verdict: Verdict) -> str:
     named = call.values.get("id")
     replied = await _replied(hands, call) if named is None else None
+    # a reply to a notice selects its request
     if replied is not None:
         shown = Shown(replied.approval_id, replied.digest)
     elif named is not None:

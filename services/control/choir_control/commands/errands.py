@@ -1,8 +1,8 @@
 """Background execution of commands that outlast their acknowledgement.
 
-Used by the handlers of `agents` and `works`; the result is then sent to the conversation. A channel waits seconds for its acknowledgement; an agent
-may take minutes to stop. Each command runs as an operation, so that one interrupted by the end of
-choird is reported, too.
+Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement; an agent
+may take minutes to stop. The conversation then gets the result later. Each command runs as an operation,
+so that one interrupted by the end of choird is reported, too.
 """
 
 from collections.abc import Awaitable, Callable

@@ -57,6 +57,7 @@ class Obedience:
         """
         confirmed = await self._confirmed(message)
         typed = confirmed or read_typed(message.text) or await self._chosen(message)
+        # any message closes an open question
         self._hands.choices.take_question(message.dm)
         if typed is None or typed.name in FOR_THE_AGENT:
             return None
@@ -64,6 +65,7 @@ class Obedience:
         try:
             stored, note = await self._do(message, typed, holder, confirmed is not None)
         except Unavailable:
+            # Not stored: the gateway must deliver the message again.
             raise
         except ChoirError as error:
             stored, note = None, error.message
@@ -72,6 +74,7 @@ class Obedience:
     def _phrased(self, note: str, dm: str) -> str:
         config = self._hands.configuration.current.config
         found = config.dms.get(dm)
+        # console users have choirctl; others can only type commands
         if found is None or config.gateways[found.gateway].type == "console":
             return note
         return as_typed(note, TABLE)

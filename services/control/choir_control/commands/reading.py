@@ -70,6 +70,7 @@ def read_arguments(row: Row, text: str) -> Arguments:
         if argument.kind is Kind.SETTINGS:
             settings, rest = _settings(row, rest), ""
             continue
+        # a text argument takes the rest of the message
         value, rest = (rest, "") if argument.kind is Kind.TEXT else _next_word(rest)
         if value:
             values[argument.name] = _checked(row, argument, value)

@@ -30,6 +30,7 @@ class Intake:
 
         Raises BadInput for a request that cannot be applied, and the errors of `ApprovalStore.request`.
         """
+        # A repeated request gets the first answer; computing the basis again could differ.
         known = await self._approvals.standing(lease, request)
         if known is not None:
             return known

@@ -65,6 +65,7 @@ class Benches:
         """Remove the clones that were not used for `IDLE_S`; they are fetched again when needed."""
         for directory in await asyncio.to_thread(_directories, self._top):
             turn, now = self._turns[directory.name], self._clock.monotonic()
+            # never wait for a clone in use: the next run finds it
             if turn.locked() or now - self._used.get(directory.name, self._began) < IDLE_S:
                 continue
             async with turn:
@@ -76,6 +77,7 @@ class Benches:
         agent = config.agents.get(asked.agent_id)
         found = config.git_identities.get((agent and agent.defaults.git_identity) or "")
         name, email = (found.name, found.email) if found else CHOIR
+        # a fixed time, so that a repeated attempt creates the same commit
         when = asked.resolved_at or asked.created_at
         return Signature(name, email, int(when.timestamp()))
 

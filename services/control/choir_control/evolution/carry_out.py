@@ -99,6 +99,7 @@ class Evolution:
             detail = await self._do(effect, asked)
         except Unavailable as error:
             self._tries[approval_id] += 1
+            # With an unknown outcome the change may be applied: reporting a failure could be wrong.
             if isinstance(error, OutcomeUnknown) or self._tries[approval_id] < TRIES:
                 log.warning("tried again later", approval_id=approval_id, error=error.message)
                 return False
@@ -119,6 +120,7 @@ class Evolution:
 
     async def _plan(self, effect: Effect, asked: Approval, carrier: Carrier) -> JsonObject:
         now = digest_of(asked.request_type, asked.payload, asked.basis)
+        # A row altered in the database must not be applied under the earlier decision.
         if not now == asked.digest == effect.digest:
             raise Stale("What was approved is not what is stored.")
         plan = await carrier.plan(asked)
@@ -145,6 +147,7 @@ class Evolution:
         gist = gist_of(asked.request_type, asked.payload)
         words = ended_text(gist, asked.approval_id, _word(stage, failed), detail)
         listener = await self._effects.listener(asked.agent_id)
+        # the conversation's lock: its signals must become visible in the order of their ids
         async with self._order(listener.dm if listener else asked.dm):
             ended = await self._effects.finish(
                 effect, asked, Ending(stage, detail, words), listener

@@ -69,6 +69,7 @@ class ConfigChange:
         if not isinstance(document, dict):
             raise BadInput("The plan holds no configuration.")
         now = digest_of_document(await self._file.read())
+        # equal after a crash that followed the replacement: only apply it again
         if now != plan["after"]:
             if now != plan["before"]:
                 raise Stale("config.json has been edited meanwhile.")
@@ -85,6 +86,7 @@ class ConfigChange:
             if isinstance(found, list)
             else []
         )
+        # Only the changed places are compared, so unrelated edits since then stay.
         for change in changes:
             if not holds(now, change):
                 raise Conflict(

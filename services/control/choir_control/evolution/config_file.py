@@ -70,6 +70,7 @@ class ConfigFile:
             if digest_of_document(self._read()) != expected:
                 raise Stale(f"{self.path} has been edited meanwhile.")
             partial.replace(self.path)
+            # a rename is durable only when its directory is synced
             _sync(self.path.parent)
         except OSError as error:
             raise Unavailable(f"Cannot write {self.path}: {error.strerror}.") from error

@@ -64,6 +64,7 @@ class NewFiles:
                 raise Stale("It would commit other files than were shown.")
             base = await bench.fetch(bench.source.ref)
             for path, text in files.items():
+                # A file with the same content is no conflict.
                 if await bench.present(base, path) not in (None, text.encode()):
                     raise Conflict(
                         f"{path} is in {bench.source.spoken} already, and says something else."

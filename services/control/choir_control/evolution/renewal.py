@@ -29,6 +29,7 @@ class Renewal:
                 ended = await self._ended(await self._begun(agent_id))
         except TimeoutError:
             return f"Its update has not ended in time. {again}"
+        # retried by the worker
         except Unavailable:
             raise
         except ChoirError as error:

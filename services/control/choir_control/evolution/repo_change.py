@@ -27,9 +27,11 @@ class RepoChange:
     async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
         """Return what the merge would change; raises BadInput if it is impossible to merge or show."""
         branch, commit = payload.get("branch"), payload.get("commit")
+        # only branches of the requesting session
         form = rf"proposal/{re.escape(session_id)}/{SLUG}"
         if not isinstance(branch, str) or not re.fullmatch(form, branch):
             raise BadInput(f"branch: proposal/{session_id}/<words-like-these> is needed.")
+        # The full id: a branch or a short id could refer to another commit later.
         if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
             raise BadInput("commit: the whole id of the branch's newest commit is needed.")
         async with self._benches.of(agent_id) as bench:

@@ -110,6 +110,7 @@ class Workbench:
             remote=self.source,
             within_s=MOVE_WITHIN_S,
         )  # fmt: skip
+        # ^{commit}: fail for any other kind of object
         return await self._say("rev-parse", "--verify", "--end-of-options", f"{local}^{{commit}}")
 
     async def merge(self, base: str, commit: str) -> Merge:
@@ -128,6 +129,7 @@ class Workbench:
                     f"The branch does not merge into {self.source.ref} without conflicts: merge that "
                     "into it first, and propose it again."
                 ) from None
+        # The result is what agents receive, so it must pass the checks of a fetched repository.
         await self._check(tree)
         return Merge(tree, common == base)
 
@@ -139,6 +141,7 @@ class Workbench:
         counted = await self._say("diff-tree", *PLAIN_DIFF, "--numstat", base, tree)
         if not counted:
             raise BadInput("The branch changes nothing.")
+        # numstat prints - instead of counts for binary files
         if any(line.startswith("-\t") for line in counted.splitlines()):
             raise BadInput("The branch changes a file that is no text; a human could not see what.")
         stat = await self._say("diff-tree", *PLAIN_DIFF, "--stat=100", "--summary", base, tree)
@@ -169,6 +172,7 @@ class Workbench:
         try:
             for path, text in files.items():
                 await asyncio.to_thread((room / "file").write_text, text, encoding="utf-8")
+                # --no-filters: attributes of the repository must not change the content
                 blob = await self._say(
                     "hash-object", "-w", "--no-filters", "--", str(room / "file")
                 )
@@ -207,6 +211,7 @@ class Workbench:
 
     async def push(self, commit: str, branch: str, expected: str) -> None:
         """Set a branch of the remote to `commit` if it is still at `expected`; raises Unavailable."""
+        # only a local repository is served by a process that we start
         served = [f"--receive-pack={shlex.join(SERVE)}"] if self.source.protocol == "file" else []
         target = f"refs/heads/{branch}"
         await self._git.run(

@@ -41,6 +41,7 @@ def describe(
 ) -> ImageVersion:
     """Return the version of an image with these hashes; equal contents have equal versions."""
     shared, own = commits
+    # Commits are part of it: a commit without any visible change is a new version, too.
     identity = "\n".join((agent_id, shared, own, everything))
     return ImageVersion(
         agent_id=agent_id,

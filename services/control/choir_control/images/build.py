@@ -123,6 +123,7 @@ class Images:
             image = await self._builder.build(recipe, report)
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+        # the step that makes it the image of the next start
         await asyncio.to_thread(self._shelf.put, image)
         await self._prune(agent_id, report)
         report.step(f"built {image.version.image_version}", 1.0)

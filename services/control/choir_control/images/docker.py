@@ -187,6 +187,7 @@ class DockerImages:
         shared = recipe.shared
         if shared is None or "Dockerfile.base" not in shared.files:
             return self._agent_image
+        # another home or agent image needs its own base
         basis = f"{shared.commit}\n{self._agent_id()}\n{self._home}"
         key = hashlib.sha256(basis.encode()).hexdigest()[:SHORT]
         tag = f"choir-base:{shared.commit[:SHORT]}-{key}"
@@ -217,6 +218,7 @@ class DockerImages:
     def _bake(self, recipe: Recipe, built: str, rest: list[Piece], report: Report) -> Image:
         """Add the remaining files and version.json, check /choir, and tag the image."""
         inner = self._run_build(with_the_rest(built), choir_files(rest), {}, report)
+        # a base image can bring a VOLUME that no Dockerfile of ours contains
         self._refuse_volumes(inner)
         version = self._describe(recipe.agent_id, commits_of(recipe), inner)
         text = version.model_dump_json(indent=2) + "\n"
@@ -322,6 +324,7 @@ class DockerImages:
             buildargs=dict(arguments or {}),
             container_limits={
                 "memory": self._limits.memory_bytes,
+                # equal to the memory limit: no swap
                 "memswap": self._limits.memory_bytes,
             },
             rm=True,

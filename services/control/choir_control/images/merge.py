@@ -39,6 +39,7 @@ def _tools(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
 
 def _overridden(shared: Tree, own: Tree) -> frozenset[str]:
     """Return the stems of global tools that the agent replaces, by file name or by tool name."""
+    # by tool name as well: files may be named differently
     ours = manifests_of(own)
     names = {manifest.llm.name for manifest in ours.values()}
     theirs = manifests_of(shared).items()

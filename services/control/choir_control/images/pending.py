@@ -54,6 +54,7 @@ class PendingImages:
         found: dict[str, ImageVersion | None] = {}
         for agent_id in config.agents:
             running = self._shelf.running(agent_id) if agent_id in live else None
+            # a running agent counts as what it runs, even if a newer image is built
             found[agent_id] = running or await asyncio.to_thread(self._of_next_start, agent_id)
         return found
 

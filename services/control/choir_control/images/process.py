@@ -91,6 +91,7 @@ class ProcessImages:
             if directory_fault(image) is None:
                 shutil.rmtree(new)
                 return image
+            # the existing directory was modified: replace it by what was built
             os.replace(place, shelf / f"{ASIDE}{secrets.token_hex(4)}")  # noqa: PTH105
         os.rename(new, place)  # noqa: PTH104 the one step that makes it an image
         return image

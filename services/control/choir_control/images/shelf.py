@@ -56,6 +56,7 @@ class Shelf:
         with partial.open("w") as file:
             file.write(label.model_dump_json(indent=2) + "\n")
             file.flush()
+            # before the rename: after a power loss the file must not be empty
             os.fsync(file.fileno())
         os.replace(partial, shelf / CURRENT)  # noqa: PTH105 the atomic rename is the point
 
@@ -73,6 +74,7 @@ class Shelf:
             now = self._label(agent_id)
         except Unavailable:  # an unreadable label cannot be rolled back to
             return None
+        # the same version again: keep the predecessor that can be rolled back to
         if now is None or now.version == image.version:
             return now.before if now else None
         return now.model_copy(update={"before": None})

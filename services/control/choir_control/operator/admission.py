@@ -35,6 +35,7 @@ class Admission:
             raise Unauthorized(
                 "The operator API is open on the Unix socket only: there is no operator token."
             )
+        # constant time: the response time must not reveal how much of a guess is right
         if not hmac.compare_digest(
             bearer_of(headers_of(request.scope)).encode(), self._token.encode()
         ):

@@ -69,7 +69,7 @@ def agent_routes(
     async def restart_agent(agent_id: str) -> AgentView:
         """Stop an agent and start it with the same resources; it resumes its open work."""
         configuration.current.agent(agent_id)
-        await starter.check_restart(agent_id)
+        await starter.check_restart(agent_id)  # before the stop: it may be refused
         ended = await stopper.stop(agent_id, RESTARTED)
         if ended is None:
             raise Conflict(
@@ -88,6 +88,7 @@ def signal_routes(roster: Roster, messenger: Messenger, events: EventStore) -> A
     async def must_have(agent_id: str, job: str) -> None:
         """Raise NotFound when the agent runs and has no open core job of that name."""
         session = await roster.live_of(agent_id)
+        # not running: `tell_agent` raises the error for that
         open_jobs = await events.open_jobs(session.session_id) if session else [job]
         if job not in open_jobs:
             raise NotFound(no_job_text(agent_id, job, open_jobs))

@@ -126,6 +126,7 @@ class _Forward:
         asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
         self._streams += 1
         with contextlib.ExitStack() as on_failure:
+            # On success the response object closes the stream instead.
             on_failure.callback(self._closed)
             try:
                 answer = await unless_hung(self._gateway, self._gateway.send(asked, stream=True))

@@ -196,6 +196,7 @@ def _writing(room: MemoryRoom) -> APIRouter:
         named = asked.key is not None or asked.document_id is not None
         write = MemoryUpsert(
             agent_id=await room.writable(agent_id),
+            # prefixed, so that it can never equal the call id of an agent
             call_id=f"operator:{asked.call_id or new_id('put')}",
             operation="update" if named else "insert",
             text=asked.text,

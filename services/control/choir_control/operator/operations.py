@@ -26,6 +26,7 @@ def operation_routes(operations: Operations) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> Page[OperationView]:
         """List operations, newest first."""
+        # one row more than requested shows whether there is a next page
         found = await operations.page(_plain(cursor) if cursor else None, limit + 1)
         more = found[limit - 1].operation_id if len(found) > limit else None
         return Page(items=found[:limit], next=more)

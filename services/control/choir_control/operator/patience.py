@@ -33,6 +33,7 @@ class DatabasePatience:
 
         async def noted(message: Message) -> None:
             nonlocal answered
+            # A late response must not follow the error that was already sent.
             if not given_up:
                 answered = True
                 await send(message)
@@ -45,6 +46,7 @@ class DatabasePatience:
                 if not (postgres.ok or working.done() or answered):
                     given_up = True
                     await _refusal(scope["method"], postgres.detail)(scope, receive, send)
+            # Also after an error response: the statement may be executing and must not be cut off.
             await working
         finally:
             working.cancel()

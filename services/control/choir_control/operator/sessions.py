@@ -30,8 +30,10 @@ def session_routes(sessions: SessionStore, events: EventStore, streams: LogStrea
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Page[SessionView]:
         """List sessions, newest first."""
+        # A text that cannot be an id, e.g. with a NUL, would be a database error.
         if not all(_plausible(given) for given in (agent_id, cursor) if given is not None):
             return Page(items=[])
+        # one row more than requested shows whether there is a next page
         rows = await sessions.page(agent_id, cursor, limit + 1)
         more = rows[limit - 1].session_id if len(rows) > limit else None
         return Page(items=[row.view() for row in rows[:limit]], next=more)

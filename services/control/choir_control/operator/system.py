@@ -33,6 +33,7 @@ def status_routes(
         """Show the status of the whole system."""
         snapshot, parts = configuration.current, await check()
         model = snapshot.config.models.get(DEFAULT_MODEL)
+        # Agents are read from the database; without it the rest is still reported.
         database_is_there = all(part.ok for part in parts if part.name == "postgres")
         return SystemStatus(
             ready=all(part.ok for part in parts),

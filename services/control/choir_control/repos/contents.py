@@ -136,6 +136,7 @@ def _program(stem: str, exec_path: str | None) -> str | None:
     if given.is_absolute():
         if not given.is_relative_to(BAKED_IN) or len(given.relative_to(BAKED_IN).parts) < 2:
             return None
+        # without the first part, which is `global` or `agent` in the image
         given = PurePosixPath(*given.relative_to(BAKED_IN).parts[1:])
     return None if ".." in given.parts else f"tools/{given}"
 

@@ -87,6 +87,7 @@ def _refused(found: Instruction) -> str | None:
     instructions.
     """
     words = [found.word]
+    # ONBUILD wraps an instruction, which is checked as well
     if found.word == "ONBUILD":
         words.append(found.rest.partition(" ")[0].upper())
     if "ADD" in words:

@@ -30,6 +30,7 @@ async def commit_folder(git: Git, directory: Path, source: Source, within_s: flo
     """
     folder, index = Path(source.url), directory / INDEX
     there = [name for name in FOLDER_CONTENTS if (folder / name).is_dir()]
+    # an index of an earlier run would keep files that were deleted since
     index.unlink(missing_ok=True)
     more = {**NOBODY, "GIT_INDEX_FILE": str(index)}
     at = {"GIT_WORK_TREE": str(folder)}

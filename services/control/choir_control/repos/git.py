@@ -81,6 +81,7 @@ class Git:
         self._environment = {
             "PATH": environment.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
+            # git must not read the user's configuration
             "HOME": "/nonexistent",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_SYSTEM": "/dev/null",
@@ -253,6 +254,7 @@ def _signal_group(process: Process, number: int) -> bool:
 def _words(complaint: bytes, code: int) -> str:
     """Return the end of git's error output as one line, without control characters."""
     text = complaint.decode("utf-8", "replace")
+    # a remote's text is shown in terminals: remove escape sequences
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]", " ", text)
     text = " ".join(text.split())[-MAX_SAID:]
     return text or (f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")

@@ -49,6 +49,7 @@ class Keys:
         if source is None or source.identity is None or source.protocol == "file":
             return Lent(_words(ssh))
         identity = source.identity
+        # checked before the secret is read: it must never reach another host
         if not source.names & {host.casefold() for host in identity.hosts}:
             return Lent(
                 _words(ssh),

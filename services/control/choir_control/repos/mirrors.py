@@ -124,6 +124,7 @@ class Mirrors:
     async def _update(self, source: Source, within_s: float) -> None:
         directory = self.directory(source.owner)
         await asyncio.to_thread(_clear_leftovers, directory)
+        # a mirror that git cannot read is created again
         if not await self._is_sound(directory):
             await asyncio.to_thread(_make_room, directory)
             await self._git.run(directory, "init", "--bare", "--quiet", "--template=")

@@ -19,6 +19,7 @@ FOLDER_CONTENTS = ("tools", "skills", "identity")
 """Folders that are read from an agent's folder; Choir writes other files next to them."""
 
 _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
+# `user@host:path`; not `x::y`, which git takes for a remote helper that runs a command.
 _SCP = re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?{_HOST}:(?!:)(?!//)[^:\s-][^\s]*")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
@@ -123,6 +124,7 @@ def _of_url(owner: str, url: str) -> Protocol:
         host, password, _ = parts.hostname or "", parts.password, parts.port
     except ValueError:
         raise BadInput(_cannot(owner, url)) from None
+    # config.json, logs and error texts must not contain credentials
     if password or (parts.scheme == "https" and parts.username):
         raise BadInput(
             f"The address of {owner}'s repository holds a credential. config.json holds no secrets: "

@@ -95,6 +95,7 @@ class Surveyor:
     ) -> tuple[Surveyed, list[str]]:
         async with turns:
             try:
+                # never more than what remains of the time for all repositories
                 within_s = max(0.1, min(EACH_S, give_up - time.monotonic()))
                 fetched = await self._mirrors.fetch(source, within_s)
             except ChoirError as error:

@@ -143,10 +143,12 @@ def _write_all(git: Git, directory: Path, entries: list[Entry], into: Path) -> N
         cwd="/",
         start_new_session=True,
     )
+    # the reads below block without a timeout of their own
     deadline = threading.Timer(WRITE_WITHIN_S, process.kill)
     deadline.start()
     try:
         assert process.stdin is not None and process.stdout is not None
+        # In a thread: with both pipes full, git and we would wait for each other.
         feeder = threading.Thread(target=_ask, args=(process.stdin, entries), daemon=True)
         feeder.start()
         for entry in entries:
@@ -188,4 +190,5 @@ def _write(stdout: IO[bytes], entry: Entry, into: Path) -> None:
             file.write(chunk)
             left -= len(chunk)
     target.chmod(0o555 if entry.executable else 0o444)
+    # git writes a line break after each object
     stdout.read(1)
