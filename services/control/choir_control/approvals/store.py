@@ -301,7 +301,7 @@ class ApprovalStore:
     async def decide(
         self, approval_id: str, outcome: Outcome, by: str, words: str, hand: Hand | None = None
     ) -> bool:
-        """Store the decision, the session's signal and the conversation's text; return False if too late.
+        """Decide, with the session's signal and the conversation's text; return False if it had no effect.
 
         Edits the message that asked. Without such a message the text is sent as a new one, unless
         the decision was made in that conversation.

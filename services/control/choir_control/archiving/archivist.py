@@ -128,7 +128,7 @@ class Archivist:
         return None
 
     async def _archive(self, session: Due) -> None:
-        """Send pages until memory has every settled event; restart earlier if memory asks for it."""
+        """Send pages until memory has every settled event; go back if memory asks for earlier ones."""
         through, rewinds = session.archived_rev, 0
         settled = session.head_rev if session.ended_at else session.head_rev - self._window
         while True:

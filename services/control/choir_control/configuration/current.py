@@ -53,7 +53,7 @@ class Snapshot:
         return self.config.agents[agent_id]
 
     def version_for(self, settings_rev: int) -> int:
-        """Return the version of a session's settings: the configuration's plus that of its own changes.
+        """Return the version of a session's settings: configuration version plus settings revision.
 
         Neither number decreases while a session lasts, so their sum grows with each and identifies
         one state.

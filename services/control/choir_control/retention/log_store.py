@@ -84,7 +84,7 @@ class LogStore:
         return _due(await self._database.fetch(_DUE, agent_id, keep, MOST))
 
     async def due_without_agent(self, configured: Iterable[str], keep: timedelta) -> list[DueLog]:
-        """Return such sessions of agents outside `configured`; even the newest, as nothing continues it."""
+        """Return such sessions of agents outside `configured`, including the newest of each agent."""
         rows = await self._database.fetch(_DUE_WITHOUT_AGENT, list(configured), keep, MOST)
         return _due(rows)
 

@@ -60,7 +60,7 @@ class Spool:
         return taken
 
     async def described(self, dm: str, ref: str) -> Attachment:
-        """Return the description of an upload; raises NotFound if it is not of this DM, or was deleted."""
+        """Return an upload's description; raises NotFound if it belongs to another DM or was deleted."""
         path = self._taken(ref)
         description = path.with_name(path.name + DESCRIPTION)
         try:
