@@ -4,7 +4,7 @@ Called inside a transaction: first `erase` under the agent's role, then `erase_m
 service's role. Vectors are deleted with their document. Derived documents are deleted as well
 (docs/design/memory.md rules 17 to 19):
 
-- a summary (`rolls_up`) with any of its sources; it is written again from the remaining ones,
+- a time summary or episode (`rolls_up`) with any of its sources; time summaries are then written again,
 - a document with `evidence` when the last of it goes; until then it only loses its quotation,
 - an entity that nothing mentions any more, unless a user or an operator wrote it.
 """
