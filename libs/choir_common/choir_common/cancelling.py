@@ -1,4 +1,4 @@
-"""Preserve task cancellations that a library swallows. Used around calls of asyncpg and nats-py.
+"""Preservation of task cancellations that a library swallows. Used around calls of asyncpg and nats-py.
 
 Before Python 3.12 `asyncio.wait_for` drops a cancellation that arrives together with its result, and a
 connection that breaks at that time replaces the cancellation by its own error. A loop that retries after

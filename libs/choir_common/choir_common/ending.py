@@ -18,7 +18,7 @@ EXIT_CODE = 70  # EX_SOFTWARE: the shutdown deadline passed
 
 
 class Deadline:
-    """Terminates the process if it has not exited some seconds after `start`."""
+    """Timer that terminates the process if it has not exited some seconds after `start`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Run a service as a process: exit code 0 after a normal end, one paragraph if it cannot start.
+"""Entry point of service processes: exit code 0 after a normal end, one paragraph if it cannot start.
 
 Called by the `__main__` module of each service.
 """

@@ -18,7 +18,7 @@ SHORTEST_KEY_LINE = 16
 
 
 class Redactor:
-    """Replaces known secret values by a mask: the whole value, its encodings and its parts."""
+    """Masking of known secret values: the whole value, its encodings and its parts."""
 
     def __init__(self) -> None:
         self._values: tuple[str, ...] = ()

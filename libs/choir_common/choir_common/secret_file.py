@@ -1,4 +1,4 @@
-"""Read and change secrets.json: mode 0600, atomic replacement, one writer at a time.
+"""Access to secrets.json: mode 0600, atomic replacement, one writer at a time.
 
 Used by control (`secret apply`), choirctl (`secret set`) and the embedded stack. Error messages never
 contain a value; for a broken file they give the position only. See docs/design/security.md.

@@ -1,4 +1,4 @@
-"""Escape characters that control a terminal, change the writing direction or are invisible.
+"""Escaping of characters that control a terminal, change the writing direction or are invisible.
 
 Pure. Used for choirctl's output, for what a person sees before a decision, and for service logs. See
 docs/design/security.md.

@@ -13,7 +13,7 @@ TIMEOUT_S = 60.0
 
 
 class Gateway(Protocol):
-    """Delivers messages to users."""
+    """Delivery of messages to users."""
 
     async def deliver(self, message: OutboundMessage) -> Receipt: ...
 

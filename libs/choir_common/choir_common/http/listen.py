@@ -1,4 +1,4 @@
-"""Serve HTTP on Unix sockets and TCP ports, and stop without waiting for open streams.
+"""HTTP server on Unix sockets and TCP ports, which stops without waiting for open streams.
 
 Called by each service's `__main__` through `serve`. Sockets are bound first, so that a used port or a path
 that is too long is reported in one sentence before anything else has started.

@@ -1,6 +1,7 @@
-"""Render errors as RFC 9457 problem details.
+"""Rendering of errors as RFC 9457 problem documents.
 
-Used by `service_app`; the document itself, and how a client reads it, is `problem_document`.
+Used by `service_app`. The document's model and its parser are in `problem_document`, without a web
+framework.
 """
 
 from starlette.requests import Request

@@ -1,4 +1,4 @@
-"""Copy a child process's output from a pipe to its log: by line, redacted, stamped, rate limited.
+"""Copying of a child process's output from a pipe to its log: by line, redacted, stamped, rate limited.
 
 Used by the embedded supervisor for services and by control for agents. Output above the rate limit is read
 more slowly, so only the child that floods its log is blocked.
@@ -21,7 +21,7 @@ Clean = Callable[[str], str]
 
 
 class LineWriter:
-    """Splits chunks of output into log lines."""
+    """Writer that splits chunks of output into log lines."""
 
     def __init__(
         self, file: LogFile, source: str, clean: Clean, session: str | None = None
@@ -74,7 +74,7 @@ class Allowance:
 
 
 class Pump(asyncio.Protocol):
-    """Reads one pipe until all copies of its write end are closed."""
+    """Reader of one pipe until all copies of its write end are closed."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer

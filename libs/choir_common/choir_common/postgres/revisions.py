@@ -1,4 +1,4 @@
-"""Run the numbered files as Alembic revisions on a schema of an earlier version.
+"""Alembic runner for the numbered files, for a schema of an earlier version.
 
 Imported by `migrate` only when there is something to upgrade, because SQLAlchemy and Alembic are large. All
 missing files are applied in one transaction, so a crash at any point leaves the schema unchanged.

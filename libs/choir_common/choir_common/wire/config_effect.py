@@ -1,4 +1,4 @@
-"""Maps each path of config.json to what a change of it requires. Pure.
+"""Mapping of each path of config.json to what a change of it requires. Pure.
 
 Used by control (`config diff`) and by `config_schema` (the table in `docs/config.md`). See
 docs/design/configuration.md.

@@ -55,7 +55,7 @@ class DocumentView(Wire):
 
 
 class DocumentPage(Wire):
-    """A page of a list; pass `next` as `cursor` for the one after it."""
+    """A page of a list; pass `next` as `cursor` to get the next one."""
 
     items: tuple[DocumentView, ...]
     next: str | None = None

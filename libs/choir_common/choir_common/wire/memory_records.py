@@ -116,7 +116,7 @@ Record = Annotated[
 
 
 class ExportHead(Wire):
-    """The first line of an export."""
+    """The first line of an export, with the format's version in `choir_memory`."""
 
     choir_memory: Literal[1] = 1
     agent_id: str

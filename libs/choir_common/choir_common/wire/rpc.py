@@ -62,8 +62,9 @@ class HelloResponse(Wire):
     head_rev: int
     head_hash: str
     tail_events: tuple[Event, ...]
-    """The newest events up to the head, oldest first. They start at `window_from` of the newest snapshot, if
-    there is one. The list is bounded, but never starts inside an open turn."""
+    """The newest events up to the head, oldest first. They start at `window_from` of the newest snapshot, or
+    at an open turn if that is earlier. Above 4,000 events the list is cut, but it always includes the
+    snapshot."""
     config_version: int
     config: AgentSettings
 
@@ -118,7 +119,7 @@ class ApprovalResponse(Wire):
 
     approval_id: str
     status: Literal["pending", "approved", "rejected", "expired"]
-    """`expired`: nobody decided in time, so the request is rejected."""
+    """`expired`: no decision in time, which is treated as not approved."""
 
 
 STATE_PREFIXES = ("EDGE_", "CORE_")

@@ -16,7 +16,7 @@ class AgentBoot(Wire):
     epoch: int = Field(ge=1)
     lease_token: str
     endpoint: str
-    """`unix:///path/choir.sock` or `http(s)://host:port`."""
+    """Control's address: `unix:///path/choir.sock` or `http(s)://host:port`."""
     ca_pem: str = Field(default="", max_length=50_000)
     """The only certificates trusted for an `https` endpoint; empty: those of the system."""
     workspace: str

@@ -130,7 +130,7 @@ class Bot:
 
     @property
     def bot_id(self) -> int:
-        """The number before the colon of the token, as at Telegram."""
+        """The number before the colon in the token, as with Telegram."""
         return int(self.token.split(":", 1)[0])
 
     def as_json(self) -> JsonObject:

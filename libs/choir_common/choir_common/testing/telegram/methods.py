@@ -26,7 +26,7 @@ async def get_me(call: Exchange) -> JsonValue:
 
 
 async def get_updates(call: Exchange) -> JsonValue:
-    """Long poll. Raises BotApiError 409 under a webhook or a second poll."""
+    """Long poll. Raises BotApiError 409 if a webhook is set or another poll starts."""
     if call.bot.webhook.url:
         raise BotApiError(409, WEBHOOK_CONFLICT)
     arguments = call.arguments
