@@ -1,8 +1,8 @@
 """Change of a running session's model or voice until it ends.
 
-The override is stored in the session's row, so it survives crashes; a restart begins without it. It raises
-the version of the session's settings, so that the agent fetches them again: after a signal, or after its next
-heartbeat.
+The override is stored in the session's row, so it survives crashes; the next session starts without it.
+It raises the version of the session's settings, so that the agent fetches them again: after a signal, or
+after its next heartbeat.
 """
 
 from typing import Literal
