@@ -133,6 +133,7 @@ class MemoryService:
 
     async def _work(self) -> None:
         async with AsyncExitStack() as stack:
+            # closed last: maintenance tasks may use the model until they are cancelled
             stack.push_async_callback(self._errands.own.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()

@@ -87,6 +87,7 @@ async def erase(held: Connection, agent_id: str, document_ids: Collection[UUID])
         return qualified(statement, agent_id)
 
     doomed = set(document_ids)
+    # repeated, because dependents have dependents: a day's summary is a source of a week's
     while more := {row["id"] for row in await held.fetch(sql(_DEPENDENTS), list(doomed))}:
         doomed |= more
     ids = list(doomed)

@@ -73,6 +73,7 @@ class Embedders:
         before = self._live
         if [one.row for one in before.values()] == rows:
             return
+        # models that stay keep their circuit breaker and query cache
         kept = {row.model: self._with_guard(row) for row in rows}
         self._live = kept
         for model, one in before.items():

@@ -63,11 +63,13 @@ class EmbedderGuard:
             now = self._clock.monotonic()
             if now < self._closed_again_at:
                 raise Unavailable(self.trouble)
+            # this query tests the embedder; the others are still rejected at once
             self._closed_again_at = now + OPEN_S
         try:
             async with asyncio.timeout(self._query_deadline_s):
                 vector = render(await self._one(text))
         except TimeoutError as error:
+            # counted here; other errors are counted in embed_documents
             late = DeadlineExceeded("The embedding model did not answer in time.")
             self._failed(late)
             raise late from error

@@ -137,6 +137,7 @@ class Walk:
 async def settle(database: Database, name: str, dimensions: int, source: str) -> None:
     """Register the model: as active if there is none, else as being built while the active one serves."""
     async with database.transaction() as held:
+        # replicas may start at the same time
         await held.execute(_ONE_AT_A_TIME)
         await held.execute(_FORGET)
         live = await held.fetch(_LOCK_LIVE)

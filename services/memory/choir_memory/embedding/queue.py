@@ -137,6 +137,7 @@ class EmbeddingQueue:
         while True:
             await lane.bell.wait_for_work(self._pace)
             try:
+                # another replica may have switched the model
                 await self._embedders.refresh()
                 while await self.take_batch(self._embedders.working[lane.models]):
                     pass
@@ -167,6 +168,8 @@ class EmbeddingQueue:
         # a failing model is tested with one batch
         limit = BATCH * (1 if model in self._troubles else guard.streams)
         async with self._database.transaction() as held:
+            # The rows stay locked during the call to the embedder, so that a crash releases them at
+            # once.
             jobs = await queue_store.claim(held, model, limit, self._longest_s)
             if not jobs:
                 return False

@@ -66,6 +66,7 @@ class Rebuild:
                 return False
             if walk.documents is not None or walk.state == "retired":
                 return await self._go_on(held, walk)
+        # outside of the transaction: it may take long, and only the progress report needs it
         await self._count(walk)
         return True
 

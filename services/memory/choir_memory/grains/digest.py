@@ -67,6 +67,7 @@ class Digester:
         whole = "\n".join(line.prefix + line.text for line in lines)
         material = whole if len(whole) <= MAX_MATERIAL else select(lines, MAX_MATERIAL)
         quoted = "\n".join(f"> {line}" for line in material.splitlines())
+        # models may exceed the requested length
         return (await model.answer(instructions, quoted))[: 2 * budget]
 
 

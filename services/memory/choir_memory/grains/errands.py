@@ -83,6 +83,8 @@ class Errands:
         database, leases, announce = self.database, self.leases, self.announce
         model, kept = self.own.model, self.orders.retention
         digester = Digester(model)
+        # Expired documents are deleted before they could be summarised, and summaries are written before
+        # retention deletes their sources. A failed task skips the later ones: the model's task is last.
         errands: list[Errand] = [
             Expiry(database, self.clock).run_agent,
             Consolidation(

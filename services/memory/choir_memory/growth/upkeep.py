@@ -110,6 +110,7 @@ class Upkeep:
         where = (table.agent_id, name)
         if time.monotonic() < self._failed.get(where, 0.0):
             return
+        # `rows` is an estimate for all models together: count before an expensive build
         if not await index_store.has_enough(held, table, model, self._habits.index_from):
             return
         if (wanted := build_mb(table, model)) > self._habits.index_build_mb:

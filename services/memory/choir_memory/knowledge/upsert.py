@@ -68,6 +68,7 @@ class Knowledge:
         body = await _body(write, writer)
         async with as_agent(self.database, write.agent_id) as held:
             store = KnowledgeStore(held, write.agent_id)
+            # in the transaction of the write: after a crash neither of them exists
             before = await store.claim(write.call_id, _digest(write))
             if before is not None:
                 return _with_key(before, write)
@@ -75,6 +76,7 @@ class Knowledge:
             await store.record(write.call_id, _as_recorded(done.written))
             await resume_service_role(held)
             await _follow_up(held, write, writer, done)
+        # after the commit: the worker could not see the job before
         if done.written.embedded == "queued":
             self.announce()
         return done.written

@@ -100,6 +100,7 @@ class Extraction:
         if not batch:
             return False
         turns = [one.turn for one in batch]
+        # no transaction is open during model calls, which may take long
         found = _worth_keeping(await self._propose(turns), turns)
         plan = await self._plan(agent_id, found)
         cases = [(old, one.new) for one in plan if one.commit for old in one.beside.rivals]
@@ -115,6 +116,7 @@ class Extraction:
                 return True  # a turn was erased meanwhile: read the batch again
             await resume_service_role(held)
             await enqueue_all(held, agent_id, "knowledge", written)
+            # also without results, so that the batch is not read again
             await move_cursor(held, agent_id, CURSOR, write_position(batch[-1].position))
         self.announce(len(written))
         return True

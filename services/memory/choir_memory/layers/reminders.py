@@ -70,6 +70,7 @@ class Reminding:
             filled = await store.filled_beside(wanted.session_id)
             if not filled:
                 return Reminders(reminders=(), empty=True)
+            # checked again, because a rule may come from an import
             rules = [one for one in await store.rules(MOST_RULES) if not weakens_safety(one.text)]
             named = await store.about(entity_ids(wanted.text), MOST_NAMED)
             retold = await store.retold(list(_ids(wanted.known)))
@@ -80,6 +81,7 @@ class Reminding:
             receipts += [hits.receipt_id] if hits.receipt_id else []
             found += [hit for hit in hits.hits if _is_about_it(hit)]
         found.sort(key=lambda hit: -hit.score)
+        # in knowledge, which has no tiers, `session_id` is the collection
         near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
         budget = wanted.budget_tokens
         block = _Block(telling_terms(wanted.text), set(wanted.known), retold)

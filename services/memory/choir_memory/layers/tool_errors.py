@@ -34,6 +34,7 @@ async def remember_troubles(
     held: Connection, agent_id: str, session_id: str, troubles: Sequence[Trouble]
 ) -> list[UUID]:
     """Store the failures of a session; requires the agent's role. Return the ids that need a vector."""
+    # if a failure occurs twice in a page, the last outcome counts
     latest = {_id(session_id, trouble): trouble for trouble in troubles}
     documents = [_known(session_id, one, trouble) for one, trouble in latest.items()]
     written = await KnownStore(held, agent_id).put(await prepare_known(documents))

@@ -87,6 +87,7 @@ class Carry:
             page = None
         if page is None:
             raise BadInput("The cursor is none of an export; take `next` of the page before.")
+        # one audit entry per export, not one per page
         if asked.cursor is None:
             await self.kept.note(Entry(asked.agent_id, OPERATOR, "export"))
         return page
@@ -120,6 +121,7 @@ class Carry:
 
 async def _page(store: CarryStore, phase: str, after: str) -> ExportedPage | None:
     match phase:
+        # exported first: everything up to this position is then in the pages that follow
         case "extraction":
             return ExportedPage(records=tuple(await store.extraction_cursor()), next="session:")
         case "session":

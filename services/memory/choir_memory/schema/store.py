@@ -73,6 +73,7 @@ class SpaceStore:
                     "needs that name for a role without rights. Rename the agent or the role."
                 )
         await migrate(self._database, name, self._files)
+        # listed only after its migration, so that every listed space can be used
         sql = "INSERT INTO choir_memory.spaces (agent_id) VALUES ($1) ON CONFLICT DO NOTHING"
         await self._database.execute(sql, agent_id)
 
@@ -86,6 +87,7 @@ async def as_agent(
     `plan_once` forces generic query plans, for statements with a best plan that does not depend on the
     arguments; it saves a millisecond per search.
     """
+    # one statement, because each one costs a round trip
     begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]
     async with database.transaction_in(schema_name(agent_id), "; ".join(begin)) as held:
         yield held

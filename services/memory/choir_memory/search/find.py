@@ -57,6 +57,7 @@ async def find(held: Connection, corpora: Corpora, sought: Sought) -> Found:
     if not sought.terms and sought.vector is None:
         return _found(sought, NO_MATERIAL, NOTHING, NO_VECTORS)
     scope = sought.scope
+    # a space that is known to be large is not tried again
     if scope.is_narrow or not corpora.knows(scope):
         wanted = Wanted(scope, sought.terms or (), sought.vector, sought.dated)
         if (whole := await read_whole(held, wanted)) is not None:

@@ -147,6 +147,7 @@ class _Weighing:
         names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
         telling = [at for at, term in enumerate(asked.terms) if term not in names]
         information = np.zeros(len(asked.terms))
+        # a query that consists of names only is ranked by them
         for at in telling or range(len(asked.terms)):
             if (held := asked.counts[at]) <= asked.documents:
                 information[at] = log(1 + (asked.documents - held + 0.5) / (held + 0.5))

@@ -127,6 +127,7 @@ class Recall:
         after = -1 if query.after is None else query.after
         with search.stages.stage("read"):
             async with self._reading(search) as held:
+                # one more than is returned, to know whether there is another page
                 found = await read_in_order(held, search.scope, after, limit + 1)
         search.fused = [Fused(one.document_id, 0.0, {}) for one in found]
         search.shown = show(found[:limit], {}, query.budget_tokens, in_order=True)
@@ -151,6 +152,7 @@ class Recall:
             async with search.stages.limit():
                 await self._rank_and_read(search, everything=True)
         except TimeoutError:
+            # the second attempt has no timeout, and leaves out the vector arm and the context
             search.cut_what_is_left()
             await self._rank_and_read(search, everything=False)
 
@@ -186,6 +188,7 @@ class Recall:
             different = collapse(fused, stored)
             if len(different) >= limit or len(fused) < most or most >= MOST_WEIGHED:
                 return different[:limit]
+            # duplicates left too few hits: rank more documents
             most = min(MOST_WEIGHED, most * 4)
 
     def _sought(self, search: _Search, everything: bool) -> Sought:

@@ -63,6 +63,7 @@ class Archive:
             state = await SessionStore(held, page.agent_id).hold(page.session_id, page.started_at)
             through, ended, queued = await self._store(held, page, state)
         self.announce(queued)
+        # In transactions of its own. If it is interrupted, control sends the page again and it resumes.
         promoted: tuple[str, ...] = ()
         if ended and page.end is not None:
             keep = page.end.mid_term_sessions
@@ -75,6 +76,7 @@ class Archive:
         """Return the session's last revision, whether it has ended, and how many documents were queued."""
         last = page.events[-1].rev if page.events else state.through_rev
         if state.erased:
+            # acknowledged without being stored, so that control does not send it again
             return max(last, state.through_rev), page.end is not None, 0
         fresh = [event for event in page.events if event.rev > state.through_rev]
         gap = bool(fresh) and fresh[0].rev != state.through_rev + 1

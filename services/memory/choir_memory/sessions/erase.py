@@ -26,7 +26,7 @@ class Eraser:
     spaces: Spaces
 
     async def erase(self, asked: EraseSession) -> SessionErased:
-        """Erase a session; raises NotFound when memory does not know it."""
+        """Erase a session; raises NotFound for an unknown session."""
         await self.spaces.require(asked.agent_id)
         async with self.database.transaction() as held:
             sessions = SessionStore(held, asked.agent_id)

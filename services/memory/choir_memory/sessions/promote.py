@@ -38,6 +38,7 @@ class Promotion:
                 if session_id is None:
                     return tuple(done)
                 queued = await self._sum_up(held, agent_id, session_id)
+            # another replica was faster: continue with the next session
             if queued is None:
                 continue
             self.announce(queued)
