@@ -55,6 +55,7 @@ async def await_hang(process: Process, probe: Probe) -> bool:
             await asyncio.wait((ended,), timeout=probe.every.total_seconds())
             if ended.done():
                 return False
+            # only consecutive failures count
             failed = 0 if await probe.answers(process.pid) else failed + 1
         return not ended.done()
     finally:

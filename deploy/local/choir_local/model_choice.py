@@ -25,7 +25,7 @@ ASK_S = 1.0  # a local Ollama answers in milliseconds
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The chosen model, its description for users, and its secret if it came from the environment."""
+    """The chosen model, its description for users, and the secret values it needs."""
 
     config: ModelConfig
     words: str

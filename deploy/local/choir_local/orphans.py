@@ -66,7 +66,7 @@ class Orphans:
     def reap(self, launched: Collection[int]) -> None:
         """Reap the orphans that were zombies already at the previous call.
 
-        Waiting for a second call leaves children that other code of this process waits for to that code.
+        The delay gives other code of this process the chance to wait for its own children.
         """
         ended = {pid for pid in _adopted(launched) if _is_zombie(pid)}
         for pid in ended & self._ended:

@@ -110,6 +110,7 @@ class Stack:
                 rehearsal.close()
             self._supervisor = self._supervise(parts)
             self._describe(parts)
+            # the stop may have been requested before there was a supervisor
             if self._stop_wanted:
                 return
             await self._supervisor.run(lambda: self._become_ready(parts))

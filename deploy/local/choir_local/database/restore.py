@@ -61,6 +61,8 @@ async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: T
         async with reach(settings, stopped=True) as reached:
             if not force:
                 await _refuse_to_replace(reached, directory)
+            # files are replaced only after the new database was verified, and the database is
+            # renamed last
             chains = await _bring_in(reached, manifest, directory, tell)
             kept = [*_put_config(home, directory), *_put_secrets(home, directory)]
             async with reached.database(MAINTENANCE) as maintenance:

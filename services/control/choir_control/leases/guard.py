@@ -1,7 +1,7 @@
 """Authentication of agents: from a session id and a lease token to a `Lease`, or an error.
 
 Called by the RPC and event endpoints before anything else. A lease is cached until `forget`, which must be
-called after every change of an epoch, of a session's bindings or of its end has become durable.
+called when a change of the session is durable: a new epoch, other bindings, or its end.
 """
 
 from choir_common.errors import Fenced, Unauthorized
@@ -32,6 +32,7 @@ class LeaseGuard:
         lease = self._known.get(session_id) or await self._look_up(session_id)
         if lease is not None and same(lease.digest, digest):
             return lease
+        # an agent that gets Fenced must exit; Unauthorized means that the caller never had a lease
         if await self._store.was_valid(session_id, digest):
             raise Fenced("This lease token is over: the session ended or has a newer epoch.")
         raise Unauthorized("The lease token does not fit this session.")

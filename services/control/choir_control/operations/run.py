@@ -75,6 +75,7 @@ class Operations:
                 await asyncio.Event().wait()
         finally:
             self._tasks = None
+            # ends the progress streams, which would otherwise stay open
             for running in self._known.values():
                 running.progress.end("choird stops")
 
@@ -132,6 +133,7 @@ class Operations:
                 async with asyncio.timeout(within_s):
                     await running.progress.until_over()
             except TimeoutError:
+                # False if the operation ended meanwhile: its outcome is then returned below
                 if await self._store.promise(operation_id, asker):
                     return None
         return await self.get(operation_id)

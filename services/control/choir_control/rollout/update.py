@@ -55,6 +55,7 @@ class Updater:
 
         Raises the errors of the build and of the checks; nothing has been stopped then.
         """
+        # read first: the build replaces the current image
         before = await asyncio.to_thread(self._shelf.current, agent_id)
         built = await self._images.build(agent_id, report)
         live = await self._sessions.live_of(agent_id)
@@ -63,6 +64,7 @@ class Updater:
             return _outcome("built" if built.fresh else "skipped", built, "it does not run")
         if self._shelf.running(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
+        # an agent that could not be started again must not be stopped
         await self._starter.check(agent_id, live.bindings, SessionImage(built.image))
         report.step(f"stopping {agent_id}", 0.8)
         await self._stopper.stop(agent_id, UPDATED)
@@ -131,6 +133,7 @@ class Updater:
             return _outcome("failed", built, why)
         await self._stopper.stop(agent_id, TAKEN_BACK)
         if before.image is not None:
+            # the next start of the agent must not use the failed image either
             await asyncio.to_thread(self._shelf.put, before.image)
         try:
             await self._start(agent_id, live, before)

@@ -91,7 +91,7 @@ class AgentRuntime(Protocol):
         ...
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log because the session is over; after the exit if the process still runs."""
+        """Archive the agent's log because the session is over; if the process still runs, after its exit."""
         ...
 
     async def remove_orphans(self) -> int:

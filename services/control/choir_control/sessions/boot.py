@@ -46,6 +46,7 @@ class Boot:
 
     async def put_in_order(self) -> tuple[int, int]:
         """Remove orphan processes and end stale epochs; return how many of each."""
+        # before any lease is freed: an orphan may still write to its workspace
         orphans = await self._runtime.remove_orphans()
         live = await self._store.live()
         for session in (*live, *await self._store.suspended()):

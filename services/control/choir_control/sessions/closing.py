@@ -57,6 +57,7 @@ class Closing:
         if standing is None or standing.session.status not in LIVE:
             self.announce(session_id)
             return
+        # a session without events has no work to resume
         over = (None, SessionStopped.model_fields["type"].default)
         suspended = SessionSuspended.model_fields["type"].default
         last = standing.last_event
@@ -83,6 +84,7 @@ class Closing:
 
         Raises Conflict if the session keeps changing meanwhile.
         """
+        # the agent's last heartbeats may change the head between the read and the write
         for _ in range(ATTEMPTS):
             standing = await self._store.standing(session_id, with_waiting=with_waiting)
             if standing is None or standing.session.status not in (*LIVE, *RESUMABLE):

@@ -75,6 +75,7 @@ class Crashes:
             return
         self._failed_starts.discard(session.session_id)
         afresh = self._vitals.lived_s(session) >= STABLE_S
+        # with restart `never` there is no resume loop to stop, so the session waits for a start
         if counts and not afresh and _is_poison(session) and self._resumes(session):
             await self._closing.close(session.session_id, "abandoned", why, with_waiting=True)
             return

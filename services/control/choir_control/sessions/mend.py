@@ -108,6 +108,7 @@ class Mender:
             # the outermost handler of an exit; the missing heartbeats show it again
             except Exception:
                 log.exception("exit could not be noted", agent=agent_id)
+            # a newer exit of the same agent may have replaced this one during the await
             if self._unnoted.get(agent_id) is gone:
                 del self._unnoted[agent_id]
 
@@ -137,6 +138,8 @@ class Mender:
         """End the suspended sessions of agents that are no longer configured."""
         for session in await self._store.suspended():
             lock = self._turns.of(session.agent_id)
+            # while the lock is taken, the agent is being started or stopped; the next sweep checks
+            # again
             if session.agent_id in self._configuration.current.config.agents or lock.locked():
                 continue
             async with lock:

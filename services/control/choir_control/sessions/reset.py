@@ -77,13 +77,14 @@ class Workspaces:
         return next(view for view in await self.all() if view.name == name)
 
     async def reset(self, name: str, asked: ResetWorkspace, asker: Asker | None = None) -> str:
-        """Begin to delete everything in a workspace; return the operation's id.
+        """Start to delete everything in a workspace; return the operation's id.
 
         The conversation `asker`, if any, is notified of the end.
 
         Raises NotFound, BadInput without the name as confirmation, and Conflict for a path that must not be
         emptied or a workspace that is being reset already.
         """
+        # checked before the operation, so that the request itself fails with a clear error
         root = await self._root(name)
         if asked.confirm != name:
             raise BadInput(

@@ -41,6 +41,7 @@ class ShutDown:
                 (stopping, hurried), timeout=most_s, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
+            # read before the cancellation, which also completes it
             done = stopping.done()
             for each in (stopping, hurried):
                 each.cancel()

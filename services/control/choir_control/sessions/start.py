@@ -141,6 +141,7 @@ class Starter:
                 return
             try:
                 grant = await self._regrant(crashed, image)
+            # a crash freed the leases, and another agent may have taken one meanwhile
             except Conflict as error:
                 log.warning("resume waits", session=crashed.session_id, why=error.message)
                 await self._store.postpone(crashed.session_id, LEASE_HELD_RETRY)
@@ -210,11 +211,13 @@ class Starter:
 
     async def _regrant(self, crashed: SessionRow, image: SessionImage) -> Grant:
         token, snapshot = mint(), self._configuration.current
+        # the configuration may have moved the DM to another gateway since the last epoch
         gateway = snapshot.gateway_of(crashed.bindings.dm) or crashed.gateway
         resources = resources_of(crashed.agent_id, crashed.bindings, snapshot.config)
         row = await self._store.begin_epoch(crashed, resources, gateway, token, image)
         if row is None:
             raise Conflict(f"Session {crashed.session_id} is being taken up already.")
+        # the cached lease has the token of the previous epoch
         self._guard.forget(row.session_id)
         return Grant(row, token)
 

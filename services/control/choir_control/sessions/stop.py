@@ -66,8 +66,10 @@ class Stopper:
             session = await self._store.live_of(agent_id)
             if session is None:
                 return None
+            # a crashed session has no process to ask
             if session.status != "crashed":
                 await self._ask(session, reason)
+            # kills a process that has not exited by itself within the deadline
             await self._runtime.stop(agent_id, KILL_GRACE_S)
             await self._closing.stop(session.session_id, reason)
             return await self._store.get(session.session_id)

@@ -87,7 +87,7 @@ class SessionStore:
         """Create a session at epoch 1 with all its leases, atomically.
 
         It continues the agent's newest ended session of the same kind: a rehearsal continues only a
-        rehearsal, and any other session never does.
+        rehearsal, and other sessions never continue one.
 
         Raises Conflict when the agent has an unfinished session or a resource is leased.
         """

@@ -105,6 +105,7 @@ class DockerRuntime:
         """
         if spec.agent_id in self._agents:
             raise Conflict(f"The agent {spec.agent_id} already runs.")
+        # reserves the agent id before the first await, so that a second start is refused
         agent = self._agents[spec.agent_id] = Agent(spec)
         self._listen()
         name, body = container_name(self._site, spec.agent_id), describe_container(self._site, spec)
@@ -151,7 +152,7 @@ class DockerRuntime:
         return ""
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log because the session is over; after the exit if the container still runs."""
+        """Archive the agent's log at the end of its session; if the container still runs, after its exit."""
         agent = self._agents.get(agent_id)
         if agent is None:
             self._logs.put_away(agent_id)

@@ -82,6 +82,7 @@ class ProcessRuntime:
         """
         if spec.agent_id in self._agents:
             raise Conflict(f"The agent {spec.agent_id} already runs.")
+        # reserves the agent id before the first await, so that a second start is refused
         agent = self._agents[spec.agent_id] = Agent(spec)
         try:
             boundary = await self._launcher.prepare(spec)
@@ -118,7 +119,7 @@ class ProcessRuntime:
         return ""
 
     def end_session(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log because the session is over; after the exit if the process still runs."""
+        """Archive the agent's log because the session is over; if the process still runs, after its exit."""
         agent = self._agents.get(agent_id)
         if agent is None:
             self._logs.put_away(agent_id)
