@@ -87,6 +87,7 @@ async def run_agent(boot: AgentBoot, settings: AgentProcessSettings, redactor: R
     make_staging(workspace)
     control = Control(boot)
     memory, listeners = WorkingMemory(), Listeners()
+    # Working memory must also receive the restored tail, so it is registered before `restore`.
     listeners.add(memory.take_in)
     session_log = SessionLog(boot.session_id, SystemClock(), listeners.tell, redactor.clean)
     choir_dir = Path(boot.choir_dir)
@@ -195,6 +196,7 @@ class Agent:
         self._receiver = Receiver(
             self._arbiter, self._edge, self._jobs, decisions, self._dynamic.renew, self._ask_to_stop
         )
+        # Registered after the restore: these react to new events only.
         for listener in (
             self._jobs.take_in,
             self._edge.take_in,
@@ -276,6 +278,7 @@ class Agent:
             # as fenced.
             for task in background:
                 task.cancel()
+        # Without a flush control must handle this as a crash, so TERMINATE is not sent.
         if not flushed:
             return EXIT_UNFLUSHED
         await self._say_goodbye(reason)
@@ -309,6 +312,7 @@ class Agent:
         log.info("session open", status=self._hello.status, epoch=self._hello.epoch)
 
     def _listen_to_sigterm(self) -> None:
+        # The runtime kills the process soon after SIGTERM, so there is no time for a summary.
         request = StopRequest("SIGTERM", self._settings.hurry_grace_s, summary=False)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._ending.ask, request)
 

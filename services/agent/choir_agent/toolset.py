@@ -73,6 +73,7 @@ def make_toolset(
     def state() -> SessionState:
         return session_log.state
 
+    # Called later by the proposal tools, when `tools` is complete.
     def known() -> list[str]:
         return [tool.manifest.name for tool in tools]
 

@@ -110,6 +110,7 @@ class Arbiter:
         With `more_follows` the event is sent together with the next one.
         """
         rev = self._log.append(lane, payload, more_follows=more_follows)
+        # A snapshot must not come between events that belong together.
         if not more_follows:
             self._snapshots.follow(self._log)
         return rev
@@ -227,6 +228,8 @@ class Arbiter:
 
     def _refuse(self, lane: str, turn_id: str, call: ToolCall, error: JsonObject) -> None:
         budgets, work = self._current().settings.budgets, self.state.work(turn_id)
+        # The first refusal for the budget also records that it is exhausted: then the turn asks the
+        # user.
         if work is not None and calls_fault(self.state, budgets) is not None:
             event = exhausted(CALLS, self.state, budgets, work.dm)
             if event is not None:
@@ -271,6 +274,8 @@ class Arbiter:
             self._close(lane, turn_id, call, INTERRUPTED)
             return
         async with self._locks.hold(lane, checked.locks):
+            # Before an effect, `session_resumed` must be durable as well: a fenced process must not
+            # repeat it.
             await self._carry_out(lane, turn_id, call, checked, self.state.rev)
 
     async def _carry_out(
@@ -306,6 +311,7 @@ class Arbiter:
     def _close(
         self, lane: str, turn_id: str, call: ToolCall, outcome: Outcome, duration_ms: float = 0.0
     ) -> None:
+        # The tool's events precede its result and are sent together with it.
         for event in outcome.events:
             self.commit(lane, event, more_follows=True)
         payload = ToolResultCommitted(

@@ -91,6 +91,7 @@ async def _kept(
     output = scrub(output)
     reference = None
     if not fits(output, runtime.max_output) or (runtime.prompt_mask and status == "success"):
+        # The full output stays accessible, also if it is masked.
         reference = await asyncio.to_thread(artifacts.keep, output)
         output = capped(output, runtime.max_output)
     masked = runtime.prompt_mask and status == "success"

@@ -143,6 +143,7 @@ class Compactor:
                 for lane in sorted(lanes):
                     why = self._look_at(lane)
                     if why is not None:
+                        # Acquire here and not in the task, so that the next look finds the lane busy.
                         await self._busy_of(lane).acquire()
                         tasks.create_task(self._in_background(lane, why))
 
@@ -195,6 +196,7 @@ class Compactor:
         if job is None:
             return False
         backoff = self._backoffs.setdefault(self._asker.origin(lane), ModelBackoff())
+        # A requested compaction always tries the model.
         if why != "asked" and backoff.take_rest():
             self._select(job)
             return True
@@ -253,6 +255,7 @@ class Compactor:
     def _commit(self, job: Job, thought: Thought, room: int) -> str:
         """Commit the model's delta; return the fault of an invalid one, or an empty text."""
         if self._memory.window(job.lane) is not job.window:
+            # The event records the tokens that the call used; the summary stays as it was.
             ended = "the job had ended"
             self._append(job.lane, job.through_rev, job.before, thought=thought, failed=ended)
             return ""
@@ -264,6 +267,7 @@ class Compactor:
             unchanged = job.window.through_rev
             self._append(job.lane, unchanged, job.before, thought=thought, failed=error.message)
             return error.message
+        # The window may have been reduced further during the call.
         through = max(job.through_rev, job.window.through_rev)
         self._append(job.lane, through, after, delta, thought)
         log.info("compacted", lane=job.lane, through_rev=through, events=len(job.events))

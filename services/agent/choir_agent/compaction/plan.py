@@ -44,6 +44,7 @@ def is_full(window: LaneWindow, limits: Limits) -> bool:
 
 def is_bursting(window: LaneWindow, limits: Limits, *, in_flight: bool) -> bool:
     """Return whether events must be folded at once, even without a model's summary."""
+    # A compaction in flight will reduce the count; the size limit cannot wait for it.
     too_many = window.count > HARD_COUNT * limits.events and not in_flight
     return too_many or window.size > limits.hard_size
 

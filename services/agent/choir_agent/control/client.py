@@ -133,8 +133,10 @@ class Control:
         try:
             response = await self.http.send(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            # Without a connection the request was certainly not executed.
             raise Unavailable(f"control does not answer: {error}") from error
         except httpx2.TransportError as error:
+            # Control may have executed the request although its response was lost.
             raise OutcomeUnknown(f"{verb} broke off: {error!r}") from error
         if response.is_success:
             return answer.model_validate_json(response.content)

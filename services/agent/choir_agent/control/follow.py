@@ -33,6 +33,7 @@ async def follow_signals(control: Control) -> AsyncIterator[Signal]:
         try:
             async for signal in _follow_once(control, last_seen):
                 backoff.reset()
+                # A reconnect may repeat signals.
                 if last_seen is None or signal.seq > last_seen:
                     last_seen = signal.seq
                     yield signal

@@ -40,6 +40,7 @@ class StatusReporter:
         """Send reports until cancelled; a failed report is not repeated before the next change."""
         while True:
             await self._changed.wait()
+            # Collects the changes of one second in one report.
             await asyncio.sleep(INTERVAL_S)
             self._changed.clear()
             for lane, state in list(self._newest.items()):

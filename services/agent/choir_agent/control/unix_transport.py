@@ -84,6 +84,7 @@ class UnixTransport(httpx2.AsyncBaseTransport):
             connection.write(_render(request, body))
             await stream.read_head()
         except BaseException:
+            # Also on cancellation: a connection with a pending response must not be reused.
             connection.close()
             raise
         reading = stream.reading

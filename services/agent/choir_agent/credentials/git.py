@@ -56,6 +56,7 @@ class GitAccess:
 
     async def adopt(self, current: CurrentSettings) -> None:
         """Switch to the identity of these settings, or to none; logs an OSError instead of raising it."""
+        # Settings may change again while an earlier change is still being applied.
         async with self._adopting:
             identity = current.settings.git_identity
             secret = current.secret(identity.secret) if identity else None

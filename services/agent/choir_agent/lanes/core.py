@@ -122,6 +122,7 @@ class CoreJob:
                 await self._make_moves()
         except TimeoutError:
             late = self._job()
+            # A TimeoutError from inside the job is not the end of its time.
             if late is None or not limit.expired():
                 raise
             self._end(late, out_of_time(late, self._budgets()))
@@ -186,6 +187,7 @@ class CoreJob:
     def _stop(
         self, job: JobState, outcome: CoreOutcome, result: JsonObject | None, reason: str = ""
     ) -> None:
+        # `job` may be older than the newest events.
         now = self._job() or job
         took = self._now() - datetime.fromisoformat(job.started_at)
         stopped = CoreStopped(

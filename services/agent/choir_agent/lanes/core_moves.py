@@ -54,6 +54,7 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Val
     ended = _must_end(job, budgets, now)
     if ended is not None:
         return ended
+    # Open calls first: after a crash they are resumed before anything else.
     if any(call.stage is not CallStage.DONE for call in job.calls):
         if job.proposed > budgets.per_job_max_tool_calls:
             limit = budgets.per_job_max_tool_calls
@@ -67,6 +68,7 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime, validate: Val
         return AwaitInfo()
     if job.output is not None and not job.output.tool_calls and not job.news:
         return _judged(job, job.output.text, validate)
+    # Checked after the result: a job that has its result needs no further step.
     if job.steps >= budgets.per_job_max_steps:
         limit = budgets.per_job_max_steps
         return End(

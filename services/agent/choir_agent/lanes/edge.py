@@ -81,6 +81,7 @@ class EdgeLane:
 
     async def take(self, message: UserMessageSignal) -> None:
         """Queue a message; duplicates are ignored. Wait while the queue is full."""
+        # Back-pressure: while the queue is full, no further signal is read.
         await self._room.wait()
         queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
         if queued or self._arbiter.has_taken(message.inbox_id):
@@ -109,6 +110,7 @@ class EdgeLane:
                 elif not self._begin_next():
                     self._wake.clear()
                     await self._wake.wait()
+        # A suspended session makes its reports after the resume; one that ends must send them now.
         if not self._arbiter.state.has_open_work:
             self._report_plainly()
         self._move(EdgeTrigger.TERMINATE)
@@ -133,6 +135,7 @@ class EdgeLane:
     def cancel_turn(self, signal: int) -> None:
         """Cancel the current turn at the user's request; the user receives a reply."""
         turn_id = self._open_turn_id()
+        # The event comes first: the interrupted task reads from the log that it was cancelled.
         cancelled = Cancelled(target=LANE, turn_id=turn_id, by="user", signal=signal)
         self._arbiter.commit(LANE, cancelled)
         self.interrupt()
@@ -163,6 +166,7 @@ class EdgeLane:
         """
         state = self._arbiter.state
         if state.parked and (self._to_try or not (state.unbegun or self._waiting)):
+            # Each parked turn is tried once, because the decision may concern any of them.
             self._to_try = max(0, self._to_try - 1)
             self._arbiter.commit(LANE, TurnUnparked(turn_id=state.parked[0].turn_id))
             return True
@@ -236,11 +240,13 @@ class EdgeLane:
             self._move(EdgeTrigger.PARK)
             self._arbiter.commit(LANE, TurnParked(turn_id=left.turn_id))
             log.info("a turn is put aside: it waits for a human", turn_id=left.turn_id)
+        # Neither finished nor suspended: close it, so that the message gets its reply.
         elif left is not None and (left.cancelled or not self._arbiter.leaves_open):
             self._turns.cancel(left)
 
     async def _ended_or_parks(self, turn: asyncio.Task[None]) -> bool:
         """Wait for the end of a turn; return whether it was interrupted in order to be parked."""
+        # Clear `_wake` before checking, so that no wake-up between check and wait is lost.
         while not turn.done():
             self._wake.clear()
             opened = self._arbiter.state.turn
@@ -248,6 +254,7 @@ class EdgeLane:
                 with self._arbiter.parking(opened.turn_id):
                     turn.cancel()
                     await asyncio.wait({turn})
+                # The turn may have finished just before the cancellation.
                 return turn.cancelled()
             woken = asyncio.create_task(self._wake.wait())
             try:

@@ -82,6 +82,8 @@ class Ending:
                 {lane, another}, timeout=request.grace_s, return_when=asyncio.FIRST_COMPLETED
             )
             if another.done():
+                # The newer request sets the remaining time, for example SIGTERM after a shutdown
+                # signal.
                 request = another.result()
                 continue
             another.cancel()
@@ -94,6 +96,7 @@ class Ending:
         if not request.summary:
             return None
         summing = asyncio.ensure_future(self._summarise())
+        # Any further stop request means that there is no time for the summary.
         hurry = asyncio.create_task(self._stops.get())
         try:
             await asyncio.wait({summing, hurry}, return_when=asyncio.FIRST_COMPLETED)

@@ -46,6 +46,7 @@ class CoreJobs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Left without an error means that the session stops: the jobs stay open for the next epoch.
         if kind is None:
             self._leave_open()
         group, self._group = self._group, None

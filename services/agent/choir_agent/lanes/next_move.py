@@ -57,6 +57,7 @@ def next_move(turn: TurnState, budgets: Budgets) -> Move:
     output = turn.output
     if turn.cancelled:
         return BreakOff()
+    # Open calls first: after a crash they are resumed before anything else.
     if any(call.stage is not CallStage.DONE for call in turn.calls):
         if turn.proposed > budgets.max_tool_calls_per_turn:
             return OutOfBudget(
@@ -66,6 +67,7 @@ def next_move(turn: TurnState, budgets: Budgets) -> Move:
         return UseTools(turn.calls)
     if output is not None and not output.tool_calls and not turn.news:
         return Answer(output.text) if output.text.strip() else Speechless()
+    # Checked after the answer: a turn that has its answer needs no further step.
     if turn.steps >= budgets.max_steps_per_turn:
         return OutOfBudget(
             f"one answer may take {budgets.max_steps_per_turn} calls of the model, and they are used "

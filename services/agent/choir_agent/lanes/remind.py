@@ -67,6 +67,7 @@ class Reminding:
         if found is not None and found.empty:
             self._empty_until = now + EMPTY_S
         elif found is not None and (news := self._not_shown(found.reminders)):
+            # Not urgent, hence `more_follows`: replicated together with the next event.
             reminded = Reminded(turn_id=turn.turn_id, reminders=news, receipts=found.receipts)
             self._arbiter.commit(EDGE, reminded, more_follows=True)
 

@@ -43,5 +43,6 @@ class SkillSteps:
 
     def _commit(self, lane: str, events: tuple[SkillEvent, ...]) -> bool:
         for event in events:
+            # The lane continues at once, so these are sent with its next event.
             self._arbiter.commit(lane, event, more_follows=True)
         return bool(events)

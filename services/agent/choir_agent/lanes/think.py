@@ -88,6 +88,7 @@ class Thinker:
             try:
                 return await self._ask(work)
             except RateLimited as error:
+                # The second rate limit is final, so that the user gets a reply.
                 if waited:
                     said = f"{error.message}, also after waiting"
                     raise ModelFailed(said, cause="rate") from error
@@ -120,6 +121,7 @@ class Thinker:
         tried = [refused.messages]
         for history in usual.alternatives(first.message, self._arbiter.state.rev):
             prompt = self._make_prompt(history)
+            # This format changes nothing in this history.
             if prompt.messages in tried:
                 continue
             log.info("a request was refused; asking again with the history rewritten",
@@ -136,10 +138,12 @@ class Thinker:
     async def _send(
         self, work: TurnState | JobState, now: CurrentSettings, prompt: Prompt, origin: str
     ) -> None:
+        # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
         model = model_of(now.settings, self._lane)
         key, lane = now.secret(model.secret), self._lane
         async with self._model.thought(model, key, prompt, lane) as thought:
+            # Inside the context, so that the reservation ends when the usage is charged.
             self._record(work, thought, read_rev, origin)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:

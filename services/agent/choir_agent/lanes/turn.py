@@ -109,6 +109,7 @@ class Turns:
             self._close(turn, EdgeTrigger.MODEL_ERROR, "error", self._thinker.explain(error))
 
     async def _use(self, turn: TurnState, calls: tuple[CallState, ...]) -> None:
+        # A spawn returns at once, so the lane is not shown as waiting for a tool.
         if all(state.call.tool == SPAWN for state in calls):
             self._move(EdgeTrigger.SPAWN)
             await self._arbiter.use(self._lane, turn.turn_id, calls)

@@ -34,6 +34,7 @@ class Places:
         """Return one indexed claim that conflicts with `claim` and arrived before it, or None."""
         for look in claim.looks_dirty if dirty else claim.looks:
             here = self._marks.get(look)
+            # Entries are in ticket order, so the first one decides.
             first = next(iter(here.values())) if here else None
             if first is not None and first.ticket < claim.ticket:
                 return first

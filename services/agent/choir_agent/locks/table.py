@@ -41,6 +41,7 @@ class LockTable:
             return claim
         self.waiting[claim.ticket] = claim
         self._line.put(claim)
+        # When the first command is granted, these claims may pass the others that wait.
         if claim.reads_dirty:
             self._waiting_reads[claim.ticket] = claim
         self._watch(claim, obstacle)

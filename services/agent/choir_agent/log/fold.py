@@ -133,6 +133,8 @@ def _after_life(
         case SessionStopped():
             return replace(state, stopped=True)
         case SessionAbandoned():
+            # The event itself contains control's message to the user, so nothing remains to be
+            # reported.
             return replace(state, turn=None, parked=(), jobs=(), due=(), skills=())
         case _:
             assert_never(payload)

@@ -51,6 +51,7 @@ def after_report(state: SessionState, report: CoreReported) -> SessionState:
         needs = _needs(job, _text(report.body))
         noted = replace(noted, needs=needs)
         brief = f"The core job {report.job_name!r} needs something to go on: {needs}"
+        # Do not report a repeated request again.
         if needs != job.needs:
             state = replace(state, due=_asked(state, job, _short(brief)))
     elif report.kind in ("progress", "plan"):
@@ -88,6 +89,7 @@ def after_instruction(job: JobState, injected: InjectedInstruction, rev: int) ->
     if injected.by != "session":
         by = _newest(job.injected_by, injected.call_id)
         return replace(told, injections=job.injections + 1, injected_by=by)
+    # Only a correction follows a final output; otherwise it is the note that no information came.
     if job.output is None or job.output.tool_calls:
         return told
     return replace(told, corrections=job.corrections + 1)
@@ -98,6 +100,7 @@ def after_stop(state: SessionState, stopped: CoreStopped) -> SessionState:
     job = next((job for job in state.jobs if job.turn_id == stopped.job_id), None)
     if job is None:
         return state
+    # A later job may use the same lane name, so the lane's skill and summary are removed.
     due = Due(stopped.job_id, outcome_in_words(stopped), job.dm, job.read_outside)
     return replace(
         state,

@@ -101,6 +101,7 @@ class SessionLog:
         With `more_follows` replication is not woken: the event is sent together with the next one. Raises
         BadInput if the payload cannot be written as JSON, even after scrubbing.
         """
+        # Redact before linking: the hash must cover the text that is stored.
         payload = _storable(payload, self.clean)
         event = link(self.head, self._session_id, lane, payload, self._clock.now())
         self._keep(event, payload)
@@ -112,6 +113,7 @@ class SessionLog:
         """Return the events after `rev`, oldest first, within both limits but at least one if present."""
         if rev >= self.head.rev:
             return ()
+        # Entries have no gaps, so the distance to the head gives the index.
         first = len(self.entries) - (self.head.rev - rev)
         batch: list[Entry] = []
         room = max_bytes
@@ -126,6 +128,7 @@ class SessionLog:
         """Drop the oldest durable events beyond `kept_bytes`."""
         count = 0
         for entry in self.entries:
+            # Events that are not durable stay: they are still to be sent.
             if self._bytes <= self._kept_bytes or entry.rev > durable_rev:
                 break
             self._bytes -= len(entry.wire)

@@ -178,6 +178,7 @@ class LaneWindow:
     def events(self, through_rev: int) -> Iterator[Committed]:
         """Yield the events up to `through_rev`, in prompt order."""
         for turn in self.turns:
+            # A job's briefing is never folded.
             if turn.head.rev <= through_rev and not isinstance(turn.head.payload, CoreStarted):
                 yield turn.head
             for step in turn.steps:

@@ -36,6 +36,7 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
         head["reasoning_effort"] = settings.reasoning_effort
     if settings.max_completion_tokens is not None:
         head["max_completion_tokens"] = settings.max_completion_tokens
+    # The operator's request template may override the fields above.
     head |= settings.request.fields()
     if prompt.json_only:
         head["response_format"] = {"type": "json_object"}
@@ -78,6 +79,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Thought:
     completion = _parse(body)
     choice = completion.choices[0] if completion.choices else None
     error = completion.error or (choice and choice.error)
+    # Some providers report an error next to a complete answer: then the answer counts.
     if error and (choice is None or not choice.message.content):
         raise disguised(error, datetime.now(UTC))
     if choice is None:

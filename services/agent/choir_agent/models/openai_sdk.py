@@ -62,6 +62,7 @@ class _Capped(httpx2.AsyncByteStream):
 
 class _Transport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        # Only gzip, which `_Capped` unpacks within its limit.
         request.headers["accept-encoding"] = "gzip"
         response = await super().handle_async_request(request)
         encoding = response.headers.pop("content-encoding", "identity").lower()
@@ -79,6 +80,7 @@ class SdkClient:
         verify = not endpoint.startswith("http://")
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
+            # The SDK requires a key, even for an endpoint without one.
             api_key=api_key or "none",
             # Choir retries itself: see `retrying`, and `lanes/think` for rate limits.
             max_retries=0,

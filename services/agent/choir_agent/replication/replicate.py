@@ -71,6 +71,7 @@ class Replication:
         """
         while True:
             self._log.grew.clear()
+            # `grew` is cleared first: an event after that sets it again, so none is missed.
             if self._acked.rev == self._log.head.rev:
                 await self._wait_for_growth()
                 self._log.grew.clear()
@@ -131,6 +132,7 @@ class Replication:
         if ack_rev <= self._acked.rev:
             return
         for entry in batch:
+            # The acknowledged event gives the hash of the new durable head.
             if entry.rev == ack_rev:
                 self._acked = Head(entry.rev, entry.hash)
         self._log.release(self._acked.rev)
@@ -138,6 +140,6 @@ class Replication:
         for rev, waiter in self._waiters:
             if rev > self._acked.rev:
                 still.append((rev, waiter))
-            elif not waiter.done():
+            elif not waiter.done():  # a cancelled waiter is done already
                 waiter.set_result(None)
         self._waiters = still

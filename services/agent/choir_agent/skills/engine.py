@@ -66,6 +66,7 @@ Ruling = Moved | Refused
 def start(spec: SkillSpec, present: SkillState | None, given: JsonObject, caller: Caller) -> Ruling:
     """Enter a skill's initial state, if the lane is in no skill and the input matches its schema."""
     if present is not None:
+        # The same call again after a crash: the same result, and no event.
         if present.entered_by == caller.call_id:
             return Moved((), _entered(spec, spec.initial_state))
         reason = f"The skill {present.skill!r} is active; one at a time, and none inside another."
@@ -88,9 +89,11 @@ def transition(
     spec: SkillSpec, skill: SkillState, proposal: Proposal, caller: Caller, shown: Shown = str
 ) -> Ruling:
     """Leave the current state by one of its transitions, at most once in each model output."""
+    # The same call again after a crash: the same result, and no event.
     if skill.entered_by == caller.call_id:
         return Moved((), _entered(spec, skill.state))
     state = spec.states.get(skill.state, StateSpec())
+    # No model output since the state was entered, so the model has not seen it.
     if state.terminal or skill.entered_at == skill.steps:
         reason = f"You have not seen the state {skill.state!r} yet: one transition in each answer."
         return Refused(refused(spec, skill, "skill_step_skipped", reason, shown))

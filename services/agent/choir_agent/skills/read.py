@@ -43,6 +43,7 @@ def parse_skill(text: str | bytes, known_tools: Collection[str]) -> SkillSpec:
     if len(text) > MAX_SKILL_BYTES:
         raise BadSkill("file", f"has more than {MAX_SKILL_BYTES} bytes")
     try:
+        # By default json accepts duplicate keys and NaN; a SkillSpec must not contain them.
         document = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise BadSkill("file", f"is not JSON: {error}") from error
