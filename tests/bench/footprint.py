@@ -22,6 +22,7 @@ async def weigh(stack: Stack) -> dict[str, float]:
     for name in record["children"]:
         pid = stack.pid(name)
         weights[name] = _tree_pss(pid) if name == "postgres" else _rss(pid)
+    # before the agent is added
     services = sum(weight for name, weight in weights.items() if name != "rehearsal")
     agent = await stack.agent_pid()
     if agent is not None:

@@ -175,6 +175,7 @@ async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
                 await _capacity(crowd, samples)
                 await _floor_http(lines, request, samples)
                 await _paced(crowd, samples)
+                # drop the warm-up; one entry stays, because `_floor_pg` numbers its rows by their count
                 if number == 0:
                     samples = Samples(floor_pg=samples.floor_pg[:1])
             rss = crowd.rss_mb

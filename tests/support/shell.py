@@ -37,6 +37,7 @@ class Shell:
         """Run a command that must exit with `exit_code` and print no data; return its error paragraph."""
         done = self._run(words, given)
         assert done.returncode == exit_code, f"choirctl {' '.join(words)}: {done.stderr}"
+        # an error must not mix with data, and must not be a stack trace
         assert done.stdout == "" and "Traceback" not in done.stderr
         return " ".join(done.stderr.split())
 

@@ -236,6 +236,7 @@ def running_stack(
     # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
+    # the developer's API keys must not replace the rehearsal model
     clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
     stack = Stack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
     try:

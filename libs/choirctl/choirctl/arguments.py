@@ -74,6 +74,7 @@ def completed_by(names: Names) -> Callable[[typer.Context, str], list[str]]:
         try:
             found = asyncio.run(_ask(_place(ctx), names))
         except (ChoirError, OSError, TimeoutError):
+            # an error message would appear in the middle of the user's command line
             return []
         return sorted(name for name in found if name.startswith(incomplete))
 

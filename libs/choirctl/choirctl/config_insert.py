@@ -135,6 +135,7 @@ def replace_file(path: Path, text: str) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
+            # before the rename: after a power failure the name must not lead to an empty file
             os.fsync(file.fileno())
         partial.chmod(path.stat().st_mode & 0o777)
         os.replace(partial, path)  # noqa: PTH105 the atomic rename is the point

@@ -28,6 +28,7 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
     if not all(steps):
         raise BadInput(f"{key!r} names no setting: give its path, such as agents.main.timezone.")
     made, before = with_value(text, str(path), steps, value)
+    # validate before writing: an invalid file would stop the next start of Choir
     try:
         Config.model_validate_json(made)
     except ValidationError as error:

@@ -203,6 +203,7 @@ class ControlApi:
             except (Unavailable, OutcomeUnknown, DeadlineExceeded):
                 if cut_at is None and after == first:
                     raise  # no stream was ever open, so there is nothing to resume
+            # a stream that ends without an `end` event counts as a lost connection, too
             cut_at = cut_at or time.monotonic()
             await asyncio.sleep(1)
         raise Unavailable(
@@ -339,6 +340,7 @@ class ControlApi:
                 f"{self._place.spoken} refuses the operator token: {error.message} Set CHOIR_TOKEN to "
                 f"the value of `operator-token` in the secrets.json of that Choir."
             )
+        # a proxy's error page has no problem document, so `read_problem` returns a plain ChoirError
         if type(error) is ChoirError and status in BARE_UNAVAILABLE:
             raise Unavailable(f"{self._place.spoken} answered HTTP {status}: a part of it is down.")
         raise error

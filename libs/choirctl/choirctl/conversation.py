@@ -136,6 +136,7 @@ class Conversation:
         path = f"/v1/dms/{self._dm}/messages"
         params = {"after": str(after), "limit": str(RECENT)}
         said = parse(await self._api.send("GET", path, params=params), History).messages
+        # newer messages arrive through the stream
         return tuple(it for it in said if it.outbox_id <= (self._heard.last_id or 0))
 
     async def listen(self, opened: asyncio.Event) -> None:
@@ -150,6 +151,7 @@ class Conversation:
                     pause = FIRST_PAUSE_S
                     await self._take(message)
             except DeadlineExceeded:
+                # before the first connection a hanging service is an error; later it is retried
                 if not opened.is_set():
                     raise
             except (httpx2.HTTPError, Unavailable, RateLimited):
@@ -196,6 +198,7 @@ class Conversation:
             return
         if message.outbox_id <= (self._heard.last_id or 0):
             return
+        # only after the put: if it is cancelled, the stream has to deliver the message again
         await self._unread.put(message)
         self._heard.last_id = message.outbox_id
 

@@ -30,6 +30,7 @@ async def run_here(
         async with asyncio.TaskGroup() as tasks:
             on_top = tasks.create_task(_on_top(stack, when_ready))
             running = tasks.create_task(stack.run())
+            # when the stack has ended, the chat or the wait for readiness must end, too
             running.add_done_callback(lambda _: on_top.cancel())
     finally:
         for number in SIGNALS:

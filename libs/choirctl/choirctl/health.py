@@ -125,6 +125,7 @@ async def _python(_: Patient) -> Answer:
 async def _landlock(_: Patient) -> Answer:
     if sys.platform != "linux":
         return "warn", f"{sys.platform} has no Landlock: agents' tools run unconfined."
+    # with this flag the system call returns the ABI version and creates no ruleset
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION_FLAG)
     if version < 1:
@@ -298,6 +299,7 @@ async def _model_in_force(patient: Patient, running: Running) -> Answer:
     given = {**supplied, **environment_keys(patient.settings)}
     known = {**salvage_secrets(patient.home.secrets_file), **given}
     key = known.get(model.secret) if model.secret else None
+    # an environment variable of another shell or container cannot be read here
     if model.secret and key is None:
         return "warn", (
             f"{model.model} at {model.endpoint} was not asked: its key was given to the running Choir by an "
@@ -326,6 +328,7 @@ async def _model(patient: Patient) -> Answer:
 
 async def _disk(patient: Patient) -> Answer:
     place = patient.home.root
+    # the state directory may not exist yet: measure the file system of its nearest parent
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free

@@ -88,6 +88,7 @@ class Lanes:
             case ToolResultCommitted() as p:
                 if event.lane in self.busy:
                     self.busy[event.lane].calls.pop(p.call_id, None)
+            # a notice or a message does not end the turn
             case Reply(kind="answer" | "error" | "report"):
                 self.busy.pop(EDGE, None)
             case SessionStarted() | SessionResumed() | SessionStopped() | SessionAbandoned():

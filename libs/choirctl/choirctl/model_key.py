@@ -123,6 +123,7 @@ class ModelKey:
         """Write the model to config.json if the stored key alone would select another one next time."""
         if DEFAULT_MODEL in self.config.models:
             return
+        # simulate the next start with the stored secrets only, without keys in the environment
         known = read_secrets(self.home.secrets_file)
         bare = LocalSettings(home=self.settings.home, model="")
         plain = bare.model_copy(

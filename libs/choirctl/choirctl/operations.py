@@ -69,6 +69,7 @@ class Shown:
         """Show a progress event or log line."""
         if event.kind == "step":
             self._bar.update(self._task, description=event.text, completed=event.share)
+            # without a terminal there is no bar, so print each step as a line
             if self._bar.disable:
                 self._bar.console.print(event.text, markup=False, highlight=False)
             return
@@ -101,6 +102,7 @@ async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -
                         hear(said)
         except Unavailable:
             await asyncio.sleep(PAUSE_S)
+        # the stream may have been lost after the operation ended
         view = parse(await api.send("GET", f"/v1/operations/{operation_id}"), OperationView)
         if view.status != "running":
             return view

@@ -62,6 +62,7 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
     await asyncio.to_thread(folder.mkdir, 0o700, parents=True, exist_ok=True)
     for free in _names(name):
         try:
+            # O_EXCL: fails for an existing file, and does not follow a symbolic link
             opened = os.open(folder / free, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             continue
@@ -69,7 +70,7 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
             with os.fdopen(opened, "wb") as file:
                 async for piece in pieces:
                     await asyncio.to_thread(file.write, piece)
-        except BaseException:
+        except BaseException:  # also when the chat is cancelled
             (folder / free).unlink(missing_ok=True)
             raise
         return folder / free
@@ -96,6 +97,7 @@ def _size_of(path: Path) -> int:
             found = os.fstat(file.fileno())
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
+    # a pipe or device has no size, and may never end
     if not stat.S_ISREG(found.st_mode):
         raise BadInput(f"{path} is no file with an end.")
     return found.st_size

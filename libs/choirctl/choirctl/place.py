@@ -72,6 +72,7 @@ class Place:
         if place.scheme != "https":
             return None
         named = environment("CHOIR_CA_FILE")
+        # the CA of this state directory only signs the certificate of the Choir on this machine
         if named is None and place.hostname not in LOOPBACK:
             return None
         file = Path(named).expanduser() if named else self.authority

@@ -76,6 +76,7 @@ def _fitting(rows: Table, width: int) -> list[int] | None:
     natural = [max(map(cell_len, column)) for column in cells]
     words = [max(cell_len(word) for text in it for word in (text.split() or [""])) for it in cells]
     room = width - GAP * (len(cells) - 1)
+    # prefer widths without folding, then those of the longest word in each column
     for chosen in (natural, words):
         rest = room - sum(chosen[:-1])
         if rest >= min(natural[-1], LAST_MAY_FOLD):

@@ -115,6 +115,7 @@ class _Talk:
             ]
             sending = tasks.create_task(self._send_typed())
             await self._read_lines(prompt)
+            # lines typed before the user left are still sent
             await self._typed.join()
             for task in (sending, *ending):
                 task.cancel()
@@ -127,6 +128,7 @@ class _Talk:
                 if agent is None:
                     return
                 self._past = await read_past(self._api, agent.agent_id, self._dm, most)
+                # these events were printed as history, so the follower must not print them again
                 for name, head in self._past.read_to:
                     self._watch.seen.setdefault(name, head)
                 for event in self._past.said:
@@ -155,6 +157,7 @@ class _Talk:
         now = time.monotonic()
         lanes = self._watch.lanes
         shown = [*lanes.lines(now, width)]
+        # lanes from the log are more precise than the channel's typing indicator
         if not shown or self._going_on.cards:
             going_on = self._going_on.lines(now, lanes.jobs)
             shown += [fitted(line, width) for line in going_on]
@@ -259,6 +262,7 @@ class _Talk:
 
     async def _take(self, message: OutboundMessage) -> None:
         self._waiting.end(message)
+        # a message delivered while the history was read may already be on the screen
         if not self._past.holds(message.session_id, message.rev):
             self._show(message)
         for line in await save_files(self._api, self._dm, message, self._files):

@@ -143,6 +143,7 @@ def _scaffold(path: Path, agent: str, ref: str) -> None:
 def _git(path: Path, *words: str, given: str = "") -> str:
     names = ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
     identity = {name: "choirctl" if "NAME" in name else "choirctl@localhost" for name in names}
+    # the user's git configuration must not affect the result (signing, hooks, templates)
     clean = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
     try:
         done = subprocess.run(

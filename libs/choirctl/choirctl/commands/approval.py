@@ -88,6 +88,7 @@ def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
             if decided.detail:
                 out().print(plainly_lines(decided.detail), markup=False, highlight=False)
 
+    # typer takes the help text from the docstring
     decide.__doc__ = help_
     return decide
 

@@ -102,6 +102,7 @@ def restore(
     Choir must not run. Asks before it replaces existing data; without a terminal it refuses.
     """
     settings = _settings(ctx, home)
+    # without `force` it refuses to replace data, and its message says what would be replaced
     try:
         done = _put_back(settings, file, force=yes)
     except Conflict as found:

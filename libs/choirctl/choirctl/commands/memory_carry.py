@@ -144,6 +144,7 @@ async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
             if lines % TELL_EVERY == 0:
                 _tell(f"{lines:,} records")
     out.flush()
+    # the first line is the head and the last one the end; the others are records
     with contextlib.suppress(ValidationError):
         if ExportEnd.model_validate_json(last).records == lines - 2:
             return lines - 2
@@ -161,6 +162,7 @@ def _check(file: Path) -> tuple[int, str]:
     digest, records, last = hashlib.sha256(), -1, b""
     for number, line in _lines(file):
         digest.update(line)
+        # validate the previous line: only the line after it shows that it was a record, not the end
         if last:
             records += 1
             if records:
@@ -211,6 +213,7 @@ def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
     piece: list[Record] = []
     size = 0
     for place, (number, line) in enumerate(_lines(file)):
+        # 0 is the head, and the line after the records is the end
         if 0 < place <= total:
             if len(piece) == PIECE_RECORDS or (piece and size + len(line) > PIECE_BYTES):
                 yield piece

@@ -258,6 +258,7 @@ async def _changes(
         try:
             found = await api.sessions(agent, limit)
         except (Unavailable, OutcomeUnknown, DeadlineExceeded):
+            # choird may be restarting
             if time.monotonic() - answered_at > CUT_S:
                 raise
             continue

@@ -142,6 +142,7 @@ class Start:
         progress = StartProgress(console)
 
         async def when_ready(state: StackState) -> bool:
+            # the spinner and the chat prompt would overwrite each other
             progress.close()
             dms = await self._dms()
             choice = _choose(dms) if with_chat else Choice()
@@ -193,6 +194,7 @@ class Start:
         if starts:
             ask = sys.stdin.isatty() and sys.stderr.isatty() and not self.as_json
             ModelKey(self.local, self.settings, config, console).keep(ask=ask)
+            # it may have added the model to config.json
             config = read_config(file)
         return config
 
