@@ -1,6 +1,7 @@
 """Client for human approval of tool calls.
 
 Called by `arbiter` when the ruling is Ask; `lanes/decisions` passes on the signal that a decision was made.
+See docs/design/approvals.md.
 """
 
 import asyncio

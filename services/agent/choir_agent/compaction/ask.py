@@ -18,7 +18,7 @@ log = structlog.get_logger("choir.agent.compaction")
 
 
 class Asker:
-    """Makes the model calls of compaction, within the session's budget."""
+    """Client for the model calls of compaction, within the session's budget."""
 
     def __init__(self, model: MeteredModel, current: Callable[[], CurrentSettings]) -> None:
         self._model = model

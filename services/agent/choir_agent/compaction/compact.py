@@ -90,7 +90,7 @@ class Job:
 
 
 class Compactor:
-    """Compacts the windows of all lanes, at most one compaction for each lane at a time."""
+    """Background compaction of all lanes' windows, at most one at a time for each lane."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class _Answer(BaseModel):
 
 
 class SessionSummarizer:
-    """Makes the summary of this session."""
+    """Producer of this session's summary."""
 
     def __init__(
         self, memory: WorkingMemory, asker: Asker, current: Callable[[], CurrentSettings]

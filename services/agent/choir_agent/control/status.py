@@ -20,7 +20,7 @@ Describe = Callable[[str, str], StatusReport]
 
 
 class StatusReporter:
-    """Tracks the newest state of each lane and reports changes."""
+    """Tracker of each lane's newest state; sends changes to control."""
 
     def __init__(self, control: Control, describe: Describe) -> None:
         self._control = control

@@ -19,7 +19,7 @@ PATIENCE_S = 5.0
 
 
 class CredentialDoor:
-    """Serves the current credential to the helper."""
+    """Server that returns the current credential to git's helper."""
 
     def __init__(self, credential: Callable[[], GitCredential | None]) -> None:
         self._credential = credential

@@ -1,4 +1,4 @@
-"""Check whether the peer of a Unix socket descends from this process. Called by `door`."""
+"""Check that the peer of a Unix socket is a descendant of this process. Called by `door`."""
 
 import os
 import socket

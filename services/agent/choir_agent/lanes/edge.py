@@ -245,7 +245,7 @@ class EdgeLane:
             self._turns.cancel(left)
 
     async def _ended_or_parks(self, turn: asyncio.Task[None]) -> bool:
-        """Wait for the end of a turn; return whether it was interrupted in order to be parked."""
+        """Wait for the end of a turn; return whether it was interrupted so that it can be parked."""
         # Clear `_wake` before checking, so that no wake-up between check and wait is lost.
         while not turn.done():
             self._wake.clear()

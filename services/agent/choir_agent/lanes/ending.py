@@ -34,7 +34,7 @@ Summarise = Callable[[], Awaitable[SessionSummary | None]]
 
 
 class Ending:
-    """Waits for a stop request and shuts the session down."""
+    """Shutdown sequence of a session, started by a stop request."""
 
     def __init__(
         self,

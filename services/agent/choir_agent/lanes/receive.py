@@ -26,7 +26,7 @@ from choir_common.wire.signals import (
 
 
 class Receiver:
-    """Dispatches each signal to its handler."""
+    """Dispatcher that passes each signal to its handler."""
 
     def __init__(
         self,

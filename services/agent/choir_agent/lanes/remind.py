@@ -35,7 +35,7 @@ MAX_TEXT = 4_000
 
 
 class Reminding:
-    """Adds memory's reminders to the message of the open turn, at most once."""
+    """Lookup of memory's reminders for the message of the open turn, at most once."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from choir_agent.skills.registry import Skills
 
 
 class SkillSteps:
-    """Commits the events that end or fail a skill by its own rules."""
+    """Automatic events of skills: ends and errors that follow from a skill's own rules."""
 
     def __init__(
         self, arbiter: Arbiter, skills: Skills, current: Callable[[], CurrentSettings]

@@ -42,7 +42,7 @@ async def _cannot_shrink() -> bool:
 
 
 class Thinker:
-    """Makes the model calls of one lane."""
+    """Model calls of one lane."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Fold the events of core jobs and proposals, and write the fallback text of reports. Pure.
+"""Fold of core job and proposal events, and the fallback text of reports. Pure.
 
 Called by `fold`. A job that ends or needs information leaves a `Due`: a report that the edge lane owes the
 user until a reply has closed it. See docs/design/lanes.md.

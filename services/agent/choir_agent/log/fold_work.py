@@ -1,4 +1,4 @@
-"""Fold one model output or tool call into its turn or core job. Pure. Called by `fold`."""
+"""Fold of one model output or tool call into its turn or core job. Pure. Called by `fold`."""
 
 from dataclasses import replace
 from typing import TypeVar, assert_never

@@ -1,4 +1,4 @@
-"""Make any JSON storable: text from models and tools may contain characters that Postgres rejects. Pure.
+"""Conversion of any JSON into storable JSON: Postgres rejects some characters from models and tools. Pure.
 
 Called by `session_log` before an event is linked, and by `execute` for tool output.
 """

@@ -1,4 +1,4 @@
-"""Search in the session's own log by words or hash, or in order (store `working`). Pure.
+"""Search in the session's own log by words or by hash, and reading it in order (store `working`). Pure.
 
 Called by the tool `choir.memory.query`, in a thread. Searches all events it is given, including those
 outside the window. Returns only what a lane may read: a core job never sees the user's own text, and no

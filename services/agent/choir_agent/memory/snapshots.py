@@ -20,7 +20,7 @@ PAUSE = 20
 
 
 class Snapshots:
-    """Appends snapshots when they are due."""
+    """Writer of due snapshots."""
 
     def __init__(self, memory: WorkingMemory, every: int = EVERY) -> None:
         self._memory = memory

@@ -14,7 +14,7 @@ KEPT = 4
 
 
 class Client(Protocol):
-    """Posts requests to one endpoint with one key."""
+    """HTTP client for one endpoint with one key."""
 
     async def complete(
         self, body: bytes, timeout_s: float, headers: Mapping[str, str]

@@ -20,7 +20,7 @@ PATIENCE_S = 20.0
 
 
 class Tokenizer:
-    """Counts tokens with the o200k_base encoding, which is close to that of most models."""
+    """Token counter for the o200k_base encoding, which is close to that of most models."""
 
     def __init__(self, own: OwnChildren) -> None:
         """Use `own` to register the child, so that it is not killed as an orphan of a command."""

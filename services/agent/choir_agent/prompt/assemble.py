@@ -36,7 +36,7 @@ class _Rendered:
 
 
 class Assembler:
-    """Builds prompts: instructions and identity, reference summary, window, and notes at the end."""
+    """Prompt builder: instructions and identity, reference summary, window, and notes at the end."""
 
     def __init__(self, memory: WorkingMemory, static: StaticPrompts, model_name: ModelName) -> None:
         self._memory = memory
