@@ -197,13 +197,8 @@ class Agent:
             self._arbiter, self._edge, self._jobs, decisions, self._dynamic.renew, self._ask_to_stop
         )
         # Registered after the restore: these react to new events only.
-        for listener in (
-            self._jobs.take_in,
-            self._edge.take_in,
-            decisions.take_in,
-            self._compactor.take_in,
-        ):
-            parts.listeners.add(listener)
+        for reacts in (self._jobs, self._edge, decisions, self._compactor):
+            parts.listeners.add(reacts.take_in)
 
     def _build_lanes(self, parts: Parts) -> None:
         registry, skills = parts.toolset.registry, parts.toolset.skills
@@ -219,8 +214,7 @@ class Agent:
         metered = MeteredModel(
             RetryingModel(parts.model, self._dynamic.current), purse, meter, count
         )
-        # Compaction has its own backoff, and shutdown must not wait for an unreachable model: no
-        # RetryingModel here.
+        # No RetryingModel: compaction has its own backoff, and shutdown must not wait for a model.
         asker = Asker(MeteredModel(parts.model, purse, meter, count), self._dynamic.current)
         self._compactor = Compactor(
             self._arbiter, parts.memory, assembler, asker, self._dynamic.current
