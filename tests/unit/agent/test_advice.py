@@ -57,6 +57,18 @@ def test_a_model_without_a_secret_is_told_where_to_name_one() -> None:
     assert "`models.default.secret`" in said(401, model=keyless)
 
 
+def test_a_model_whose_secret_has_no_value_is_told_that_no_key_was_sent() -> None:
+    body = orjson.dumps({"error": {"message": "Missing bearer authentication."}})
+    error = failure_of(401, body, {}, datetime.now(UTC), api_key=None)
+    assert isinstance(error, ModelFailed)
+    text = explain(error, "default", MODEL)
+    assert "wants an API key (401), and none was sent" in text
+    assert "`choirctl secret set openai-key`, then run `choirctl secret apply`" in text
+    refused = failure_of(401, body, {}, datetime.now(UTC), api_key="sk-wrong")
+    assert isinstance(refused, ModelFailed)
+    assert "refused the API key" in explain(refused, "default", MODEL)
+
+
 def test_a_model_that_cannot_be_reached_is_named_with_its_address() -> None:
     error = NoAnswer("the connection to the provider failed", cause="connection")
     assert "Check that this address is up" in explain(error, "default", MODEL)

@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 def failure(status: int, error: object) -> ChoirError:
     body = error.encode() if isinstance(error, str) else orjson.dumps({"error": error})
-    return failure_of(status, body, {}, NOW)
+    return failure_of(status, body, {}, NOW, "sk-configured")
 
 
 @pytest.mark.parametrize(

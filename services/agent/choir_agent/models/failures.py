@@ -47,6 +47,8 @@ def failure_of(
     status: int, body: bytes, headers: Mapping[str, str], now: datetime, api_key: str | None = None
 ) -> ChoirError:
     """Return the error for an HTTP response with an error status."""
+    if status == UNAUTHORIZED and not api_key:
+        return ModelFailed("the provider wants an API key (401), and none was sent", cause="key")
     return _classify(status, _whole_text(body), _said(body), headers, now, api_key)
 
 
