@@ -41,7 +41,9 @@ def with_summary(output: JsonObject) -> JsonObject:
         return output
     said = str(output.get("message") or output.get("code") or "the output was cut")
     first = said.split(". ", 1)[0]
-    return {"summary": first[:LONGEST_SUMMARY], **output}
+    # an external tool may have written a summary that is no text
+    others = {key: value for key, value in output.items() if key != "summary"}
+    return {"summary": first[:LONGEST_SUMMARY], **others}
 
 
 async def execute(permit: Permit, context: CallContext, artifacts: Artifacts) -> Outcome:

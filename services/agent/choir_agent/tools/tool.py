@@ -46,8 +46,9 @@ class ToolOutput:
     """Further events for the session's log; the arbiter appends them before the result."""
 
     def result(self) -> JsonObject:
-        """Return the output with its summary first."""
-        return {"summary": self.summary, **self.output}
+        """Return the output with its summary first, also where the tool wrote one that is no text."""
+        others = {key: value for key, value in self.output.items() if key != "summary"}
+        return {"summary": self.summary, **others}
 
 
 @dataclass(frozen=True, slots=True)
