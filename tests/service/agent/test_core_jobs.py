@@ -288,6 +288,8 @@ async def test_a_job_that_runs_at_a_stop_is_gone_on_with_by_the_next_start() -> 
             await control.tell(ShutdownSignal(reason="operator"))
             assert await agent == 0
         assert control.types()[-1] == "session_suspended" and not outcomes(control)
+        # no result is written for it: one would say that the user cancelled the call
+        assert not results(control, "choir.exec")
         control.next_epoch()
         async with running_agent(control):
             told = (await reported(control))[0]

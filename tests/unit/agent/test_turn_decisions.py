@@ -63,6 +63,27 @@ def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type
     assert isinstance(next_move(state, Budgets()), move)
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            turn(steps=40, output=output("", CALL)),
+            "40 calls of the model, and they are used up (setting budgets.max_steps_per_turn)",
+        ),
+        (
+            turn(steps=1, proposed=101, calls=(CallState(CALL),)),
+            "100 tool calls, and it asked for more (setting budgets.max_tool_calls_per_turn)",
+        ),
+    ],
+)
+def test_a_turn_that_reached_a_limit_says_which_in_plain_words_and_names_the_setting(
+    state: TurnState, words: str
+) -> None:
+    move = next_move(state, Budgets(max_steps_per_turn=40, max_tool_calls_per_turn=100))
+    assert isinstance(move, OutOfBudget)
+    assert move.reason == f"one answer may take {words}"
+
+
 def fold(*payloads: EventPayload) -> SessionState:
     state = SessionState()
     for rev, payload in enumerate(payloads, start=1):
