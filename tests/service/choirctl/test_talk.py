@@ -164,6 +164,12 @@ async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_twice_stops_everything()
             await screen.shows("Ctrl-C twice stops all", "› ", within_s=90)
             screen.types("hello\r")
             await screen.shows("Hello! I am Choir")
+            with terminal(Path(home), "chat") as second:
+                await second.shows("Ctrl-D leaves", "› ", within_s=90)
+                second.types("who are you?\r")
+                await second.shows("Hello! I am Choir")
+                second.types("\x04")
+                assert await second.ends() == 0
             screen.types("\x03")
             await screen.shows("Ctrl-C again stops Choir")
             assert is_held(Home(Path(home)))

@@ -5,7 +5,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Annotated
 
+import fastapi
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
@@ -17,6 +19,7 @@ from choir_common.http import sse
 from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.http.service_app import Readiness, make_service_app
 from choir_common.http.transport import make_client
+from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.operator import PartStatus
 from tests.support.ports import free_port
 
@@ -34,6 +37,10 @@ def make_app() -> FastAPI:
     @app.get("/conflict")
     async def conflict() -> None:
         raise Conflict("It already runs; stop it first.")
+
+    @app.get("/agents/{agent_id}")
+    async def agent(agent_id: Annotated[str, fastapi.Path(pattern=NAME_PATTERN)]) -> str:
+        return agent_id
 
     @app.get("/bug")
     async def bug() -> None:
@@ -83,6 +90,15 @@ async def test_errors_are_problem_documents(endpoint: str) -> None:
     assert (conflict.status_code, conflict.json()["code"]) == (409, "conflict")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     assert wrong.status_code == 405
+
+
+async def test_what_is_not_there_and_what_does_not_fit_is_told_in_words(endpoint: str) -> None:
+    async with make_client(endpoint) as client:
+        missing = await client.get("/nowhere")
+        unfit = await client.get("/agents/Not an id")
+    assert missing.json()["detail"] == "There is no GET /nowhere here."
+    assert (unfit.status_code, unfit.json()["code"]) == (400, "bad_input")
+    assert unfit.json()["detail"] == f"path.agent_id: {AGENT_ID_RULE}"
 
 
 async def closed_client() -> None:

@@ -142,6 +142,34 @@ async def test_a_new_start_of_choird_changes_no_image(
     assert again.spec.session_id != agent.spec.session_id and again.spec.image_version == ""
 
 
+async def test_builds_after_a_restart_of_choird_spare_the_image_of_a_session_that_was_left_open(
+    stopped: World, repository: Repository
+) -> None:
+    config = json.loads(stopped.settings.config_file.read_text())
+    config["agents"]["main"]["autostart"] = False
+    stopped.settings.config_file.write_text(json.dumps(config))
+    await stopped.start()
+    assert (await stopped.post("/v1/agents/main/start", json={})).status_code == 200
+    agent = await stopped.agent()
+    await agent.begin()
+    await stopped_in_a_turn(stopped, agent)
+    await configure(stopped, repository)
+    built = await ended(stopped, "/v1/agents/main/build")
+    image = json.loads((stopped.home / "images/main/current.json").read_text())
+    await put_image(stopped, {"image": {key: image[key] for key in ("kind", "place", "version")}})
+    await stopped.stop()
+    await stopped.start()
+    for soul in ("I am newer.", "I am the newest."):
+        repository.commit({"identity/SOUL.md": soul})
+        later = await ended(stopped, "/v1/agents/main/build")
+        assert later["status"] == "succeeded", later
+    answer = await stopped.post("/v1/agents/main/start", json={})
+    assert answer.status_code == 200, answer.text
+    again = await stopped.agent()
+    assert again.spec.session_id == agent.spec.session_id
+    assert again.spec.image_version == built["result"]["agents"][0]["image_version"]
+
+
 async def test_a_restart_that_could_not_start_the_agent_stops_nothing(
     world: World, agent: AgentHand
 ) -> None:

@@ -36,6 +36,8 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
         "gateway": False,
         "browser": False,
     }
+    ready = (await world.get("/readyz")).json()["parts"]
+    assert {part["name"]: part["ok"] for part in ready} == parts
     details = {part.name: part.detail for part in status.parts}
     assert details["gateway"] == "it does not answer; it may be restarting"
     assert "Errno" not in " ".join(details.values())
