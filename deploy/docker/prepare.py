@@ -35,7 +35,7 @@ from choir_local.model_record import (
 from choir_local.settings import LocalSettings
 from choir_local.stack_lock import is_held
 from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, OWN, POSTGRES_ADMIN
-from choirctl.first_home import make_home
+from choirctl.first_home import create_state_directory
 
 VOLUMES = Path("/volumes")
 CHECKOUT = Path("/run/checkout")
@@ -107,7 +107,7 @@ def acting_as(owner: Owner) -> Iterator[None]:
 def make_home_as(owner: Owner, home: Path) -> None:
     """Create what is missing in the state directory, as files of its owner."""
     with acting_as(owner):
-        made = make_home(home)
+        made = create_state_directory(home)
     for path in made.paths:
         say(f"made {path}")
 

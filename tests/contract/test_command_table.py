@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from choir_control.app import Control
 from choir_control.commands.table import TABLE
 from choir_control.settings import ControlSecrets, ControlSettings
-from choirctl.app import COMMANDS, make_app
+from choirctl.app import COMMANDS, build_app
 from tests.service.control.hand_runtime import HandRuntime
 from tests.support.tried import SHELL, Tried, commands_of, read_tests
 
@@ -60,7 +60,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 @pytest.fixture(scope="module")
 def commands() -> set[str]:
     """Every command of choirctl, by its words."""
-    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    top = typer.main.get_command(build_app({entry.name for entry in COMMANDS}))
     assert isinstance(top, TyperGroup)
     found: set[str] = set()
     for name, command in top.commands.items():

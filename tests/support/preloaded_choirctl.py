@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from choirctl.__main__ import main
-from choirctl.app import COMMANDS, make_app
+from choirctl.app import COMMANDS, build_app
 
 WITHIN_S = 120.0
 COLUMNS, ROWS = 120, 50
@@ -124,7 +124,7 @@ def _read(screen: int, within_s: float) -> bytes:
 
 def _serve() -> None:
     """Run each requested command in a fork, and print its exit code."""
-    make_app({entry.name for entry in COMMANDS})
+    build_app({entry.name for entry in COMMANDS})
     for line in sys.stdin:
         words, streams = json.loads(line)
         child = os.fork()

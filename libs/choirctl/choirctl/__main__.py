@@ -3,7 +3,7 @@
 import os
 import sys
 
-from choirctl.app import make_app, mentioned_words
+from choirctl.app import build_app, command_line_words
 from choirctl.late import load
 from choirctl.terminal import protect_streams
 
@@ -17,7 +17,7 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     protect_streams()
     try:
-        app = make_app(mentioned_words())
+        app = build_app(command_line_words())
         if AS_JSON not in sys.argv:
             app()
         # not standalone: usage errors are raised as well, and are reported as JSON

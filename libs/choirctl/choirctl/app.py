@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from choirctl.examples import show_examples
+from choirctl.examples import add_examples
 from choirctl.late import load
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A top-level command or group; its module has a function `register(app)`."""
 
     name: str
@@ -30,37 +30,37 @@ class Entry:
 
 
 COMMANDS = (
-    Entry("up", "Start Choir on this machine and show what runs."),
-    Entry("down", "Stop the Choir that `up` started."),
-    Entry("status", "Show whether Choir works, what agents do, and what waits."),
-    Entry("chat", "Talk to an agent."),
-    Entry("agent", "List, start and stop agents, and reach one while it works."),
-    Entry("model", "List language models, and choose the one an agent thinks with."),
-    Entry("voice", "List voices, and choose the one an agent speaks with."),
-    Entry("session", "See sessions, their logs and their jobs, and sum one up."),
-    Entry("memory", "See, change, export and import what an agent remembers."),
-    Entry("collection", "Bring documents to an agent's memory, and erase them."),
-    Entry("workspace", "See workspaces and who holds them, and empty one."),
-    Entry("approval", "See what agents ask a human for, and decide."),
-    Entry("operation", "See builds, updates and resets, and how far each is."),
-    Entry("logs", "Print a log and go on with what is added, until Ctrl-C."),
-    Entry("tls", "Show what clients of this Choir's HTTPS address trust."),
-    Entry("db", "Migrate, back up and restore the embedded database."),
-    Entry("config", "Look at config.json, and put changes of it in force."),
-    Entry("secret", "Keep keys and passwords, and hand them to those who run."),
-    Entry("doctor", "Look for what keeps Choir from working; ask the model once."),
-    Entry("init", "Make the state directory with a first configuration."),
-    Entry("version", "Print the version."),
+    CommandEntry("up", "Start Choir on this machine and show what runs."),
+    CommandEntry("down", "Stop the Choir that `up` started."),
+    CommandEntry("status", "Show whether Choir works, what agents do, and what waits."),
+    CommandEntry("chat", "Talk to an agent."),
+    CommandEntry("agent", "List, start and stop agents, and reach one while it works."),
+    CommandEntry("model", "List language models, and choose the one an agent thinks with."),
+    CommandEntry("voice", "List voices, and choose the one an agent speaks with."),
+    CommandEntry("session", "See sessions, their logs and their jobs, and sum one up."),
+    CommandEntry("memory", "See, change, export and import what an agent remembers."),
+    CommandEntry("collection", "Bring documents to an agent's memory, and erase them."),
+    CommandEntry("workspace", "See workspaces and who holds them, and empty one."),
+    CommandEntry("approval", "See what agents ask a human for, and decide."),
+    CommandEntry("operation", "See builds, updates and resets, and how far each is."),
+    CommandEntry("logs", "Print a log and go on with what is added, until Ctrl-C."),
+    CommandEntry("tls", "Show what clients of this Choir's HTTPS address trust."),
+    CommandEntry("db", "Migrate, back up and restore the embedded database."),
+    CommandEntry("config", "Look at config.json, and put changes of it in force."),
+    CommandEntry("secret", "Keep keys and passwords, and hand them to those who run."),
+    CommandEntry("doctor", "Look for what keeps Choir from working; ask the model once."),
+    CommandEntry("init", "Make the state directory with a first configuration."),
+    CommandEntry("version", "Print the version."),
 )
 
 
-def mentioned_words() -> set[str]:
+def command_line_words() -> set[str]:
     """Return the words of the command line, whether it is executed or completed by the shell."""
     pending = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
     return {*sys.argv[1:], *pending.split()}
 
 
-def make_app(words: Collection[str]) -> typer.Typer:
+def build_app(words: Collection[str]) -> typer.Typer:
     """Return the app, with the modules of the commands in `words` loaded."""
     app = typer.Typer(
         name="choirctl",
@@ -72,13 +72,13 @@ def make_app(words: Collection[str]) -> typer.Typer:
         epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 missing, 4 denied, 5 conflict, "
         "6 unavailable. Data goes to standard output, everything else to standard error.",
     )
-    app.callback()(_remember)
+    app.callback()(_store_global_options)
     for entry in COMMANDS:
         if entry.name in words:
             load(entry.module).register(app)
         else:
-            app.command(entry.name, help=entry.help)(_not_loaded)
-    show_examples(app)
+            app.command(entry.name, help=entry.help)(_unreachable)
+    add_examples(app)
     return app
 
 
@@ -97,7 +97,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _remember(
+def _store_global_options(
     ctx: typer.Context,
     home: Annotated[
         Path | None,
@@ -120,5 +120,5 @@ def _remember(
     ctx.obj = (home, url)
 
 
-def _not_loaded() -> None:
+def _unreachable() -> None:
     raise AssertionError("a command that is called stands on the command line, so it was loaded")

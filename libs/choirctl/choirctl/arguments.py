@@ -13,66 +13,66 @@ from typer.models import OptionInfo
 
 from choir_common.errors import ChoirError
 from choir_common.wire.configuring import ConfigView
-from choirctl.control_api import ControlApi, connect, parse
-from choirctl.place import Place, find_place
+from choirctl.control_api import ControlClient, connect, parse_response
+from choirctl.place import Target, find_target
 from choirctl.views import CORE
 
-ASK_S = 2.0  # a slower completion is useless: the user types the name faster
+COMPLETION_TIMEOUT_S = 2.0  # a slower completion is useless: the user types the name faster
 RECENT = 50
 
-Names = Callable[[ControlApi], Awaitable[Iterable[str]]]
+NameSource = Callable[[ControlClient], Awaitable[Iterable[str]]]
 
 
-async def _agents(api: ControlApi) -> list[str]:
+async def _agents(api: ControlClient) -> list[str]:
     return [view.agent_id for view in await api.agents()]
 
 
-async def _sessions(api: ControlApi) -> list[str]:
+async def _sessions(api: ControlClient) -> list[str]:
     return [view.session_id for view in await api.sessions(None, RECENT)]
 
 
-async def _pending(api: ControlApi) -> list[str]:
+async def _pending(api: ControlClient) -> list[str]:
     return [view.approval_id for view in await api.approvals() if view.status == "pending"]
 
 
-async def _operations(api: ControlApi) -> list[str]:
+async def _operations(api: ControlClient) -> list[str]:
     return [view.operation_id for view in await api.operations(RECENT)]
 
 
-async def _workspaces(api: ControlApi) -> list[str]:
+async def _workspaces(api: ControlClient) -> list[str]:
     return [view.name for view in await api.workspaces()]
 
 
-async def _jobs(api: ControlApi) -> list[str]:
+async def _jobs(api: ControlClient) -> list[str]:
     lanes = [lane.lane for view in await api.agents() for lane in view.lanes]
     return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
 
 
-def _configured(section: str) -> Names:
+def _configured(section: str) -> NameSource:
     """Return a function that lists the names in a section of the active configuration."""
 
-    async def names(api: ControlApi) -> Iterable[str]:
-        view = parse(await api.send("GET", "/v1/config"), ConfigView)
+    async def names(api: ControlClient) -> Iterable[str]:
+        view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
         found = view.config.get(section)
         return found if isinstance(found, dict) else ()
 
     return names
 
 
-async def _models(api: ControlApi) -> list[str]:
+async def _models(api: ControlClient) -> list[str]:
     return [view.name for view in await api.models() if view.kind == "llm"]
 
 
-async def _voices(api: ControlApi) -> list[str]:
+async def _voices(api: ControlClient) -> list[str]:
     return [view.name for view in await api.voices()]
 
 
-def completed_by(names: Names) -> Callable[[typer.Context, str], list[str]]:
+def complete_with(names: NameSource) -> Callable[[typer.Context, str], list[str]]:
     """Return a typer completion function that offers the names returned by `names`."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
-            found = asyncio.run(_ask(_place(ctx), names))
+            found = asyncio.run(_ask(_target(ctx), names))
         except (ChoirError, OSError, TimeoutError):
             # an error message would appear in the middle of the user's command line
             return []
@@ -81,47 +81,47 @@ def completed_by(names: Names) -> Callable[[typer.Context, str], list[str]]:
     return complete
 
 
-async def _ask(place: Place, names: Names) -> Iterable[str]:
-    async with asyncio.timeout(ASK_S), connect(place) as api:
+async def _ask(place: Target, names: NameSource) -> Iterable[str]:
+    async with asyncio.timeout(COMPLETION_TIMEOUT_S), connect(place) as api:
         return await names(api)
 
 
-def _place(ctx: typer.Context) -> Place:
+def _target(ctx: typer.Context) -> Target:
     """Return the selected Choir; during completion the callback for global options has not run."""
     given = ctx.find_root().params | {k: v for k, v in ctx.params.items() if v is not None}
     home, url = given.get("home"), given.get("url")
-    return find_place(ctx, Path(home) if home else None, url)
+    return find_target(ctx, Path(home) if home else None, url)
 
 
 AgentId = Annotated[
     str,
-    typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=completed_by(_agents)),
+    typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=complete_with(_agents)),
 ]
-OneAgent = Annotated[
+OptionalAgentId = Annotated[
     str | None,
     typer.Argument(
-        metavar="AGENT", help="Only this agent's.", autocompletion=completed_by(_agents)
+        metavar="AGENT", help="Only this agent's.", autocompletion=complete_with(_agents)
     ),
 ]
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="The session's id.", autocompletion=completed_by(_sessions)
+        metavar="SESSION", help="The session's id.", autocompletion=complete_with(_sessions)
     ),
 ]
 ApprovalId = Annotated[
     str,
     typer.Argument(
-        metavar="APPROVAL", help="The request's id.", autocompletion=completed_by(_pending)
+        metavar="APPROVAL", help="The request's id.", autocompletion=complete_with(_pending)
     ),
 ]
 ModelName = Annotated[
-    str, typer.Option("--llm", help="Model, by name.", autocompletion=completed_by(_models))
+    str, typer.Option("--llm", help="Model, by name.", autocompletion=complete_with(_models))
 ]
 OperationId = Annotated[
     str,
     typer.Argument(
-        metavar="OPERATION", help="The operation's id.", autocompletion=completed_by(_operations)
+        metavar="OPERATION", help="The operation's id.", autocompletion=complete_with(_operations)
     ),
 ]
 WorkspaceName = Annotated[
@@ -129,33 +129,33 @@ WorkspaceName = Annotated[
     typer.Argument(
         metavar="WORKSPACE",
         help="The workspace, by name.",
-        autocompletion=completed_by(_workspaces),
+        autocompletion=complete_with(_workspaces),
     ),
 ]
-OneJob = Annotated[
+OptionalJobName = Annotated[
     str | None,
     typer.Argument(
         metavar="JOB",
         help="Only this core job.",
         show_default=False,
-        autocompletion=completed_by(_jobs),
+        autocompletion=complete_with(_jobs),
     ),
 ]
 JobName = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="The core job's name.", autocompletion=completed_by(_jobs)),
+    typer.Argument(metavar="JOB", help="The core job's name.", autocompletion=complete_with(_jobs)),
 ]
 
 
-def chosen(option: str, help_: str, section: str) -> OptionInfo:
+def config_name_option(option: str, help_: str, section: str) -> OptionInfo:
     """Return an option that takes a name from a section of config.json, with completion."""
     found: OptionInfo = typer.Option(
-        option, help=help_, autocompletion=completed_by(_configured(section))
+        option, help=help_, autocompletion=complete_with(_configured(section))
     )
     return found
 
 
 VoiceName = Annotated[
     str,
-    typer.Argument(metavar="VOICE", help="Voice, by name.", autocompletion=completed_by(_voices)),
+    typer.Argument(metavar="VOICE", help="Voice, by name.", autocompletion=complete_with(_voices)),
 ]

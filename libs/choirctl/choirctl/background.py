@@ -9,8 +9,8 @@ from choir_local.home import Home
 from choir_local.stack_lock import is_held
 from choir_local.stack_state import StackState, read_state
 
-READY_WITHIN = timedelta(minutes=3)
-POLL_S = 0.05
+START_TIMEOUT = timedelta(minutes=3)
+POLL_INTERVAL_S = 0.05
 
 
 def is_running(home: Home) -> bool:
@@ -18,20 +18,20 @@ def is_running(home: Home) -> bool:
     return home.lock_file.exists() and is_held(home)
 
 
-async def await_running(home: Home, on_change: Callable[[StackState], None]) -> StackState:
+async def wait_until_ready(home: Home, on_change: Callable[[StackState], None]) -> StackState:
     """Wait until the stack that runs in `home` is ready, and return its state.
 
     Raises StartupError if it ends, Unavailable if it is not ready within three minutes.
     """
     try:
-        async with asyncio.timeout(READY_WITHIN.total_seconds()):
+        async with asyncio.timeout(START_TIMEOUT.total_seconds()):
             while is_held(home):
                 state = read_state(home.state_file)
                 if state is not None:
                     on_change(state)
                     if state.phase == "ready":
                         return state
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
     except TimeoutError as error:
         raise Unavailable(
             f"A Choir is starting in {home.root} and was not ready within three minutes. See "

@@ -1,6 +1,6 @@
 """Parser for lines typed in a chat: a message for the agent, or a command of the terminal itself.
 
-Pure; used by `talk`. Any other line that begins with a slash is a command that control handles.
+Pure; used by `conversation_log`. Any other line that begins with a slash is a command that control handles.
 """
 
 import io
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from choir_common.errors import BadInput
 
-HISTORY = 20
-LOCAL = {
+DEFAULT_HISTORY = 20
+LOCAL_COMMANDS = {
     "/edit": (
         "/edit [words]",
         "Correct what you said last; alone, change it in the line.",
@@ -24,14 +24,14 @@ LOCAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class ChatMessage:
     """A message or a command to send to the conversation."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class SendFile:
+class FileMessage:
     """A file to send to the agent, with a text."""
 
     path: Path
@@ -39,44 +39,44 @@ class SendFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Correct:
+class Correction:
     """A correction of the latest message; if empty, prefill the input line with that message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShowPast:
+class ShowHistory:
     """A request to show up to `most` messages of the history."""
 
-    most: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveChat:
     """A request to leave the chat; the agent keeps running."""
 
 
-Line = Say | SendFile | Correct | ShowPast | Leave
+ChatLine = ChatMessage | FileMessage | Correction | ShowHistory | LeaveChat
 
 
-def understand(text: str) -> Line:
+def parse_line(text: str) -> ChatLine:
     """Parse a line. Raises BadInput for an incomplete or invalid command of the terminal."""
     word, _, rest = text.strip().partition(" ")
     match word:
         case "/edit":
-            return Correct(rest.strip())
+            return Correction(rest.strip())
         case "/send":
-            return _send(rest.strip())
+            return _parse_send(rest.strip())
         case "/history":
-            return _past(rest.strip())
+            return _parse_history(rest.strip())
         case "/quit" | "/exit":
-            return Leave()
+            return LeaveChat()
         case _:
-            return Say(text)
+            return ChatMessage(text)
 
 
-def unquoted(typed: str) -> str | None:
+def unquote_partial_name(typed: str) -> str | None:
     """Return the unquoted beginning of a file name; None if the name is complete and text follows it."""
     if len(typed) - len(typed.rstrip("\\")) & 1:
         typed = typed[:-1]  # the character that this backslash escapes is not typed yet
@@ -91,7 +91,7 @@ def unquoted(typed: str) -> str | None:
     return None
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a file name quoted for `/send`: whitespace, quotes and backslashes escaped by a backslash.
 
     Quotes around the whole name would disable a leading `~`, and would end a name that is not complete.
@@ -99,23 +99,23 @@ def quoted(name: str) -> str:
     return re.sub(r"""([\s'"\\])""", r"\\\1", name)
 
 
-def _send(rest: str) -> SendFile:
+def _parse_send(rest: str) -> FileMessage:
     typed = io.StringIO(rest)
     words = shlex.shlex(typed, posix=True)
     words.whitespace_split, words.commenters = True, ""
     try:
         name = words.get_token()
     except ValueError as error:
-        raise BadInput(f"A quote is not closed: {LOCAL['/send'][0]}.") from error
+        raise BadInput(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
     if not name:
-        raise BadInput(f"Which file? {LOCAL['/send'][0]}; quote a name with blanks in it.")
+        raise BadInput(f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it.")
     # the text after the name is sent unchanged
-    return SendFile(Path(name).expanduser(), typed.read().strip())
+    return FileMessage(Path(name).expanduser(), typed.read().strip())
 
 
-def _past(rest: str) -> ShowPast:
+def _parse_history(rest: str) -> ShowHistory:
     if not rest:
-        return ShowPast(HISTORY)
+        return ShowHistory(DEFAULT_HISTORY)
     if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 1000):
-        raise BadInput(f"{LOCAL['/history'][0]}: a number from 1 to 1000.")
-    return ShowPast(int(rest))
+        raise BadInput(f"{LOCAL_COMMANDS['/history'][0]}: a number from 1 to 1000.")
+    return ShowHistory(int(rest))

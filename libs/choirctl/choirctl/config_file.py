@@ -16,7 +16,7 @@ from choir_common.wire.config_faults import words_of
 from choir_common.wire.faults import as_list, fault_place
 
 _WHITESPACE = " \t\r\n"
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 REMEDY = "Correct it and start again."
 
 
@@ -37,11 +37,11 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
     None if the text is not JSON.
     """
-    at = place_of(text, path)
+    at = offset_of(text, path)
     return None if at is None else text.count("\n", 0, at) + 1
 
 
-def place_of(text: str, path: Sequence[str | int]) -> int | None:
+def offset_of(text: str, path: Sequence[str | int]) -> int | None:
     """Return the offset of the value at `path`, or of its deepest existing parent; None if it is not JSON."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
@@ -77,7 +77,7 @@ def _faults(path: Path, text: str, error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         line, field = line_of(text, fault["loc"]), fault_place(fault, "the file")
         found.append(f"line {line}, field `{field}`: {words_of(fault)}")
-    return as_list(f"{path} does not fit", found, REMEDY, MOST_FAULTS)
+    return as_list(f"{path} does not fit", found, REMEDY, MAX_FAULTS)
 
 
 def _skip(text: str, at: int) -> int:

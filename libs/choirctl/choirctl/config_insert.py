@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import BadInput, Conflict, NotFound
-from choirctl.config_file import place_of
+from choirctl.config_file import offset_of
 
 
 def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) -> None:
@@ -46,8 +46,8 @@ def without_entry(text: str, spoken: str, section: str, name: str) -> str:
     if name not in before.get(section, {}):
         raise NotFound(f"{spoken} has no {section}.{name}; nothing was changed.")
     decoder = json.JSONDecoder()
-    value = place_of(text, [section, name])
-    begin = place_of(text, [section])
+    value = offset_of(text, [section, name])
+    begin = offset_of(text, [section])
     assert begin is not None and value is not None, "the entry was just parsed"
     _, end = decoder.raw_decode(text, value)
     start = _end_before(text, begin, value)
@@ -85,7 +85,7 @@ def _read(path: Path) -> str:
         raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
 
 
-def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str, object]) -> str:
+def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[str, object]) -> str:
     """Return the text with the entry added at the end of its section; adds a missing section. Pure."""
     try:
         before = json.loads(text)
@@ -93,15 +93,15 @@ def with_entry(text: str, spoken: str, section: str, name: str, entry: dict[str,
         before = json.loads(text)
         there = before[section]
     except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{spoken} is no JSON object of sections; correct it first.") from None
+        raise BadInput(f"{file_name} is no JSON object of sections; correct it first.") from None
     if not isinstance(there, dict):
-        raise BadInput(f"{section!r} in {spoken} is not an object; correct it first.")
+        raise BadInput(f"{section!r} in {file_name} is not an object; correct it first.")
     if name in there:
-        raise Conflict(f"{spoken} has {section}.{name} already; nothing was changed.")
-    begin = place_of(text, [section])
+        raise Conflict(f"{file_name} has {section}.{name} already; nothing was changed.")
+    begin = offset_of(text, [section])
     assert begin is not None, "the section was just parsed"
     _, end = json.JSONDecoder().raw_decode(text, begin)
-    indent = indent_of(text)
+    indent = detect_indent(text)
     written = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
     body = "\n".join(f"{indent}{line}" for line in written.splitlines()[1:-1])
     inner = text[begin + 1 : end - 1].rstrip()
@@ -118,10 +118,10 @@ def _with_section(text: str, section: str) -> str:
         raise TypeError("sections stand in an object")
     body = text.rstrip()[:-1].rstrip()
     comma = "" if body.lstrip() == "{" else ","
-    return f"{body}{comma}\n{indent_of(text)}{json.dumps(section)}: {{}}\n}}\n"
+    return f"{body}{comma}\n{detect_indent(text)}{json.dumps(section)}: {{}}\n}}\n"
 
 
-def indent_of(text: str) -> str:
+def detect_indent(text: str) -> str:
     """Return the indentation of a JSON text; two spaces if it has none."""
     found = re.search(r"\n([ \t]+)\"", text)
     return found.group(1) if found else "  "

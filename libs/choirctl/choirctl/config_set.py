@@ -10,8 +10,8 @@ from choir_common.errors import BadInput, NotFound
 from choir_common.wire.config import Config
 from choir_common.wire.config_faults import words_of
 from choir_common.wire.faults import as_list, fault_place
-from choirctl.config_file import MOST_FAULTS, place_of
-from choirctl.config_insert import indent_of, replace_file
+from choirctl.config_file import MAX_FAULTS, offset_of
+from choirctl.config_insert import detect_indent, replace_file
 
 
 def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
@@ -34,7 +34,7 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
     except ValidationError as error:
         found = [f"{fault_place(it, 'the file')}: {words_of(it)}" for it in error.errors()]
         head, tail = f"{path} would not fit", "Nothing was changed."
-        raise BadInput(as_list(head, found, tail, MOST_FAULTS)) from None
+        raise BadInput(as_list(head, found, tail, MAX_FAULTS)) from None
     replace_file(path, made)
     return before
 
@@ -64,7 +64,7 @@ def with_value(
 def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more: bool) -> str:
     """Return the text with a new name at the end of a section; `more` if the section is not empty."""
     begin, end = _span(text, section)
-    indent = indent_of(text)
+    indent = detect_indent(text)
     written = f"{json.dumps(name)}: {_written(text, value, len(section) + 1)}"
     inner = text[begin + 1 : end - 1].rstrip()
     comma = "," if more else ""
@@ -76,12 +76,12 @@ def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more:
 
 
 def _span(text: str, steps: Sequence[str]) -> tuple[int, int]:
-    begin = place_of(text, list(steps))
+    begin = offset_of(text, list(steps))
     assert begin is not None, "the path was just followed"
     return begin, json.JSONDecoder().raw_decode(text, begin)[1]
 
 
 def _written(text: str, value: JsonValue, depth: int) -> str:
-    indent = indent_of(text)
+    indent = detect_indent(text)
     first, *more = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")
     return "\n".join([first, *(f"{indent * depth}{line}" for line in more)])

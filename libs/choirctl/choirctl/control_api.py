@@ -48,22 +48,22 @@ from choir_common.wire.operator import (
 from choir_common.wire.workspaces import WorkspaceView
 from choir_local.home import Home
 from choirctl.background import is_running
-from choirctl.place import Place
+from choirctl.place import Target
 
 M = TypeVar("M", bound=BaseModel)
-Verdict = Literal["approve", "reject"]
-PAGE = 200
-BARE_UNAVAILABLE = (502, 503, 504)  # a reverse proxy returns these without a problem document
-SILENCE_S = 40.0  # a stream sends a keepalive every 15 s
-CUT_S = 60.0  # longer than a restart of control takes
-ANSWER_S = 15.0
-VERIFY_S = 300.0  # a log of a million events takes a while to hash
+ApprovalVerdict = Literal["approve", "reject"]
+PAGE_SIZE = 200
+PROXY_UNAVAILABLE = (502, 503, 504)  # a reverse proxy returns these without a problem document
+STREAM_READ_TIMEOUT_S = 40.0  # a stream sends a keepalive every 15 s
+RECONNECT_TIMEOUT_S = 60.0  # longer than a restart of control takes
+READ_TIMEOUT_S = 15.0
+VERIFY_TIMEOUT_S = 300.0  # a log of a million events takes a while to hash
 
 
-class ControlApi:
+class ControlClient:
     """Client of one Choir's operator API; created by `connect`."""
 
-    def __init__(self, client: httpx2.AsyncClient, place: Place) -> None:
+    def __init__(self, client: httpx2.AsyncClient, place: Target) -> None:
         self.client = client
         self._place = place
 
@@ -111,7 +111,7 @@ class ControlApi:
         """Return the voice profiles."""
         return [view async for view in self._pages("/v1/voices", Page[VoiceView], {})]
 
-    async def choices(self, agent_id: str) -> AgentChoices:
+    async def agent_choices(self, agent_id: str) -> AgentChoices:
         """Return the model and the voice of an agent. Raises NotFound."""
         return await self._get(f"/v1/agents/{agent_id}/model", AgentChoices)
 
@@ -159,7 +159,9 @@ class ControlApi:
         """Return one approval request. Raises NotFound."""
         return await self._get(f"/v1/approvals/{quote(approval_id, safe='')}", ApprovalView)
 
-    async def decide(self, approval_id: str, verdict: Verdict, digest: str) -> ApprovalView:
+    async def decide_approval(
+        self, approval_id: str, verdict: ApprovalVerdict, digest: str
+    ) -> ApprovalView:
         """Decide a request. Raises Conflict if it was decided before, or if its digest is another one."""
         path = f"/v1/approvals/{quote(approval_id, safe='')}/{verdict}"
         return await self._post(path, Decision(digest=digest), ApprovalView)
@@ -181,7 +183,7 @@ class ControlApi:
 
     async def events(self, session_id: str, after: int) -> EventPage:
         """Return the events that follow revision `after`."""
-        params = {"after": str(after), "limit": str(PAGE)}
+        params = {"after": str(after), "limit": str(PAGE_SIZE)}
         return await self._get(f"/v1/sessions/{session_id}/events", EventPage, params)
 
     async def follow_events(self, session_id: str, after: int) -> AsyncGenerator[Event]:
@@ -192,7 +194,7 @@ class ControlApi:
         """
         cut_at: float | None = None
         first = after
-        while cut_at is None or time.monotonic() - cut_at < CUT_S:
+        while cut_at is None or time.monotonic() - cut_at < RECONNECT_TIMEOUT_S:
             try:
                 async with contextlib.aclosing(self._stream_events(session_id, after)) as news:
                     async for event in news:
@@ -207,7 +209,8 @@ class ControlApi:
             cut_at = cut_at or time.monotonic()
             await asyncio.sleep(1)
         raise Unavailable(
-            f"The log of {session_id} ends at revision {after} for now: {self._place.spoken} went away. "
+            f"The log of {session_id} ends at revision {after} for now: {self._place.display_address} went "
+            f"away. "
             f"Go on later with `choirctl session events {session_id} --follow --after {after}`."
         )
 
@@ -215,18 +218,18 @@ class ControlApi:
         """Yield the events of one stream; None marks the end of the session."""
         path = f"/v1/sessions/{session_id}/events/stream"
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        timeout = httpx2.Timeout(SILENCE_S, connect=5.0)
-        with transport_errors(self._place):
+        timeout = httpx2.Timeout(STREAM_READ_TIMEOUT_S, connect=5.0)
+        with convert_transport_errors(self._place):
             async with self.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
                 if answer.is_error:
-                    self.raise_for(answer.status_code, await answer.aread())
+                    self.raise_for_status(answer.status_code, await answer.aread())
                 async for event in read(answer.aiter_bytes()):
                     yield None if event.event == "end" else Event.model_validate_json(event.data)
 
     async def verify(self, session_id: str) -> Verification:
         """Ask control to check a session's whole log."""
         path = f"/v1/sessions/{session_id}/verify"
-        return await self._get(path, Verification, timeout_s=VERIFY_S)
+        return await self._get(path, Verification, timeout_s=VERIFY_TIMEOUT_S)
 
     async def _pages(
         self, path: str, shape: type[Page[M]], params: Mapping[str, str]
@@ -247,17 +250,19 @@ class ControlApi:
         path: str,
         shape: type[M],
         params: Mapping[str, str] | None = None,
-        timeout_s: float = ANSWER_S,
+        timeout_s: float = READ_TIMEOUT_S,
     ) -> M:
-        return parse(await self.send("GET", path, params=params, timeout_s=timeout_s), shape)
+        return parse_response(
+            await self.send("GET", path, params=params, timeout_s=timeout_s), shape
+        )
 
     async def _post(
         self, path: str, body: BaseModel | None, shape: type[M], timeout_s: float = 30.0
     ) -> M:
-        return parse(await self.send("POST", path, body=body, timeout_s=timeout_s), shape)
+        return parse_response(await self.send("POST", path, body=body, timeout_s=timeout_s), shape)
 
     async def _put(self, path: str, body: BaseModel, shape: type[M]) -> M:
-        return parse(await self.send("PUT", path, body=body), shape)
+        return parse_response(await self.send("PUT", path, body=body), shape)
 
     async def send(
         self,
@@ -275,7 +280,7 @@ class ControlApi:
         """
         content = None if body is None else body.model_dump_json(exclude_none=True)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        with transport_errors(self._place):
+        with convert_transport_errors(self._place):
             response = await unless_hung(
                 self.client,
                 self.client.request(
@@ -287,7 +292,7 @@ class ControlApi:
                     timeout=httpx2.Timeout(timeout_s, connect=5.0),
                 ),
             )
-        self.raise_for(response.status_code, response.content)
+        self.raise_for_status(response.status_code, response.content)
         return response
 
     async def open_stream(
@@ -295,16 +300,16 @@ class ControlApi:
     ) -> httpx2.Response:
         """Open an event stream, which the caller must close. Raises the errors of `send`."""
         request = self.client.build_request("GET", path, headers=dict(headers), timeout=timeout)
-        with transport_errors(self._place):
+        with convert_transport_errors(self._place):
             answer = await unless_hung(self.client, self.client.send(request, stream=True))
             if answer.is_error:
                 try:
-                    self.raise_for(answer.status_code, await answer.aread())
+                    self.raise_for_status(answer.status_code, await answer.aread())
                 finally:
                     await answer.aclose()
         return answer
 
-    async def send_body(
+    async def upload(
         self,
         path: str,
         body: AsyncIterator[bytes],
@@ -314,40 +319,43 @@ class ControlApi:
         timeout: httpx2.Timeout,
     ) -> httpx2.Response:
         """Send a PUT request with a streamed body. Raises the errors of `send`."""
-        with transport_errors(self._place):
+        with convert_transport_errors(self._place):
             response = await self.client.put(
                 path, content=body, params=dict(params), headers=dict(headers), timeout=timeout
             )
-        self.raise_for(response.status_code, response.content)
+        self.raise_for_status(response.status_code, response.content)
         return response
 
-    async def read_body(self, path: str, timeout: httpx2.Timeout) -> AsyncGenerator[bytes]:
+    async def download(self, path: str, timeout: httpx2.Timeout) -> AsyncGenerator[bytes]:
         """Yield the chunks of a large response body. Raises the errors of `send`."""
-        with transport_errors(self._place):
+        with convert_transport_errors(self._place):
             async with self.client.stream("GET", path, timeout=timeout) as answer:
                 if answer.is_error:
-                    self.raise_for(answer.status_code, await answer.aread())
+                    self.raise_for_status(answer.status_code, await answer.aread())
                 async for piece in answer.aiter_bytes():
                     yield piece
 
-    def raise_for(self, status: int, body: bytes) -> None:
+    def raise_for_status(self, status: int, body: bytes) -> None:
         """Raise the error that an error response contains; do nothing for any other status."""
         if status < 400:
             return
         error = read_problem(status, body)
         if isinstance(error, Unauthorized):
             raise Unauthorized(
-                f"{self._place.spoken} refuses the operator token: {error.message} Set CHOIR_TOKEN to "
+                f"{self._place.display_address} refuses the operator token: {error.message} Set CHOIR_TOKEN "
+                f"to "
                 f"the value of `operator-token` in the secrets.json of that Choir."
             )
         # a proxy's error page has no problem document, so `read_problem` returns a plain ChoirError
-        if type(error) is ChoirError and status in BARE_UNAVAILABLE:
-            raise Unavailable(f"{self._place.spoken} answered HTTP {status}: a part of it is down.")
+        if type(error) is ChoirError and status in PROXY_UNAVAILABLE:
+            raise Unavailable(
+                f"{self._place.display_address} answered HTTP {status}: a part of it is down."
+            )
         raise error
 
 
 @contextlib.asynccontextmanager
-async def connect(place: Place) -> AsyncIterator[ControlApi]:
+async def connect(place: Target) -> AsyncIterator[ControlClient]:
     """Open a client for the API at `place`; sends nothing yet.
 
     Raises BadInput for an invalid address, Unavailable if the local socket does not exist.
@@ -362,11 +370,13 @@ async def connect(place: Place) -> AsyncIterator[ControlApi]:
         raise BadInput(f"`{place.url}` is no address of a Choir. Write http://host:port.")
     token = place.token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with make_client(place.endpoint, headers=headers, ca_pem=place.trusted()) as client:
-        yield ControlApi(client, place)
+    async with make_client(
+        place.endpoint, headers=headers, ca_pem=place.ca_certificates()
+    ) as client:
+        yield ControlClient(client, place)
 
 
-async def agents_if_running(place: Place) -> list[AgentView] | None:
+async def agents_if_running(place: Target) -> list[AgentView] | None:
     """Return all agents, or None if no Choir runs (a stale socket counts as none).
 
     Raises Unavailable if one runs in this state directory and does not answer.
@@ -381,36 +391,37 @@ async def agents_if_running(place: Place) -> list[AgentView] | None:
 
 
 @contextlib.contextmanager
-def transport_errors(place: Place) -> Iterator[None]:
+def convert_transport_errors(place: Target) -> Iterator[None]:
     """Convert transport errors of httpx into errors with a message for the user."""
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise Unavailable(
-            f"Nothing answers at {place.spoken}: {error}. Start Choir with `choirctl up`, or see "
+            f"Nothing answers at {place.display_address}: {error}. Start Choir with `choirctl up`, or see "
             "`choirctl doctor`."
         ) from error
     except httpx2.TimeoutException as error:
         raise DeadlineExceeded(
-            f"{place.spoken} is there, but did not answer in time: choird is stuck or very busy. One that "
+            f"{place.display_address} is there, but did not answer in time: choird is stuck or very busy. "
+            f"One that "
             "hangs is replaced within a minute. See `choirctl logs choird` and `choirctl doctor`."
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise BadInput(f"`{place.spoken}` is no address of a Choir: {error}.") from error
+        raise BadInput(f"`{place.display_address}` is no address of a Choir: {error}.") from error
     except httpx2.HTTPError as error:
         raise OutcomeUnknown(
-            f"The connection to {place.spoken} broke ({error or type(error).__name__}). See "
+            f"The connection to {place.display_address} broke ({error or type(error).__name__}). See "
             "`choirctl status` before you try again."
         ) from error
 
 
-def parse(response: httpx2.Response, shape: type[M]) -> M:
+def parse_response(response: httpx2.Response, model: type[M]) -> M:
     """Parse a response as `shape`. Raises ChoirError if this version of choirctl does not know its form."""
     try:
-        return shape.model_validate_json(response.content)
+        return model.model_validate_json(response.content)
     except ValidationError as error:
         raise ChoirError(
             f"{response.request.url} answered what this choirctl does not understand "
-            f"({error.error_count()} fields do not fit {shape.__name__}). Are choirctl and Choir of "
+            f"({error.error_count()} fields do not fit {model.__name__}). Are choirctl and Choir of "
             "the same version? `choirctl version` and `choirctl status` tell."
         ) from error

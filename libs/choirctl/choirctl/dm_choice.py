@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.wire.operator import DmView
-from choirctl.control_api import ControlApi
-from choirctl.views import CHANNELS, talks_where
+from choirctl.control_api import ControlClient
+from choirctl.views import CHANNELS, agent_channel
 
 DEFAULT_DM = "console"
 
 
-async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = None) -> str:
+async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None = None) -> str:
     """Return the DM for a chat: the named one, the agent's, or one in which an agent answers.
 
     Raises NotFound for an unknown name, Conflict if no suitable DM is on the console.
@@ -22,7 +22,7 @@ async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = 
     if dm is not None:
         return _check_named(dms, dm)
     if agent is None:
-        return pick_dm(dms)
+        return default_dm(dms)
     view = await api.agent(agent)
     if view.bindings is None:
         raise Conflict(
@@ -31,11 +31,11 @@ async def choose_dm(api: ControlApi, agent: str | None = None, dm: str | None = 
         )
     held = _find(dms, view.bindings.dm)
     if held is not None and held.type != "console":
-        raise Conflict(f"{talks_where(held)}, not here. {_way_here(dms, agent)}")
+        raise Conflict(f"{agent_channel(held)}, not here. {_console_advice(dms, agent)}")
     return view.bindings.dm
 
 
-def pick_dm(dms: Sequence[DmView]) -> str:
+def default_dm(dms: Sequence[DmView]) -> str:
     """Return the DM for a chat without options.
 
     Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
@@ -51,9 +51,9 @@ def pick_dm(dms: Sequence[DmView]) -> str:
             "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, and "
             "`choirctl agent init NAME` adds one."
         )
-    told = "; ".join(talks_where(it) for it in elsewhere)
+    told = "; ".join(agent_channel(it) for it in elsewhere)
     raise Conflict(
-        f"No agent talks on this terminal: {told}. {_way_here(dms, str(elsewhere[0].agent_id))}"
+        f"No agent talks on this terminal: {told}. {_console_advice(dms, str(elsewhere[0].agent_id))}"
     )
 
 
@@ -74,7 +74,7 @@ def _find(dms: Sequence[DmView], name: str) -> DmView | None:
     return next((it for it in dms if it.name == name), None)
 
 
-def _way_here(dms: Sequence[DmView], agent: str) -> str:
+def _console_advice(dms: Sequence[DmView], agent: str) -> str:
     """Return advice on how to reach an agent of another channel on this terminal."""
     free = [it.name for it in dms if it.type == "console" and not it.bound]
     free.sort(key=lambda name: (name != DEFAULT_DM, name))

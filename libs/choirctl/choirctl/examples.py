@@ -77,7 +77,7 @@ EXAMPLES = {
 }
 
 
-def show_examples(app: typer.Typer, above: str = "") -> None:
+def add_examples(app: typer.Typer, above: str = "") -> None:
     """Set the help epilog of every command of `app`, and of its groups, to the command's example."""
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
@@ -85,4 +85,4 @@ def show_examples(app: typer.Typer, above: str = "") -> None:
             command.epilog = f"Example: {example}"
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            show_examples(group.typer_instance, f"{above}{group.name} ")
+            add_examples(group.typer_instance, f"{above}{group.name} ")

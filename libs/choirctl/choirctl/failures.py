@@ -14,10 +14,10 @@ import typer
 
 from choir_common.errors import BadInput, ChoirError, Forbidden
 from choir_common.visible_text import escape_json
-from choirctl.place import environment
+from choirctl.place import read_env
 
 WIDTH = 100  # at most: wider is hard to read
-UNEXPECTED = 1
+UNEXPECTED_EXIT = 1
 ITEM = "- "
 
 
@@ -30,7 +30,7 @@ class Failure:
     exit_code: int
 
 
-def explain(error: BaseException, *, as_json: bool = False) -> int:
+def report_error(error: BaseException, *, as_json: bool = False) -> int:
     """Print `error` as a paragraph, or with `as_json` as JSON; return its exit code."""
     failure = failure_of(error)
     if as_json:
@@ -42,8 +42,8 @@ def explain(error: BaseException, *, as_json: bool = False) -> int:
         text = json.dumps({"error": told}, indent=2, ensure_ascii=False)
         sys.stderr.write(f"{escape_json(text)}\n")
     else:
-        _say(failure.message)
-    if failure.code == ChoirError.code and environment("CHOIR_DEBUG"):
+        _write_paragraph(failure.message)
+    if failure.code == ChoirError.code and read_env("CHOIR_DEBUG"):
         traceback.print_exception(error)
     return failure.exit_code
 
@@ -63,9 +63,9 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(Forbidden.code, words, Forbidden.exit_code)
         case OSError():
             words = f"{error.filename or 'The system'}: {error.strerror or error}."
-            return Failure("system", words, UNEXPECTED)
+            return Failure("system", words, UNEXPECTED_EXIT)
         case typer.Abort():
-            return Failure("aborted", "Aborted.", UNEXPECTED)
+            return Failure("aborted", "Aborted.", UNEXPECTED_EXIT)
         case _ if hasattr(error, "format_message"):
             # a usage error of typer
             return Failure("usage", error.format_message(), BadInput.exit_code)
@@ -73,10 +73,10 @@ def failure_of(error: BaseException) -> Failure:
             words = (
                 f"choirctl failed: {type(error).__name__}: {error}. Set CHOIR_DEBUG=1 to see where."
             )
-            return Failure(ChoirError.code, words, UNEXPECTED)
+            return Failure(ChoirError.code, words, UNEXPECTED_EXIT)
 
 
-def _say(message: str) -> None:
+def _write_paragraph(message: str) -> None:
     try:
         width = min(WIDTH, os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH)
     except (OSError, ValueError):  # no terminal

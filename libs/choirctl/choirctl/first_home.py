@@ -38,26 +38,29 @@ LONGEST_SOCKET = f"socks/agents/{'a' * 41}/choir.sock"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """The files and directories that `make_home` created; none if all existed."""
+class CreatedPaths:
+    """The files and directories that `short_home` created; none if all existed."""
 
     home: Path
     paths: tuple[Path, ...]
 
 
-def make_home(home: Path) -> Made:
+def create_state_directory(home: Path) -> CreatedPaths:
     """Create the missing parts of the state directory and leave existing ones unchanged.
 
     Raises StartupError if the path is too long for Unix sockets, or cannot be created.
     """
-    check_length(home)
+    check_path_length(home)
     made: list[Path] = []
     try:
         for path in (home, *(home / name for name in DIRECTORIES)):
             if not path.is_dir():
                 path.mkdir(mode=0o700, parents=path == home)
                 made.append(path)
-        for name, text in (("config.json", first_config(home)), ("secrets.json", first_secrets())):
+        for name, text in (
+            ("config.json", initial_config(home)),
+            ("secrets.json", initial_secrets()),
+        ):
             if _create(home / name, text):
                 made.append(home / name)
     except OSError as error:
@@ -65,10 +68,10 @@ def make_home(home: Path) -> Made:
             f"Cannot make the state directory {home}: {error.filename}: {error.strerror}. Choose "
             "another with --home or CHOIR_HOME."
         ) from error
-    return Made(home, tuple(made))
+    return CreatedPaths(home, tuple(made))
 
 
-def check_length(home: Path) -> None:
+def check_path_length(home: Path) -> None:
     """Raise StartupError if the state directory's path is too long for the Unix sockets in it.
 
     The message contains the longest socket path, its length and the limit.
@@ -76,7 +79,7 @@ def check_length(home: Path) -> None:
     check_socket_path(home / LONGEST_SOCKET)
 
 
-def first_config(home: Path) -> str:
+def initial_config(home: Path) -> str:
     """Return a config.json with one agent on the console; its model is selected at each start."""
     config = Config(
         agents={
@@ -92,7 +95,7 @@ def first_config(home: Path) -> str:
     return config.model_dump_json(indent=2, exclude_defaults=True) + "\n"
 
 
-def first_secrets() -> str:
+def initial_secrets() -> str:
     """Return a secrets.json with a new random operator token."""
     return f'{{\n  "{TOKEN_SECRET}": "{secrets.token_urlsafe(TOKEN_BYTES)}"\n}}\n'
 

@@ -10,12 +10,12 @@ from choir_local.stack_state import StackState
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-WhenReady = Callable[[StackState], Awaitable[bool]]
+OnReady = Callable[[StackState], Awaitable[bool]]
 """Called once, when the stack is ready; returns True if the stack is to stop afterwards."""
 
 
-async def run_here(
-    settings: LocalSettings, on_change: Callable[[StackState], None], when_ready: WhenReady
+async def run_in_foreground(
+    settings: LocalSettings, on_change: Callable[[StackState], None], on_ready: OnReady
 ) -> bool:
     """Run the stack until it is stopped; return False if that happened before it was ready.
 
@@ -28,7 +28,7 @@ async def run_here(
         loop.add_signal_handler(number, stack.stop)
     try:
         async with asyncio.TaskGroup() as tasks:
-            on_top = tasks.create_task(_on_top(stack, when_ready))
+            on_top = tasks.create_task(_on_top(stack, on_ready))
             running = tasks.create_task(stack.run())
             # when the stack has ended, the chat or the wait for readiness must end, too
             running.add_done_callback(lambda _: on_top.cancel())
@@ -38,7 +38,7 @@ async def run_here(
     return stack.ready.is_set()
 
 
-async def _on_top(stack: Stack, when_ready: WhenReady) -> None:
+async def _on_top(stack: Stack, when_ready: OnReady) -> None:
     await stack.ready.wait()
     if await when_ready(stack.state):
         stack.stop()

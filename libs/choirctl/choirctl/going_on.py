@@ -1,6 +1,6 @@
 """Status below the chat prompt: unanswered messages, the typing indicator and open progress cards.
 
-Pure apart from the clock. Used by `talk`; the activity of lanes and jobs is in `lanes`.
+Pure apart from the clock. Used by `conversation_log`; the activity of lanes and jobs is in `lanes`.
 """
 
 import time
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from choir_common.visible_text import make_visible
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.messages import OutboundMessage
-from choirctl.prompt import FRAME_S
+from choirctl.prompt import REDRAW_INTERVAL_S
 from choirctl.spoken import one_line
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -18,41 +18,43 @@ LONGEST_CARD = 300
 
 
 @dataclass(slots=True)
-class Waiting:
+class UnansweredMessages:
     """The messages without an answer: the time each was sent (monotonic seconds), by inbox id."""
 
-    since: dict[str, float] = field(default_factory=dict)
-    closed: set[str] = field(default_factory=set)
+    sent_at: dict[str, float] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
     """Messages that were answered, perhaps before they were acknowledged."""
 
-    def begin(self, inbox_id: str) -> None:
+    def add(self, inbox_id: str) -> None:
         """Record that a message was sent, unless its answer has arrived already."""
-        if inbox_id not in self.closed:
-            self.since[inbox_id] = time.monotonic()
+        if inbox_id not in self.answered:
+            self.sent_at[inbox_id] = time.monotonic()
 
-    def end(self, message: OutboundMessage) -> None:
+    def resolve(self, message: OutboundMessage) -> None:
         """Record a received message; an answer closes the message that it answers."""
         if message.answers is not None and message.kind != "notice":
-            self.closed.add(message.answers)
-            self.since.pop(message.answers, None)
+            self.answered.add(message.answers)
+            self.sent_at.pop(message.answers, None)
 
     def spinner(self) -> str:
         """Return a spinner frame with the age of the oldest unanswered message; empty if there is none."""
-        if not self.since:
+        if not self.sent_at:
             return ""
         now = time.monotonic()
-        frame = FRAMES[int(now / FRAME_S) % len(FRAMES)]
-        return f"{frame} thinking, {now - min(self.since.values()):.0f} s"
+        frame = FRAMES[int(now / REDRAW_INTERVAL_S) % len(FRAMES)]
+        return f"{frame} thinking, {now - min(self.sent_at.values()):.0f} s"
 
 
 @dataclass(slots=True)
-class GoingOn:
+class ChannelActivity:
     """Activity sent by the channel: open progress cards, and until when the agent is typing."""
 
     cards: dict[str, Card] = field(default_factory=dict)
     typing_until: float = 0.0
 
-    def take(self, what: Card | Typing | Idle, now: float, told: Collection[str]) -> str | None:
+    def apply(
+        self, what: Card | Typing | Idle, now: float, shown_elsewhere: Collection[str]
+    ) -> str | None:
         """Apply an activity event; return the text of a finished card, to be printed permanently.
 
         `told` contains the ids of cards that are shown elsewhere; their text is not returned.
@@ -66,7 +68,7 @@ class GoingOn:
                 self.cards[card.card_id] = card
             case Card() as card:
                 self.cards.pop(card.card_id, None)
-                return None if card.card_id in told else make_visible(card.text)
+                return None if card.card_id in shown_elsewhere else make_visible(card.text)
         return None
 
     def lines(self, now: float, told: Collection[str]) -> list[str]:

@@ -34,11 +34,11 @@ from choir_local.settings import LocalSettings
 from choir_local.socket_paths import check_port_free
 from choirctl.background import is_running
 from choirctl.config_file import read_config
-from choirctl.control_api import connect, parse
-from choirctl.first_home import check_length
+from choirctl.control_api import connect, parse_response
+from choirctl.first_home import check_path_length
 from choirctl.model_check import check_model
-from choirctl.place import Place, environment
-from choirctl.printing import counted
+from choirctl.place import Target, read_env
+from choirctl.printing import format_count
 from choirctl.secrets_file import read_secrets, salvage_secrets
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -46,8 +46,10 @@ Outcome = Literal["ok", "warn", "fail"]
 OLDEST_PYTHON = (3, 11)
 LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
 LANDLOCK_VERSION_FLAG = 1
-ROOM_NEEDED = 300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
-ROOM_WISHED = 2_000_000_000
+DISK_REQUIRED_BYTES = (
+    300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
+)
+DISK_RECOMMENDED_BYTES = 2_000_000_000
 DOCKER_S = 5.0
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -63,7 +65,7 @@ class Finding(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningChoir:
     """A Choir that responds: its status and its active configuration."""
 
     status: SystemStatus
@@ -77,12 +79,12 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Installation:
     """The installation to check."""
 
     home: Home
     settings: LocalSettings
-    running: Running | None = None
+    running: RunningChoir | None = None
     """Status and configuration of the Choir of this state directory, if it responds."""
 
     @property
@@ -95,17 +97,17 @@ class Patient:
         return self.home.root / "config.json"
 
 
-Answer = tuple[Outcome, str]
-Check = Callable[[Patient], Awaitable[Answer]]
+CheckResult = tuple[Outcome, str]
+HealthCheck = Callable[[Installation], Awaitable[CheckResult]]
 
 
-async def examine(patient: Patient) -> list[Finding]:
+async def run_checks(patient: Installation) -> list[Finding]:
     """Run every check; an error raised by a check becomes a failed finding."""
     findings = []
     outcome: Outcome
     for name, check in CHECKS.items():
         try:
-            if name in OF_THIS_MACHINE and patient.in_containers:
+            if name in HOST_ONLY_CHECKS and patient.in_containers:
                 outcome, detail = "ok", "a container has it"
             else:
                 outcome, detail = await check(patient)
@@ -115,14 +117,14 @@ async def examine(patient: Patient) -> list[Finding]:
     return findings
 
 
-async def _python(_: Patient) -> Answer:
+async def _python(_: Installation) -> CheckResult:
     found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     if sys.version_info < OLDEST_PYTHON:
         return "fail", f"{found}: Choir needs 3.11 or newer."
     return "ok", found
 
 
-async def _landlock(_: Patient) -> Answer:
+async def _landlock(_: Installation) -> CheckResult:
     if sys.platform != "linux":
         return "warn", f"{sys.platform} has no Landlock: agents' tools run unconfined."
     # with this flag the system call returns the ABI version and creates no ruleset
@@ -137,12 +139,12 @@ async def _landlock(_: Patient) -> Answer:
     return "ok", f"Landlock version {version}"
 
 
-async def _socket_path(patient: Patient) -> Answer:
-    check_length(patient.home.root)
+async def _socket_path(patient: Installation) -> CheckResult:
+    check_path_length(patient.home.root)
     return "ok", f"sockets fit below {patient.home.root}"
 
 
-async def _port(patient: Patient) -> Answer:
+async def _port(patient: Installation) -> CheckResult:
     port = patient.settings.http_port
     if is_running(patient.home):
         return "ok", "Choir runs here and holds it"
@@ -150,7 +152,7 @@ async def _port(patient: Patient) -> Answer:
     return "ok", f"127.0.0.1:{port} is free"
 
 
-async def _home(patient: Patient) -> Answer:
+async def _home(patient: Installation) -> CheckResult:
     root = patient.home.root
     if not root.exists():
         return "ok", f"{root} does not exist yet; `choirctl up` makes it"
@@ -167,7 +169,7 @@ async def _home(patient: Patient) -> Answer:
     return "ok", f"{root}, mode {mode:04o}"
 
 
-async def _secrets(patient: Patient) -> Answer:
+async def _secrets(patient: Installation) -> CheckResult:
     path = patient.home.secrets_file
     if not path.exists():
         return "ok", f"{path} does not exist yet; `choirctl up` makes it"
@@ -175,7 +177,7 @@ async def _secrets(patient: Patient) -> Answer:
     if mode & 0o077:
         return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
     try:
-        return "ok", f"{path}, mode {mode:04o}, {counted(len(read_secrets(path)), 'secret')}"
+        return "ok", f"{path}, mode {mode:04o}, {format_count(len(read_secrets(path)), 'secret')}"
     except StartupError as error:
         if not is_running(patient.home):
             raise
@@ -185,18 +187,20 @@ async def _secrets(patient: Patient) -> Answer:
         )
 
 
-async def _config(patient: Patient) -> Answer:
+async def _config(patient: Installation) -> CheckResult:
     if not patient.config.exists():
         return "ok", f"{patient.config} does not exist yet; `choirctl up` makes it"
     config = read_config(patient.config)
-    return "ok", f"{patient.config}: {counted(len(config.agents), 'agent')}"
+    return "ok", f"{patient.config}: {format_count(len(config.agents), 'agent')}"
 
 
-async def _chromium(_: Patient) -> Answer:
-    chosen = environment("CHOIR_CHROMIUM")
+async def _chromium(_: Installation) -> CheckResult:
+    chosen = read_env("CHOIR_CHROMIUM")
     if chosen is not None and not os.access(chosen, os.X_OK):
         return "fail", f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run."
-    found = chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _of_playwright()
+    found = (
+        chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
+    )
     if found is None:
         return "warn", (
             "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
@@ -205,14 +209,14 @@ async def _chromium(_: Patient) -> Answer:
     return "ok", found
 
 
-def _of_playwright() -> str | None:
+def _playwright_chromium() -> str | None:
     """Return the newest Chromium that `playwright install` downloaded to the user's cache, if any."""
-    cache = Path(environment("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
+    cache = Path(read_env("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
     found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
     return str(found[-1]) if found else None
 
 
-async def _postgres(patient: Patient) -> Answer:
+async def _postgres(patient: Installation) -> CheckResult:
     data = patient.home.data / "postgres"
     major = read_major(data)
     binaries = find_postgres_binaries(patient.settings.pg_bin, major)
@@ -221,7 +225,7 @@ async def _postgres(patient: Patient) -> Answer:
     return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
 
 
-async def _postgres_user(_: Patient) -> Answer:
+async def _postgres_user(_: Installation) -> CheckResult:
     kind = unprivileged_identity().text.partition(":")[0]
     words = {
         "same": "Postgres runs as you",
@@ -231,11 +235,11 @@ async def _postgres_user(_: Patient) -> Answer:
     return "ok", words.get(kind, kind)
 
 
-async def _nats(patient: Patient) -> Answer:
+async def _nats(patient: Installation) -> CheckResult:
     return "ok", find_nats_server(patient.settings.nats_bin)
 
 
-async def _docker(_: Patient) -> Answer:
+async def _docker(_: Installation) -> CheckResult:
     program = shutil.which("docker")
     if program is None:
         return "ok", "not here, and not needed: agents run as confined processes"
@@ -254,7 +258,7 @@ async def _docker(_: Patient) -> Answer:
     return "ok", f"engine {asked.stdout.strip()}"
 
 
-class _Supplied(BaseModel):
+class _SuppliedSecrets(BaseModel):
     """The API keys that the deployment passes to control; present if this runs in control's container."""
 
     model_config = ConfigDict(extra="ignore")
@@ -262,17 +266,17 @@ class _Supplied(BaseModel):
     supplied: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
-async def look_at(place: Place) -> Running | None:
+async def query_running(place: Target) -> RunningChoir | None:
     """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
         async with connect(place) as api:
-            found = parse(await api.send("GET", "/v1/config"), ConfigView)
-            return Running(await api.status(), found)
+            found = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+            return RunningChoir(await api.status(), found)
     except ChoirError:
         return None
 
 
-async def _running(patient: Patient) -> Answer:
+async def _running(patient: Installation) -> CheckResult:
     if patient.running is None:
         if not is_running(patient.home):
             return "ok", "Choir does not run here"
@@ -282,10 +286,10 @@ async def _running(patient: Patient) -> Answer:
     down = [f"{part.name} ({part.detail})" for part in found.parts if not part.ok]
     if down:
         return "fail", f"Choir {found.version} runs {how}; down: {', '.join(down)}."
-    return "ok", f"Choir {found.version} runs {how}; {counted(len(found.parts), 'part')} up"
+    return "ok", f"Choir {found.version} runs {how}; {format_count(len(found.parts), 'part')} up"
 
 
-async def _model_in_force(patient: Patient, running: Running) -> Answer:
+async def _model_in_force(patient: Installation, running: RunningChoir) -> CheckResult:
     """Check the provider of the model that the running Choir uses."""
     name, model = next(
         (item for item in running.models().items() if item[0] == "default"),
@@ -295,7 +299,7 @@ async def _model_in_force(patient: Patient, running: Running) -> Answer:
         return "fail", "no model is configured: add one to `models` in config.json."
     if model.provider == "rehearsal":
         return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
-    supplied = patient.settings.read_secrets(_Supplied).supplied
+    supplied = patient.settings.read_secrets(_SuppliedSecrets).supplied
     given = {**supplied, **environment_keys(patient.settings)}
     known = {**salvage_secrets(patient.home.secrets_file), **given}
     key = known.get(model.secret) if model.secret else None
@@ -309,7 +313,7 @@ async def _model_in_force(patient: Patient, running: Running) -> Answer:
     return said.outcome, f"`{name}`: {said.detail}"
 
 
-async def _model(patient: Patient) -> Answer:
+async def _model(patient: Installation) -> CheckResult:
     if patient.running is not None:
         return await _model_in_force(patient, patient.running)
     path = patient.home.secrets_file
@@ -326,19 +330,19 @@ async def _model(patient: Patient) -> Answer:
     return said.outcome, said.detail
 
 
-async def _disk(patient: Patient) -> Answer:
+async def _disk(patient: Installation) -> CheckResult:
     place = patient.home.root
     # the state directory may not exist yet: measure the file system of its nearest parent
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
     words = f"{free / 1e9:.1f} GB free at {place}"
-    if free < ROOM_NEEDED:
-        return "fail", f"{words}: Choir needs {ROOM_NEEDED / 1e9:.1f} GB to start."
-    return ("warn" if free < ROOM_WISHED else "ok"), words
+    if free < DISK_REQUIRED_BYTES:
+        return "fail", f"{words}: Choir needs {DISK_REQUIRED_BYTES / 1e9:.1f} GB to start."
+    return ("warn" if free < DISK_RECOMMENDED_BYTES else "ok"), words
 
 
-async def _loopback(_: Patient) -> Answer:
+async def _loopback(_: Installation) -> CheckResult:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
     return "ok", "127.0.0.1 can be bound"
@@ -348,7 +352,7 @@ _GET_A_MODEL = (
     "set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model that can call tools."
 )
 # checks that do not apply to a Choir in containers: the images contain these things
-OF_THIS_MACHINE = (
+HOST_ONLY_CHECKS = (
     "port",
     "postgres",
     "postgres-user",
@@ -357,7 +361,7 @@ OF_THIS_MACHINE = (
     "socket-path",
     "landlock",
 )
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, HealthCheck] = {
     "running": _running,
     "python": _python,
     "landlock": _landlock,

@@ -13,12 +13,12 @@ from choir_common.wire.memory_operator import (
     DocumentDetail,
     DocumentView,
 )
-from choirctl.printing import ago, counted, table
+from choirctl.printing import format_age, format_count, table
 
 LONGEST = 100
 SHOWN_IDS = 3
 # fields of a record that `document_facts` shows elsewhere or not at all
-APART = ("type", "id", "text", "metadata")
+HIDDEN_FIELDS = ("type", "id", "text", "metadata")
 
 
 def document_rows(documents: Sequence[DocumentView]) -> Table:
@@ -32,8 +32,8 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
             escape(each.key or each.session_id or "-"),
             str(each.version),
             escape(f"{each.origin} {each.trust}"),
-            ago(each.at),
-            escape(short(each.text, each.length)),
+            format_age(each.at),
+            escape(truncate(each.text, each.length)),
         )
     return rows
 
@@ -49,8 +49,8 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
             hit.document_id,
             hit.tier or hit.kind,
             escape(f"{hit.origin} {hit.trust}"),
-            ago(hit.happened_at or hit.created_at),
-            escape(short(hit.text)),
+            format_age(hit.happened_at or hit.created_at),
+            escape(truncate(hit.text)),
         )
     return rows
 
@@ -61,14 +61,14 @@ def document_facts(document: DocumentDetail) -> Table:
     facts.show_header = False
     record = document.record
     facts.add_row("document", getattr(record, "id", "-"))
-    for name, value in record.model_dump(exclude=set(APART), exclude_none=True).items():
+    for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
         facts.add_row(name.replace("_", " "), escape(str(value)))
     for name, value in getattr(record, "metadata", {}).items():
         facts.add_row(escape(f"metadata {name}"), escape(str(value)))
     facts.add_row("vectors", str(document.vectors))
     for link in document.links:
         arrow = "→" if link.direction == "from" else "←"
-        text = "(gone)" if link.text is None else short(link.text)
+        text = "(gone)" if link.text is None else truncate(link.text)
         facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
     return facts
 
@@ -100,9 +100,11 @@ def memory_facts(state: AgentMemory) -> Table:
     return rows
 
 
-def memory_words(state: AgentMemory) -> str:
+def memory_notes(state: AgentMemory) -> str:
     """Return text about the size, the queue and unfinished imports."""
-    words = f"{decimal(state.bytes)} on disk, {counted(state.queued, 'document')} in the queue."
+    words = (
+        f"{decimal(state.bytes)} on disk, {format_count(state.queued, 'document')} in the queue."
+    )
     for each in state.unfinished_imports:
         words += (
             f"\nAn import ended at {each.done:,} of {each.total:,} records. Import the same file again to "
@@ -111,7 +113,7 @@ def memory_words(state: AgentMemory) -> str:
     return words
 
 
-def short(text: str, length: int | None = None) -> str:
+def truncate(text: str, length: int | None = None) -> str:
     """Return the beginning of a text on one line; `length` is that of the whole text, if it is longer."""
     line = " ".join(text.split())
     cut = len(line) > LONGEST or (length or 0) > len(text)

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from choir_common.http.transport import make_client
 from choir_common.wire.config import ModelConfig
 
-ANSWER_S = 60.0
-LEAST_CONTEXT = 16_000
+TIMEOUT_S = 60.0
+MIN_CONTEXT = 16_000
 """Tokens: the first prompt takes 4,000, and the conversation has to fit after it."""
 ADVISED_CONTEXT = 64_000
-LONGEST = 300
+MAX_QUOTE = 300
 TOOL = {
     "type": "function",
     "function": {
@@ -28,7 +28,7 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
     },
 }
-MENDS = {
+FIXES = {
     401: "The key is not valid: `choirctl secret set {secret}`, then `choirctl secret apply`.",
     402: "The account has no credit.",
     403: "The key may not use this model.",
@@ -38,7 +38,7 @@ MENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ModelCheckResult:
     """Result of the check."""
 
     outcome: Literal["ok", "warn", "fail"]
@@ -51,12 +51,12 @@ class _Loaded(BaseModel):
     context_length: int | None = None
 
 
-class _Running(BaseModel):
+class _LoadedModels(BaseModel):
     model_config = ConfigDict(extra="ignore")
     models: tuple[_Loaded, ...] = ()
 
 
-async def check_model(model: ModelConfig, key: str | None) -> Verdict:
+async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
     """Send one request to the provider; any response or transport error becomes a Verdict."""
     named = f"{model.model} at {model.endpoint}"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -66,51 +66,55 @@ async def check_model(model: ModelConfig, key: str | None) -> Verdict:
         "tools": [TOOL],
     }
     try:
-        async with make_client(model.endpoint, headers=headers, timeout_s=ANSWER_S) as client:
+        async with make_client(model.endpoint, headers=headers, timeout_s=TIMEOUT_S) as client:
             answer = await client.post("chat/completions", json=request)
     except httpx2.HTTPError as error:
-        return Verdict("fail", f"{named} does not answer: {error or type(error).__name__}.")
+        return ModelCheckResult(
+            "fail", f"{named} does not answer: {error or type(error).__name__}."
+        )
     if answer.is_error:
-        return Verdict("fail", f"{named}: {_refusal(answer, model, key)}")
+        return ModelCheckResult("fail", f"{named}: {_refusal(answer, model, key)}")
     if not _is_completion(answer):
-        return Verdict("fail", f"{named} answers, but not as an OpenAI-compatible model would.")
+        return ModelCheckResult(
+            "fail", f"{named} answers, but not as an OpenAI-compatible model would."
+        )
     if model.provider == "ollama":
         return await _check_ollama(model, named)
-    return Verdict(
+    return ModelCheckResult(
         "ok", f"{named} answers and takes tools; context {model.context_window:,} tokens"
     )
 
 
-async def _check_ollama(model: ModelConfig, named: str) -> Verdict:
+async def _check_ollama(model: ModelConfig, named: str) -> ModelCheckResult:
     """Check the context length of the model that Ollama has just loaded."""
     place = urlsplit(model.endpoint)
     try:
-        async with make_client(f"{place.scheme}://{place.netloc}", timeout_s=ANSWER_S) as client:
-            running = _Running.model_validate_json((await client.get("/api/ps")).content)
+        async with make_client(f"{place.scheme}://{place.netloc}", timeout_s=TIMEOUT_S) as client:
+            running = _LoadedModels.model_validate_json((await client.get("/api/ps")).content)
     except (httpx2.HTTPError, ValidationError):
-        running = _Running()
+        running = _LoadedModels()
     length = next((it.context_length for it in running.models if it.name == model.model), None)
     advice = (
         f"Start Ollama with OLLAMA_CONTEXT_LENGTH={ADVISED_CONTEXT}: a prompt that is longer is cut without "
         "a word."
     )
     if length is None:
-        return Verdict(
+        return ModelCheckResult(
             "warn", f"{named} answers; how long its context is it does not say. {advice}"
         )
     if length < min(model.context_window, ADVISED_CONTEXT):
-        outcome: Literal["warn", "fail"] = "fail" if length < LEAST_CONTEXT else "warn"
-        return Verdict(
+        outcome: Literal["warn", "fail"] = "fail" if length < MIN_CONTEXT else "warn"
+        return ModelCheckResult(
             outcome, f"{named} answers, with a context of {length:,} tokens only. {advice}"
         )
-    return Verdict("ok", f"{named} answers and takes tools; context {length:,} tokens")
+    return ModelCheckResult("ok", f"{named} answers and takes tools; context {length:,} tokens")
 
 
 def _refusal(answer: httpx2.Response, model: ModelConfig, key: str | None) -> str:
-    said = " ".join(_error_text(answer).split())[:LONGEST]
+    said = " ".join(_error_text(answer).split())[:MAX_QUOTE]
     if key:
         said = said.replace(key, "…")
-    mend = MENDS.get(answer.status_code, "").format(secret=model.secret or "NAME")
+    mend = FIXES.get(answer.status_code, "").format(secret=model.secret or "NAME")
     quoted = f'"{said}"' if said else "nothing more"
     return f"HTTP {answer.status_code}, it says {quoted}. {mend}".rstrip()
 

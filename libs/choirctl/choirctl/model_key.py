@@ -27,11 +27,11 @@ from choir_local.settings import LocalSettings
 from choirctl.config_insert import insert_entry
 from choirctl.secrets_file import read_secrets
 
-NOWHERE = "http://127.0.0.1/v1"
+UNUSED_URL = "http://127.0.0.1/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelKey:
+class ModelKeySetup:
     """The key of the model `default` at one start of a state directory."""
 
     home: Home
@@ -39,25 +39,25 @@ class ModelKey:
     config: Config
     console: Console
 
-    def keep(self, *, ask: bool) -> None:
+    def ensure_stored(self, *, ask: bool) -> None:
         """Make sure that the real model of the previous start is used again; with `ask`, ask the user.
 
         Raises StartupError if only the rehearsal model would replace it.
         """
         own = configured_model(self.config, self.settings)
         if own is not None:
-            self._offer(own, ask)
+            self._offer_to_store(own, ask)
             return
         known = read_secrets(self.home.secrets_file)
-        choice = asyncio.run(choose_model(self.settings, known, NOWHERE))
+        choice = asyncio.run(choose_model(self.settings, known, UNUSED_URL))
         missing = missing_model(self.home.model_file, choice, self.settings)
         if missing is None:
-            self._tell_change(choice)
-            self._offer(choice, ask)
+            self._report_change(choice)
+            self._offer_to_store(choice, ask)
         elif not ask or missing.config.secret is None or not self._ask_again(missing):
             raise refuse_stand_in(missing)
 
-    def _tell_change(self, choice: ModelChoice) -> None:
+    def _report_change(self, choice: ModelChoice) -> None:
         """Print a note if the model differs from the previous start: a variable may be missing."""
         record = read_record(self.home.model_file)
         if record is not None and record.config != choice.config:
@@ -84,10 +84,10 @@ class ModelKey:
         )
         if key.strip():
             self._store(record.words, record.config.secret, key.strip())
-            self._fix(ModelChoice(record.config, record.words))
+            self._write_model_entry(ModelChoice(record.config, record.words))
         return bool(key.strip())
 
-    def _offer(self, choice: ModelChoice, ask: bool) -> None:
+    def _offer_to_store(self, choice: ModelChoice, ask: bool) -> None:
         """Offer to store a key that is only in the environment, unless the user declined that before."""
         name = choice.config.secret
         key = environment_keys(self.settings).get(name or "")
@@ -109,7 +109,7 @@ class ModelKey:
             err=True,
         ):
             self._store(choice.words, name, key)
-            self._fix(choice)
+            self._write_model_entry(choice)
         else:
             declined = ModelRecord(words=choice.words, config=choice.config, keep_declined=True)
             write_record(self.home.model_file, declined)
@@ -119,7 +119,7 @@ class ModelKey:
             values[str(name)] = key
         self.console.print(f"The key of {words} is kept as {name}.", markup=False, highlight=False)
 
-    def _fix(self, choice: ModelChoice) -> None:
+    def _write_model_entry(self, choice: ModelChoice) -> None:
         """Write the model to config.json if the stored key alone would select another one next time."""
         if DEFAULT_MODEL in self.config.models:
             return
@@ -136,7 +136,7 @@ class ModelKey:
                 "score": None,
             }
         )
-        found = asyncio.run(choose_model(plain, known, NOWHERE))
+        found = asyncio.run(choose_model(plain, known, UNUSED_URL))
         if found.config != choice.config:
             entry = choice.config.model_dump(mode="json", exclude_defaults=True)
             insert_entry(self.home.config_file, "models", DEFAULT_MODEL, entry)

@@ -11,13 +11,13 @@ from choir_common.errors import BadInput, Conflict
 from choir_common.ids import RESERVED_AGENTS
 from choir_common.wire.config import Config
 
-Entry = tuple[str, str, dict[str, object]]
+ConfigEntry = tuple[str, str, dict[str, object]]
 """A section of config.json, a name in it, and its value."""
 DEFAULT_MODEL = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class AgentOptions:
     """The options of `agent init`; an empty one means a default, or none."""
 
     repo: str = ""
@@ -29,7 +29,9 @@ class Wishes:
     """Voice, git identity, Notion integration and mail account, by their keys in the agent's defaults."""
 
 
-def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[Entry]:
+def entries_to_add(
+    config: Config, home: Path, agent: str, wishes: AgentOptions
+) -> list[ConfigEntry]:
     """Return the entries to add for an agent that can be started, its own entry last.
 
     By default it gets a new workspace, a new DM on the console, and the model that other agents use. Raises
@@ -39,7 +41,7 @@ def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[E
         raise Conflict(f"The name {agent} is taken by Choir itself; choose another.")
     if agent in config.agents:
         raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
-    entries: list[Entry] = []
+    entries: list[ConfigEntry] = []
     if wishes.workspace:
         workspace = _known("workspace", wishes.workspace, config.workspaces)
     else:
@@ -59,16 +61,16 @@ def plan_agent(config: Config, home: Path, agent: str, wishes: Wishes) -> list[E
     return [*entries, ("agents", agent, own)]
 
 
-def _console_dm(config: Config, agent: str, dm: str) -> list[Entry]:
+def _console_dm(config: Config, agent: str, dm: str) -> list[ConfigEntry]:
     """Return a DM on the console, preceded by a console gateway if there is none."""
     gateways = [name for name, it in config.gateways.items() if it.type == "console"]
     gateway = gateways[0] if gateways else _free_name("console", config.gateways)
     user = _free_name(f"operator-{agent}", {it.user_id for it in config.dms.values()})
-    entry: Entry = ("dms", dm, {"gateway": gateway, "user_id": user, "admin": True})
+    entry: ConfigEntry = ("dms", dm, {"gateway": gateway, "user_id": user, "admin": True})
     return [entry] if gateways else [("gateways", gateway, {"type": "console"}), entry]
 
 
-def entries_of(config: Config, agent: str) -> list[tuple[str, str]]:
+def entries_to_remove(config: Config, agent: str) -> list[tuple[str, str]]:
     """Return the section and name of each entry to remove with this agent, its own entry last.
 
     Includes a workspace or DM only if it has the agent's name (`agent init` made it) and no other agent uses

@@ -14,58 +14,58 @@ from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
 from choir_common.http import sse_read
 from choir_common.http.problem_document import read_problem
 from choir_common.wire.operations import Begun, OperationEvent, OperationView
-from choirctl.control_api import ControlApi, parse, transport_errors
-from choirctl.place import Place
-from choirctl.printing import err
+from choirctl.control_api import ControlClient, convert_transport_errors, parse_response
+from choirctl.place import Target
+from choirctl.printing import stderr_console
 
 SILENCE_S = 60.0  # the stream's keepalive comes every 15 s
-PAUSE_S = 1.0
-MOST_CUTS = 10
+RETRY_INTERVAL_S = 1.0
+MAX_RECONNECTS = 10
 
-Hear = Callable[[OperationEvent], None]
+OnEvent = Callable[[OperationEvent], None]
 
 
-async def carry_out(
-    api: ControlApi, place: Place, path: str, quiet: bool, body: BaseModel | None = None
+async def run_operation(
+    api: ControlClient, place: Target, path: str, quiet: bool, body: BaseModel | None = None
 ) -> OperationView:
     """Start an operation with a POST to `path`, show its progress, and return its final state.
 
-    With `quiet`, nothing is shown. Raises the errors of `follow` and `ControlApi.send`.
+    With `quiet`, nothing is shown. Raises the errors of `follow_report` and `ControlClient.send`.
     """
-    begun = parse(await api.send("POST", path, body=body), Begun)
+    begun = parse_response(await api.send("POST", path, body=body), Begun)
     try:
-        return await watch(api, place, begun.operation_id, quiet)
+        return await show_progress(api, place, begun.operation_id, quiet)
     except asyncio.CancelledError:
-        err().print(
+        stderr_console().print(
             f"It goes on without you: `choirctl operation show {begun.operation_id} --follow`.",
             markup=False,
         )
         raise
 
 
-async def watch(
-    api: ControlApi, place: Place, operation_id: str, quiet: bool = False
+async def show_progress(
+    api: ControlClient, place: Target, operation_id: str, quiet: bool = False
 ) -> OperationView:
     """Show an operation's progress on standard error unless `quiet`; return its final state."""
     if quiet:
-        return await follow(api, place, operation_id, lambda _: None)
-    console = err()
+        return await follow_operation(api, place, operation_id, lambda _: None)
+    console = stderr_console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        shown = Shown(bar, bar.add_task("", total=1.0))
-        return await follow(api, place, operation_id, shown.hear)
+        shown = ProgressDisplay(bar, bar.add_task("", total=1.0))
+        return await follow_operation(api, place, operation_id, shown.show_event)
 
 
-class Shown:
+class ProgressDisplay:
     """Progress bar for an operation, with its log lines above."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar = bar
         self._task = task
 
-    def hear(self, event: OperationEvent) -> None:
+    def show_event(self, event: OperationEvent) -> None:
         """Show a progress event or log line."""
         if event.kind == "step":
             self._bar.update(self._task, description=event.text, completed=event.share)
@@ -76,16 +76,18 @@ class Shown:
         self._bar.console.print(f"  {event.text}", markup=False, highlight=False)
 
 
-async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -> OperationView:
+async def follow_operation(
+    api: ControlClient, place: Target, operation_id: str, on_event: OnEvent
+) -> OperationView:
     """Pass each event of an operation to `hear`; return its final state.
 
-    Raises Unavailable if control cannot be reached after a lost stream, or if the stream breaks `MOST_CUTS`
+    Raises Unavailable if control cannot be reached after a lost stream, or if the stream breaks `MAX_RECONNECTS`
     times.
     """
     heard = 0
-    for _ in range(MOST_CUTS):
+    for _ in range(MAX_RECONNECTS):
         try:
-            with transport_errors(place):
+            with convert_transport_errors(place):
                 headers = {"Last-Event-ID": str(heard)}
                 timeout = httpx2.Timeout(30, read=SILENCE_S)
                 path = f"/v1/operations/{operation_id}/events"
@@ -99,15 +101,18 @@ async def follow(api: ControlApi, place: Place, operation_id: str, hear: Hear) -
                             return OperationView.model_validate_json(event.data)
                         said = OperationEvent.model_validate_json(event.data)
                         heard = said.seq
-                        hear(said)
+                        on_event(said)
         except Unavailable:
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_INTERVAL_S)
         # the stream may have been lost after the operation ended
-        view = parse(await api.send("GET", f"/v1/operations/{operation_id}"), OperationView)
+        view = parse_response(
+            await api.send("GET", f"/v1/operations/{operation_id}"), OperationView
+        )
         if view.status != "running":
             return view
     raise Unavailable(
-        f"{place.spoken} does not tell how {operation_id} goes on. Ask again: `choirctl operation show "
+        f"{place.display_address} does not tell how {operation_id} goes on. Ask again: `choirctl operation "
+        f"show "
         f"{operation_id}`."
     )
 

@@ -1,6 +1,6 @@
 """File transfer between this machine and a DM: upload a file for a message, save the files of a message.
 
-Used by `chat` and `talk`. The name of a received file is untrusted: it can only name a new file directly in
+Used by `chat` and `conversation_log`. The name of a received file is untrusted: it can only name a new file directly in
 the folder of received files, and never overwrites an existing one.
 """
 
@@ -17,41 +17,43 @@ from choir_common.errors import BadInput, ChoirError
 from choir_common.visible_text import make_visible
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
-from choirctl.control_api import ControlApi, parse
+from choirctl.control_api import ControlClient, parse_response
 
-PIECE = 256 * 1024
-PATIENCE = httpx2.Timeout(60.0, connect=5.0)
-MOST_NAME = 100
-MOST_NAMESAKES = 1000
+CHUNK_BYTES = 256 * 1024
+TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+MAX_NAME = 100
+MAX_DUPLICATES = 1000
 
 
-async def put_file(api: ControlApi, dm: str, path: Path) -> Attachment:
+async def upload_file(api: ControlClient, dm: str, path: Path) -> Attachment:
     """Upload a file to a DM's channel; a message that contains its `ref` delivers it to the agent.
 
     Raises BadInput if it is no readable regular file, TooLarge or Unavailable if the channel refuses it.
     """
     size = await asyncio.to_thread(_size_of, path)
-    answer = await api.send_body(
+    answer = await api.upload(
         f"/v1/dms/{dm}/files",
-        _pieces(path),
+        _chunks(path),
         params={"name": path.name},
         headers={"Content-Length": str(size)},
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
-    return parse(answer, Attachment)
+    return parse_response(answer, Attachment)
 
 
-async def save_files(api: ControlApi, dm: str, message: OutboundMessage, folder: Path) -> list[str]:
+async def save_files(
+    api: ControlClient, dm: str, message: OutboundMessage, folder: Path
+) -> list[str]:
     """Save a message's files; return a line for each: its path, or why it was not saved."""
     return [await _save(api, dm, message, each, folder) for each in message.attachments]
 
 
 async def _save(
-    api: ControlApi, dm: str, message: OutboundMessage, each: Attachment, folder: Path
+    api: ControlClient, dm: str, message: OutboundMessage, each: Attachment, folder: Path
 ) -> str:
     path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{each.ref}"
     try:
-        saved = await _write(folder, each.name, api.read_body(path, PATIENCE))
+        saved = await _write(folder, each.name, api.download(path, TIMEOUT))
     except (ChoirError, OSError) as error:
         return f"{make_visible(each.name)} could not be saved: {error}"
     return f"{each.kind} saved as {saved}"
@@ -85,9 +87,9 @@ def _names(name: str) -> Iterator[str]:
     stem, dot, ending = plain.rpartition(".")
     if not stem:
         stem, dot, ending = plain or "file", "", ""
-    stem, ending = stem[:MOST_NAME], ending[:20]
+    stem, ending = stem[:MAX_NAME], ending[:20]
     yield f"{stem}{dot}{ending}"
-    for number in range(2, MOST_NAMESAKES):
+    for number in range(2, MAX_DUPLICATES):
         yield f"{stem} ({number}){dot}{ending}"
 
 
@@ -103,7 +105,7 @@ def _size_of(path: Path) -> int:
     return found.st_size
 
 
-async def _pieces(path: Path) -> AsyncIterator[bytes]:
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
-        while piece := await asyncio.to_thread(file.read, PIECE):
+        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
             yield piece

@@ -31,7 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """A Choir installation: its state directory and its address."""
 
     home: Path
@@ -48,21 +48,21 @@ class Place:
         return self.url or f"unix://{self.socket}"
 
     @property
-    def spoken(self) -> str:
+    def display_address(self) -> str:
         """The address as it is shown to the user."""
         return self.url or str(self.socket)
 
     @property
-    def received(self) -> Path:
+    def download_dir(self) -> Path:
         """The default directory for files that agents send."""
         return self.home / "received"
 
     @property
-    def authority(self) -> Path:
+    def ca_file(self) -> Path:
         """The CA certificate that choird creates for this state directory if it serves HTTPS."""
         return self.home / "tls" / "ca.pem"
 
-    def trusted(self) -> str | None:
+    def ca_certificates(self) -> str | None:
         """Return the CA certificates (PEM) to verify HTTPS with; None for those of the system.
 
         They come from the file CHOIR_CA_FILE, or, for an address of this machine, from the state directory.
@@ -71,11 +71,11 @@ class Place:
         place = urlsplit(self.url or "")
         if place.scheme != "https":
             return None
-        named = environment("CHOIR_CA_FILE")
+        named = read_env("CHOIR_CA_FILE")
         # the CA of this state directory only signs the certificate of the Choir on this machine
         if named is None and place.hostname not in LOOPBACK:
             return None
-        file = Path(named).expanduser() if named else self.authority
+        file = Path(named).expanduser() if named else self.ca_file
         try:
             return file.read_text("ascii")
         except (OSError, UnicodeDecodeError) as error:
@@ -91,31 +91,31 @@ class Place:
         if self.url is None:
             return None
         stored = self.home / "secrets.json"
-        return environment("CHOIR_TOKEN") or salvage_secrets(stored).get(TOKEN_SECRET)
+        return read_env("CHOIR_TOKEN") or salvage_secrets(stored).get(TOKEN_SECRET)
 
 
-def find_place(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Place:
+def find_target(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Target:
     """Return the Choir that the command's options, the global options or the environment select.
 
     They count in this order. Raises NotFound if the user has no home directory to fall back to.
     """
     outer_home, outer_url = ctx.find_root().obj or (None, None)
-    url = url or outer_url or environment("CHOIR_URL")
-    place = Place(find_home(home or outer_home), url.rstrip("/") if url else None)
-    if place.url is None and environment("CHOIR_TOKEN") and not place.socket.exists():
+    url = url or outer_url or read_env("CHOIR_URL")
+    place = Target(find_home(home or outer_home), url.rstrip("/") if url else None)
+    if place.url is None and read_env("CHOIR_TOKEN") and not place.socket.exists():
         # only HTTP needs a token, so a token without a socket means a Choir in containers on this machine
-        scheme = "https" if place.authority.exists() else "http"
-        port = environment("CHOIR_HTTP_PORT") or DEFAULT_PORT
-        return Place(place.home, f"{scheme}://127.0.0.1:{port}")
+        scheme = "https" if place.ca_file.exists() else "http"
+        port = read_env("CHOIR_HTTP_PORT") or DEFAULT_PORT
+        return Target(place.home, f"{scheme}://127.0.0.1:{port}")
     return place
 
 
 def find_home(chosen: Path | None) -> Path:
-    """Return the absolute state directory: `chosen`, CHOIR_HOME or ~/.choir.d.
+    """Return the absolute state directory: `config_name_option`, CHOIR_HOME or ~/.choir.d.
 
     Raises NotFound if the user has no home directory.
     """
-    named = chosen or environment("CHOIR_HOME")
+    named = chosen or read_env("CHOIR_HOME")
     try:
         home = Path(named).expanduser() if named else Path.home() / HOME_NAME
     except RuntimeError as error:
@@ -126,6 +126,6 @@ def find_home(chosen: Path | None) -> Path:
     return home.absolute()
 
 
-def environment(name: str) -> str | None:
+def read_env(name: str) -> str | None:
     """Return an environment variable, or None if it is unset or empty."""
     return os.environ.get(name) or None

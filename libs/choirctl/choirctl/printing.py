@@ -23,12 +23,12 @@ LAST_MAY_FOLD = 20  # columns: the last one contains texts, which can be read fo
 PIPE_WIDTH = 10_000  # a pipe has no width, and nothing may be truncated there
 
 
-def out() -> Console:
+def stdout_console() -> Console:
     """Return the console for data."""
     return _console(PIPE_WIDTH if not sys.stdout.isatty() else None)
 
 
-def err() -> Console:
+def stderr_console() -> Console:
     """Return the console for messages to the user."""
     return _console(PIPE_WIDTH if not sys.stderr.isatty() else None, stderr=True)
 
@@ -43,10 +43,10 @@ def print_rows(rows: Table, nothing: str = "") -> None:
     Prints `nothing` on standard error if the table has no rows.
     """
     if nothing and not rows.row_count:
-        err().print(nothing, markup=False)
+        stderr_console().print(nothing, markup=False)
         return
-    console = out()
-    widths = _fitting(rows, console.width) if rows.show_header else None
+    console = stdout_console()
+    widths = _fit_widths(rows, console.width) if rows.show_header else None
     for column, width in zip(rows.columns, widths or (), strict=False):
         column.width = width
     if widths is not None or not rows.show_header:
@@ -64,7 +64,7 @@ def print_rows(rows: Table, nothing: str = "") -> None:
         console.print(card)
 
 
-def _fitting(rows: Table, width: int) -> list[int] | None:
+def _fit_widths(rows: Table, width: int) -> list[int] | None:
     """Return the column widths with which the table fits; None if a word would be split.
 
     Only words of the last column may be split: it contains texts and paths.
@@ -100,7 +100,7 @@ def print_json_text(text: str) -> None:
     sys.stdout.flush()
 
 
-class JsonOutput:
+class JsonLineWriter:
     """Binary writer to standard output for JSON lines; each write is one whole line."""
 
     def write(self, line: bytes) -> int:
@@ -113,9 +113,9 @@ class JsonOutput:
         sys.stdout.flush()
 
 
-def show_json(value: Mapping[str, object]) -> None:
+def print_colored_json(value: Mapping[str, object]) -> None:
     """Print `value` as indented JSON, with colours on a terminal."""
-    out().print(JSONHighlighter()(Text(_indented(value))))
+    stdout_console().print(JSONHighlighter()(Text(_indented(value))))
 
 
 def _indented(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> str:
@@ -137,12 +137,12 @@ def table(*columns: str) -> Table:
     return made
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a count with its noun: `1 agent`, `2 agents`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def ago(moment: datetime | None, now: datetime | None = None) -> str:
+def format_age(moment: datetime | None, now: datetime | None = None) -> str:
     """Return how long ago `moment` was, such as `12s`, `3m`, `5h` or `2d`; `-` for None."""
     if moment is None:
         return "-"

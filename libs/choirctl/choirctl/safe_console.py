@@ -1,6 +1,6 @@
 """The rich console of choirctl: passes rich's own escape sequences, and makes those in a text visible.
 
-Created by `printing` for commands and by `talk` for a chat.
+Created by `printing` for commands and by `conversation_log` for a chat.
 """
 
 import sys
@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from choir_common.visible_text import make_visible
-from choirctl.terminal import below
+from choirctl.terminal import unwrap_stream
 
 
 class SafeConsole(Console):
@@ -20,7 +20,9 @@ class SafeConsole(Console):
 
     def __init__(self, *, stderr: bool = False, **how: Any) -> None:
         # emoji=False: `:cd:` is an emoji to rich, and occurs in fingerprints and in people's messages
-        super().__init__(file=below(sys.stderr if stderr else sys.stdout), emoji=False, **how)
+        super().__init__(
+            file=unwrap_stream(sys.stderr if stderr else sys.stdout), emoji=False, **how
+        )
 
     def render_str(self, text: str, **how: Any) -> Text:
         # before the layout, so that column widths fit the text that is printed

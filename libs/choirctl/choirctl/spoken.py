@@ -1,6 +1,6 @@
 """Rendering of messages for a terminal: Markdown as styled text, control characters made visible.
 
-Pure. Used by `talk`, `going_on` and `lanes`.
+Pure. Used by `conversation_log`, `going_on` and `lanes`.
 """
 
 import re
@@ -24,27 +24,27 @@ STYLES: Mapping[ReplyKind, tuple[str, str]] = {
     "report": ("magenta", " reports:"),
 }
 # a text that matches is rendered as Markdown
-MARKED = re.compile(r"\n|[*_`#|\[\]]|^\s*(?:[-+>]|\d+\.)\s")
+MARKDOWN = re.compile(r"\n|[*_`#|\[\]]|^\s*(?:[-+>]|\d+\.)\s")
 
 
-def one_line(text: str, longest: int) -> str:
+def one_line(text: str, max_length: int) -> str:
     """Return a text on one line, truncated to `longest` characters."""
     flat = " ".join(make_visible(text).split())
-    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
+    return flat if len(flat) <= max_length else f"{flat[: max_length - 1]}…"
 
 
-def heard(message: OutboundMessage) -> RenderableType:
+def render_message(message: OutboundMessage) -> RenderableType:
     """Return a message as it is printed on the terminal."""
     colour, does = STYLES[message.kind]
     head = f"[bold {colour}]{escape(make_visible(message.agent_id))}{does}[/]"
     text = make_visible(message.text)
-    if message.agent_id == "choir" or not MARKED.search(text):
+    if message.agent_id == "choir" or not MARKDOWN.search(text):
         # Choir's own messages are plain text: they quote what an agent wants to do, verbatim
         return Text.from_markup(f"{head} {escape(text)}", emoji=False)
-    return Group(Text.from_markup(head, emoji=False), _laid_out(text))
+    return Group(Text.from_markup(head, emoji=False), _render_markdown(text))
 
 
-def _laid_out(text: str) -> Markdown:
+def _render_markdown(text: str) -> Markdown:
     # without hyperlinks rich prints the address of a link instead of hiding it behind the link text
     # justify="left" would pad lines with spaces
     laid = Markdown(text, hyperlinks=False, justify="default")

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from choir_local.stack_state import ChildState, StackState
 
-WORDS = {
+DESCRIPTIONS = {
     "postgres": "the database",
     "nats": "the bus",
     "rehearsal": "the scripted model",
@@ -28,8 +28,8 @@ class StartProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told: dict[str, tuple[str, int]] = {}
-        self._began: dict[str, datetime] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+        self._started_at: dict[str, datetime] = {}
         self._spinner = console.status("Starting…")
         if console.is_terminal:
             self._spinner.start()
@@ -45,8 +45,8 @@ class StartProgress:
             self._show_child(name, child)
         waiting = [name for name, child in state.children.items() if child.phase == "starting"]
         self._spinner.update(f"Starting {', '.join(waiting)}…" if waiting else "Starting…")
-        if state.phase == "stopping" and self._told.get("") is None:
-            self._told[""] = ("stopping", 0)
+        if state.phase == "stopping" and self._shown.get("") is None:
+            self._shown[""] = ("stopping", 0)
             self._console.print(
                 "Stopping… Agents finish what they are at first (45 s at most); Ctrl-C hurries."
             )
@@ -57,15 +57,15 @@ class StartProgress:
 
     def _show_child(self, name: str, child: ChildState) -> None:
         if child.phase == "starting":
-            self._began.setdefault(name, child.since)
-        if self._told.get(name) == (child.phase, child.restarts):
+            self._started_at.setdefault(name, child.since)
+        if self._shown.get(name) == (child.phase, child.restarts):
             return
-        self._told[name] = (child.phase, child.restarts)
+        self._shown[name] = (child.phase, child.restarts)
         match child.phase:
             case "ready":
-                began = self._began.pop(name, child.since)
+                began = self._started_at.pop(name, child.since)
                 took = (child.since - began).total_seconds()
-                what = WORDS.get(name, "")
+                what = DESCRIPTIONS.get(name, "")
                 self._console.print(
                     f"[green]✓[/] {name:<10}[dim]{what:<27}[/] ready in {took:.1f} s",
                     highlight=False,

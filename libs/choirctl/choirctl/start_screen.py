@@ -14,9 +14,9 @@ from choir_common.wire.operator import DmView
 from choir_local.stack_state import StackState
 from choirctl.place import HOME_NAME
 from choirctl.printing import table
-from choirctl.views import talks_where
+from choirctl.views import agent_channel
 
-REHEARSAL = (
+REHEARSAL_NOTE = (
     "It is scripted: it shows the whole path and understands nothing. For a real one set "
     "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and start Choir again."
 )
@@ -24,7 +24,7 @@ TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",)
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class SummaryScreen:
     """Content of the summary screen."""
 
     state: StackState
@@ -52,20 +52,20 @@ class Screen:
             ("runs", f"{children}: processes of this machine, no container"),
             ("agents", agents or "none starts by itself (choirctl agent start NAME)"),
             ("model", self._model()),
-            *([("", REHEARSAL)] if self._is_rehearsal() else []),
+            *([("", REHEARSAL_NOTE)] if self._is_rehearsal() else []),
             ("state", f"{state.home} (logs in {state.home}/logs)"),
             ("answers at", f"{http} with the token in {self.token_file}, and on its socket"),
             *([("", self._trust())] if http.startswith("https:") else []),
-            *self._talks(),
-            *zip(("try next", *[""] * len(TRY_NEXT)), self._next_lines(), strict=False),
+            *self._channel_rows(),
+            *zip(("try next", *[""] * len(TRY_NEXT)), self._suggested_commands(), strict=False),
         ]
 
-    def _talks(self) -> list[tuple[str, str]]:
+    def _channel_rows(self) -> list[tuple[str, str]]:
         """Return a row for each agent whose conversation is on a channel other than the console."""
         elsewhere = [it for it in self.dms if it.type != "console" and it.agent_id is not None]
-        return [("talks" if not i else "", talks_where(it)) for i, it in enumerate(elsewhere)]
+        return [("talks" if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
 
-    def _next_lines(self) -> list[str]:
+    def _suggested_commands(self) -> list[str]:
         """Return commands to try that work if copied unchanged."""
         here = any(it.type == "console" and self._answers(it) for it in self.dms)
         words = [it for it in TRY_NEXT if here or it[0] != "chat"]

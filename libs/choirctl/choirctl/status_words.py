@@ -2,13 +2,13 @@
 
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
-from choirctl.printing import ago, counted
+from choirctl.printing import format_age, format_count
 
 IDLE = "idle"
 JOB = "core:"
 
 
-def system_words(found: SystemStatus) -> list[str]:
+def system_lines(found: SystemStatus) -> list[str]:
     """Return lines about the system: whether it is ready, its model, and which parts are down and why."""
     down = [part for part in found.parts if not part.ok]
     if found.ready:
@@ -18,22 +18,23 @@ def system_words(found: SystemStatus) -> list[str]:
     return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]
 
 
-def agent_words(agent: AgentView) -> list[str]:
+def agent_lines(agent: AgentView) -> list[str]:
     """Return lines about an agent: its state, its jobs, failing models and queued messages."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
     lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
-    lines += model_words(agent)
+    lines += model_lines(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
-        lines.append(f"  {counted(agent.queued_messages, 'message')} {verb} for it.")
+        lines.append(f"  {format_count(agent.queued_messages, 'message')} {verb} for it.")
     return lines
 
 
-def model_words(agent: AgentView) -> list[str]:
+def model_lines(agent: AgentView) -> list[str]:
     """Return a line for each of the agent's models that fails: since when, and how to fix it."""
     failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
     return [
-        f"  Its model has not answered for {ago(it.since)}: {it.words}" for it in failures.values()
+        f"  Its model has not answered for {format_age(it.since)}: {it.words}"
+        for it in failures.values()
     ]
 
 
@@ -46,7 +47,7 @@ def _does(agent: AgentView) -> str:
             where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
             at = edge.state_word if edge else "starting"
             doing = f"waits for you{where}" if at == IDLE else f"is busy{where} ({at})"
-            return f"{doing}; it has run for {ago(agent.started_at)}"
+            return f"{doing}; it has run for {format_age(agent.started_at)}"
         case "starting":
             return "is starting"
         case "stopped":

@@ -20,38 +20,49 @@ from choir_common.ids import new_id
 from choir_common.visible_text import make_visible
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
-from choirctl.chat_lines import LOCAL, Correct, Leave, Line, Say, SendFile, ShowPast, understand
-from choirctl.control_api import ControlApi, connect
-from choirctl.conversation import Conversation, converse
-from choirctl.going_on import GoingOn, Waiting
-from choirctl.lanes import fitted
-from choirctl.parcels import put_file, save_files
-from choirctl.past import Past, past_line, read_past
-from choirctl.place import Place
-from choirctl.printing import counted
-from choirctl.prompt import Prompt, Suggestions, terminal_session, typed_before
-from choirctl.questions import Decided, Question, Questions, still_open
+from choirctl.chat_lines import (
+    LOCAL_COMMANDS,
+    ChatLine,
+    ChatMessage,
+    Correction,
+    FileMessage,
+    LeaveChat,
+    ShowHistory,
+    parse_line,
+)
+from choirctl.control_api import ControlClient, connect
+from choirctl.conversation import DmClient, open_dm
+from choirctl.going_on import ChannelActivity, UnansweredMessages
+from choirctl.lanes import truncate_to_width
+from choirctl.parcels import save_files, upload_file
+from choirctl.past import History, history_line, read_history
+from choirctl.place import Target
+from choirctl.printing import format_count
+from choirctl.prompt import ChatCompleter, ChatPrompt, open_history, terminal_session
+from choirctl.questions import ButtonChoice, PendingApproval, PendingApprovals, without_edited
 from choirctl.safe_console import SafeConsole
-from choirctl.spoken import heard
+from choirctl.spoken import render_message
 from choirctl.views import CORE
-from choirctl.watching import Watch
+from choirctl.watching import SessionFollower
 
-LAST_WORDS_S = 0.2  # how long the patched standard output may take to print
-UNSENT_MOST = 100  # lines queued while Choir accepts none
-AT_FIRST = 6  # messages of the history that are shown when the chat opens
-PAST_WITHIN_S = 5.0  # the history is not worth a longer wait
+FLUSH_S = 0.2  # how long the patched standard output may take to print
+MAX_UNSENT_LINES = 100  # lines queued while Choir accepts none
+INITIAL_HISTORY = 6  # messages of the history that are shown when the chat opens
+HISTORY_TIMEOUT_S = 5.0  # the history is not worth a longer wait
 HELP = "/help"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SentMessage:
     """The user's latest message, for a correction of it."""
 
     key: str
     text: str
 
 
-async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: bool = False) -> None:
+async def run_terminal_chat(
+    place: Target, dm: str, files: Path, *, stops_all: bool = False
+) -> None:
     """Chat in `dm` until the user leaves; received files are saved in `files`.
 
     With `stops_all` the caller stops Choir afterwards, so leaving takes a second Ctrl-C.
@@ -61,28 +72,30 @@ async def talk_on_terminal(place: Place, dm: str, files: Path, *, stops_all: boo
     with terminal_session(), patch_stdout(raw=True):
         # rich's highlighter would colour numbers and paths inside messages
         console = SafeConsole(highlight=False)
-        async with connect(place) as api, converse(api, dm) as conversation:
+        async with connect(place) as api, open_dm(api, dm) as conversation:
             leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
             console.print(
                 f"[dim]You talk in the DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
             )
-            talk = _Talk(api, dm, conversation, console, files, stops_all=stops_all)
-            await talk.show_past(AT_FIRST)
-            await talk.show_open()
-            suggestions = Suggestions(await _commands(api, dm), talk.jobs)
-            await talk.go_on(Prompt(typed_before(place), suggestions, talk.before, talk.below))
+            talk = _TerminalChat(api, dm, conversation, console, files, stops_all=stops_all)
+            await talk.show_history(INITIAL_HISTORY)
+            await talk.show_pending_approvals()
+            suggestions = ChatCompleter(await _commands(api, dm), talk.running_jobs)
+            await talk.run(
+                ChatPrompt(open_history(place), suggestions, talk.prompt_text, talk.status_lines)
+            )
         # patch_stdout prints from a thread: give it time for the last lines
-        await asyncio.sleep(LAST_WORDS_S)
+        await asyncio.sleep(FLUSH_S)
 
 
-class _Talk:
+class _TerminalChat:
     """One chat session on one terminal: tasks that read lines, send, print messages and follow the log."""
 
     def __init__(
         self,
-        api: ControlApi,
+        api: ControlClient,
         dm: str,
-        conversation: Conversation,
+        conversation: DmClient,
         console: Console,
         files: Path,
         *,
@@ -94,196 +107,202 @@ class _Talk:
         self._console = console
         self._files = files
         self._stops_all = stops_all
-        self._warned = False
-        self._waiting = Waiting()
-        self._going_on = GoingOn()
-        self._questions = Questions()
-        self._watch = Watch(api, dm, self._tell)
-        self._past = Past()
-        self._typed: asyncio.Queue[Say | SendFile | Correct | Decided] = asyncio.Queue(UNSENT_MOST)
+        self._leave_warned = False
+        self._unanswered = UnansweredMessages()
+        self._channel_activity = ChannelActivity()
+        self._pending_approvals = PendingApprovals()
+        self._follower = SessionFollower(api, dm, self._print_activity)
+        self._history = History()
+        self._send_queue: asyncio.Queue[ChatMessage | FileMessage | Correction | ButtonChoice] = (
+            asyncio.Queue(MAX_UNSENT_LINES)
+        )
         self._unsent = 0
-        self._said: Said | None = None
-        self._begun = ""
+        self._last_sent: SentMessage | None = None
+        self._prefill = ""
         """The text with which the next line is prefilled."""
 
-    async def go_on(self, prompt: Prompt) -> None:
+    async def run(self, prompt: ChatPrompt) -> None:
         """Run the chat; return when the user has left and every typed line was sent."""
         async with asyncio.TaskGroup() as tasks:
             ending = [
                 tasks.create_task(work)
-                for work in (self._print_heard(), self._watch.run(), prompt.keep_fresh())
+                for work in (
+                    self._print_received(),
+                    self._follower.run(),
+                    prompt.redraw_on_change(),
+                )
             ]
             sending = tasks.create_task(self._send_typed())
             await self._read_lines(prompt)
             # lines typed before the user left are still sent
-            await self._typed.join()
+            await self._send_queue.join()
             for task in (sending, *ending):
                 task.cancel()
 
-    async def show_past(self, most: int, *, whole: bool = False) -> None:
+    async def show_history(self, most: int, *, whole: bool = False) -> None:
         """Print up to `most` messages of the history, or nothing if it cannot be read in time."""
         with contextlib.suppress(ChoirError, TimeoutError):
-            async with asyncio.timeout(PAST_WITHIN_S):
-                agent = await self._watch.holder()
+            async with asyncio.timeout(HISTORY_TIMEOUT_S):
+                agent = await self._follower.bound_agent()
                 if agent is None:
                     return
-                self._past = await read_past(self._api, agent.agent_id, self._dm, most)
+                self._history = await read_history(self._api, agent.agent_id, self._dm, most)
                 # these events were printed as history, so the follower must not print them again
-                for name, head in self._past.read_to:
-                    self._watch.seen.setdefault(name, head)
-                for event in self._past.said:
-                    self._console.print(past_line(event, agent.agent_id, whole=whole))
+                for name, head in self._history.heads:
+                    self._follower.shown_revs.setdefault(name, head)
+                for event in self._history.messages:
+                    self._console.print(history_line(event, agent.agent_id, full=whole))
 
-    async def show_open(self) -> None:
+    async def show_pending_approvals(self) -> None:
         """Print the approval requests that are still pending, or nothing if they cannot be read."""
         with contextlib.suppress(ChoirError):
-            for message in still_open(await self._conversation.recent()):
+            for message in without_edited(await self._conversation.recent_messages()):
                 self._show(message)
 
-    def jobs(self) -> list[str]:
+    def running_jobs(self) -> list[str]:
         """Return the names of the running core jobs, for completion."""
-        lanes = self._watch.lanes.busy
+        lanes = self._follower.lanes.busy
         return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
 
-    def before(self) -> str:
+    def prompt_text(self) -> str:
         """Return the prompt."""
-        return f"{self._questions.prompt()}› "
+        return f"{self._pending_approvals.prompt_prefix()}› "
 
-    def below(self, width: int) -> Sequence[str]:
+    def status_lines(self, width: int) -> Sequence[str]:
         """Return the lines below the prompt: the busy lanes, or that the connection is lost."""
         if not self._conversation.is_connected:
-            waiting = f"; {counted(self._unsent, 'line')} to send" if self._unsent else ""
-            return [fitted(f"connection lost, trying again{waiting}", width)]
+            waiting = f"; {format_count(self._unsent, 'line')} to send" if self._unsent else ""
+            return [truncate_to_width(f"connection lost, trying again{waiting}", width)]
         now = time.monotonic()
-        lanes = self._watch.lanes
+        lanes = self._follower.lanes
         shown = [*lanes.lines(now, width)]
         # lanes from the log are more precise than the channel's typing indicator
-        if not shown or self._going_on.cards:
-            going_on = self._going_on.lines(now, lanes.jobs)
-            shown += [fitted(line, width) for line in going_on]
-        return shown or [self._waiting.spinner()]
+        if not shown or self._channel_activity.cards:
+            going_on = self._channel_activity.lines(now, lanes.jobs)
+            shown += [truncate_to_width(line, width) for line in going_on]
+        return shown or [self._unanswered.spinner()]
 
-    async def _read_lines(self, prompt: Prompt) -> None:
-        with prompt.kept_raw():
-            while (typed := await prompt.line(self._begun)) is not None:
-                self._begun = ""
+    async def _read_lines(self, prompt: ChatPrompt) -> None:
+        with prompt.raw_mode():
+            while (typed := await prompt.read_line(self._prefill)) is not None:
+                self._prefill = ""
                 if typed.interrupted:
-                    if self._leaves_now():
+                    if self._confirm_leave():
                         return
                     continue
-                self._warned = False
+                self._leave_warned = False
                 try:
-                    line = self._questions.understand(typed.text, typed.begun_at)
-                    if not await self._do(line or understand(typed.text)):
+                    line = self._pending_approvals.parse_answer(typed.text, typed.started_at)
+                    if not await self._execute(line or parse_line(typed.text)):
                         return
                 except ChoirError as error:
-                    self._complain(error)
+                    self._print_error(error)
 
-    def _leaves_now(self) -> bool:
+    def _confirm_leave(self) -> bool:
         """Return whether Ctrl-C in an empty line leaves; if that stops Choir, the first one only warns."""
-        if not self._stops_all or self._warned:
+        if not self._stops_all or self._leave_warned:
             return True
-        self._warned = True
+        self._leave_warned = True
         self._console.print("[yellow]Ctrl-C again stops Choir and all its agents.[/]")
         return False
 
-    async def _do(self, line: Line | Decided) -> bool:
+    async def _execute(self, line: ChatLine | ButtonChoice) -> bool:
         """Execute a line; return False if it ends the chat."""
         match line:
-            case Leave():
+            case LeaveChat():
                 return False
-            case ShowPast(most):
-                await self.show_past(most, whole=True)
-            case Say(text) if not text.strip():
+            case ShowHistory(most):
+                await self.show_history(most, whole=True)
+            case ChatMessage(text) if not text.strip():
                 pass
-            case Correct("") if self._unsent:
+            case Correction("") if self._unsent:
                 raise BadInput("What you said last is still on its way.")
-            case Correct(""):
-                self._begun = f"/edit {self._last().text}"
-            case Say() | SendFile() | Correct() | Decided():
+            case Correction(""):
+                self._prefill = f"/edit {self._last().text}"
+            case ChatMessage() | FileMessage() | Correction() | ButtonChoice():
                 self._unsent += 1
-                await self._typed.put(line)
+                await self._send_queue.put(line)
         return True
 
-    def _last(self) -> Said:
-        if self._said is None:
+    def _last(self) -> SentMessage:
+        if self._last_sent is None:
             raise BadInput("You have said nothing here yet that could be corrected.")
-        return self._said
+        return self._last_sent
 
     async def _send_typed(self) -> None:
         while True:
-            line = await self._typed.get()
+            line = await self._send_queue.get()
             try:
                 match line:
-                    case Say(text):
-                        await self._say(text)
-                    case SendFile(path, text):
-                        put = await put_file(self._api, self._dm, path)
-                        await self._say(text, put.ref)
+                    case ChatMessage(text):
+                        await self._send_message(text)
+                    case FileMessage(path, text):
+                        put = await upload_file(self._api, self._dm, path)
+                        await self._send_message(text, put.ref)
                         self._console.print(f"[dim]sent {escape(make_visible(put.name))}[/]")
-                    case Correct(text):
-                        await self._say(text, edits=self._last().key)
-                    case Decided(question, data):
+                    case Correction(text):
+                        await self._send_message(text, edits=self._last().key)
+                    case ButtonChoice(question, data):
                         await self._decide(question, data)
             except ChoirError as error:
                 # show the error; the chat continues
-                self._complain(error, "Not sent: ")
+                self._print_error(error, "Not sent: ")
             finally:
                 self._unsent -= 1
-                self._typed.task_done()
+                self._send_queue.task_done()
 
-    async def _say(self, text: str, *files: str, edits: str | None = None) -> None:
+    async def _send_message(self, text: str, *files: str, edits: str | None = None) -> None:
         key = new_id("cli")
-        accepted = await self._conversation.say(text, files, key=key, edits=edits)
+        accepted = await self._conversation.send_message(text, files, key=key, edits=edits)
         if accepted.note:
             self._console.print(f"[yellow]{escape(make_visible(accepted.note))}[/]")
         if accepted.command is None:
             # a correction of a correction also names the original message
-            self._said = Said(edits or key, text)
-            self._waiting.begin(accepted.inbox_id)
+            self._last_sent = SentMessage(edits or key, text)
+            self._unanswered.add(accepted.inbox_id)
         elif accepted.command == HELP:
-            own = "\n".join(" - ".join(words) for words in LOCAL.values())
+            own = "\n".join(" - ".join(words) for words in LOCAL_COMMANDS.values())
             self._console.print(f"[yellow]In this chat also:\n{escape(own)}[/]")
 
-    async def _decide(self, question: Question, data: str) -> None:
-        pressed = await self._conversation.press(question.message, data)
-        self._questions.close(question)
+    async def _decide(self, question: PendingApproval, data: str) -> None:
+        pressed = await self._conversation.press_button(question.message, data)
+        self._pending_approvals.remove(question)
         self._console.print(f"[yellow]{escape(make_visible(pressed.answer))}[/]")
 
-    async def _print_heard(self) -> None:
+    async def _print_received(self) -> None:
         while True:
-            what = await self._conversation.hear()
+            what = await self._conversation.receive()
             if isinstance(what, OutboundMessage):
-                await self._take(what)
+                await self._receive(what)
                 continue
-            done = self._going_on.take(what, time.monotonic(), self._watch.lanes.jobs)
+            done = self._channel_activity.apply(what, time.monotonic(), self._follower.lanes.jobs)
             if done:
                 self._console.print(f"[dim]{escape(done)}[/]")
 
-    async def _take(self, message: OutboundMessage) -> None:
-        self._waiting.end(message)
+    async def _receive(self, message: OutboundMessage) -> None:
+        self._unanswered.resolve(message)
         # a message delivered while the history was read may already be on the screen
-        if not self._past.holds(message.session_id, message.rev):
+        if not self._history.contains(message.session_id, message.rev):
             self._show(message)
         for line in await save_files(self._api, self._dm, message, self._files):
             # soft-wrapped, so that the path can be copied as one line
             self._console.print(f"[bold green]{escape(line)}[/]", soft_wrap=True)
 
     def _show(self, message: OutboundMessage) -> None:
-        self._console.print(heard(message))
-        question = self._questions.hear(message, time.monotonic())
+        self._console.print(render_message(message))
+        question = self._pending_approvals.add_message(message, time.monotonic())
         if question is not None:
             number = question.number
             self._console.print(f"[bold]Request {number}: y approves, n rejects (y {number}).[/]")
 
-    async def _tell(self, line: str) -> None:
+    async def _print_activity(self, line: str) -> None:
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
-    def _complain(self, error: ChoirError, what: str = "") -> None:
+    def _print_error(self, error: ChoirError, what: str = "") -> None:
         self._console.print(f"[red]{what}{escape(make_visible(error.message))}[/]")
 
 
-async def _commands(api: ControlApi, dm: str) -> list[CommandView]:
+async def _commands(api: ControlClient, dm: str) -> list[CommandView]:
     """Return the commands of this conversation; none if they cannot be read."""
     try:
         return await api.commands(dm)

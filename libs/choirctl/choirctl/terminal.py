@@ -48,11 +48,11 @@ class SafeStream(io.TextIOBase):
 
 def protect_streams() -> None:
     """Wrap standard output and standard error in a `SafeStream`. Called once, by `__main__`."""
-    sys.stdout = cast(TextIO, SafeStream(below(sys.stdout)))
-    sys.stderr = cast(TextIO, SafeStream(below(sys.stderr)))
+    sys.stdout = cast(TextIO, SafeStream(unwrap_stream(sys.stdout)))
+    sys.stderr = cast(TextIO, SafeStream(unwrap_stream(sys.stderr)))
 
 
-def below(stream: TextIO) -> TextIO:
+def unwrap_stream(stream: TextIO) -> TextIO:
     """Return the stream that a `SafeStream` wraps; any other stream unchanged.
 
     For writers that emit escape sequences of their own: they must call `make_visible` on text first.

@@ -13,26 +13,26 @@ from choir_common.wire.operations import OperationView
 from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.workspaces import WorkspaceView
-from choirctl.printing import ago, table
+from choirctl.printing import format_age, table
 
 # colours for the states of agents, sessions and operations; other states have none
 STATE_COLOURS = {
     **dict.fromkeys(("running", "active", "succeeded"), "green"),
     **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
 }
-LONGEST_VALUE = 100
+MAX_VALUE = 100
 SHORT_REASON = 60  # `operation show` has all of it
 CHANNELS = {"telegram": "Telegram", "console": "the console"}
-WHO_READS = 12  # characters of a hash, enough for a person to compare
+SHORT_HASH = 12  # characters of a hash, enough for a person to compare
 # fields that are printed first, and without their name
-SAYS_MOST = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
+MAIN_FIELDS = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
 # suffixes of fields that are not printed: ids and hashes are for machines, and --json includes them
-TELLS_NOBODY = ("_id", "_hash", "hash", "digest")
+HIDDEN_SUFFIXES = ("_id", "_hash", "hash", "digest")
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 CORE = "core:"
 
 
-def talks_where(dm: DmView) -> str:
+def agent_channel(dm: DmView) -> str:
     """Return the beginning of a sentence: which agent talks on which channel and DM."""
     return f"{dm.agent_id} talks on {CHANNELS[dm.type]} (DM {dm.name})"
 
@@ -46,8 +46,8 @@ def agent_rows(agents: Sequence[AgentView]) -> Table:
             _state(agent.state),
             agent.model or "-",
             agent.session_id or "-",
-            ago(agent.started_at),
-            ago(agent.last_heartbeat_at),
+            format_age(agent.started_at),
+            format_age(agent.last_heartbeat_at),
             str(agent.queued_messages),
         )
     return rows
@@ -66,26 +66,30 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
             facts.add_row(what.replace("_", " "), name)
     facts.add_row("process", str(agent.pid or "-"))
     since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
-    facts.add_row("up", f"{ago(agent.started_at)}{since}")
+    facts.add_row("up", f"{format_age(agent.started_at)}{since}")
     facts.add_row("settings", escape(settings or f"version {agent.config_version or '-'}"))
     late = ", and it is late" if agent.suspect else ""
-    beat = "-" if agent.last_heartbeat_at is None else f"{ago(agent.last_heartbeat_at)} ago{late}"
+    beat = (
+        "-"
+        if agent.last_heartbeat_at is None
+        else f"{format_age(agent.last_heartbeat_at)} ago{late}"
+    )
     facts.add_row("heartbeat", beat)
     facts.add_row("queued messages", str(agent.queued_messages))
     for lane in agent.lanes:
         job = lane.lane.removeprefix(CORE)
-        facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", doing(lane))
+        facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", lane_state(lane))
         if lane.budget_remaining:
             facts.add_row("  budget left", _budget(lane))
     return facts
 
 
-def doing(lane: StatusReport) -> str:
+def lane_state(lane: StatusReport) -> str:
     """Return a lane's state and skill on one line, as markup."""
-    return escape(", ".join(part for part in (lane.state_word, skill_of(lane)) if part))
+    return escape(", ".join(part for part in (lane.state_word, lane_skill(lane)) if part))
 
 
-def skill_of(lane: StatusReport) -> str:
+def lane_skill(lane: StatusReport) -> str:
     """Return the active skill of a lane and its step; empty if there is neither."""
     if lane.skill is None:
         return f"step {lane.step}" if lane.step else ""
@@ -107,8 +111,8 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
             _state(session.status) + (" (rehearsal)" if session.rehearsal else ""),
             str(session.epoch),
             str(session.head_rev),
-            ago(session.started_at),
-            ago(session.ended_at),
+            format_age(session.started_at),
+            format_age(session.ended_at),
         )
     return rows
 
@@ -147,7 +151,7 @@ def operation_rows(operations: Sequence[OperationView]) -> Table:
             each.operation_id,
             escape(f"{each.kind} {each.subject}"),
             f"{_state(each.status)}{share}",
-            ago(each.began_at),
+            format_age(each.began_at),
             escape(_short(each.error or each.step, SHORT_REASON)),
         )
     return rows
@@ -207,7 +211,7 @@ def session_facts(session: SessionView) -> Table:
     facts.add_row("session", session.session_id)
     facts.add_row("agent", session.agent_id)
     facts.add_row("status", f"{_state(session.status)}, epoch {session.epoch}")
-    facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:WHO_READS]}…")
+    facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
     facts.add_row("continues", session.continues or "-")
     facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
     ended = session.ended_at
@@ -241,18 +245,18 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
             left = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
             job = lane.lane.removeprefix(CORE)
             what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
-            branch.add(f"{what}: {doing(lane)}{left}")
+            branch.add(f"{what}: {lane_state(lane)}{left}")
     return trees if trees.children else None
 
 
 def event_line(event: Event) -> str:
     """Return an event on one line: revision, time, lane, type and the payload's main fields."""
     known = {name: value for name, value in event.payload.items() if value not in _NOTHING}
-    first = [_short(known.pop(name)) for name in SAYS_MOST if name in known]
+    first = [_short(known.pop(name)) for name in MAIN_FIELDS if name in known]
     rest = [
         f"[dim]{name}={escape(_short(value))}[/]"
         for name, value in known.items()
-        if not name.endswith(TELLS_NOBODY)
+        if not name.endswith(HIDDEN_SUFFIXES)
     ]
     colour = "cyan" if event.lane == "edge" else "magenta" if event.lane.startswith(CORE) else "dim"
     return " ".join(
@@ -266,7 +270,7 @@ def event_line(event: Event) -> str:
     ).rstrip()
 
 
-def _short(value: object, longest: int = LONGEST_VALUE) -> str:
+def _short(value: object, longest: int = MAX_VALUE) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= longest else f"{text[:longest]}…"
 

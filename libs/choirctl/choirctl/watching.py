@@ -1,4 +1,5 @@
-"""Follower of the session log of the agent bound to a DM, across restarts; feeds `lanes`. Run by `talk`."""
+"""Follower of the session log of the agent bound to a DM, across restarts; feeds `lanes`. Run by
+`conversation_log`."""
 
 import asyncio
 import contextlib
@@ -7,22 +8,24 @@ from collections.abc import Awaitable, Callable
 
 from choir_common.errors import ChoirError
 from choir_common.wire.operator import AgentView
-from choirctl.control_api import ControlApi
-from choirctl.lanes import Lanes
+from choirctl.control_api import ControlClient
+from choirctl.lanes import LaneTracker
 
-LOOK_S = 1.0
-BEFORE = 200  # older events folded without output first: the current turn began in them
+POLL_INTERVAL_S = 1.0
+OVERLAP_EVENTS = 200  # older events folded without output first: the current turn began in them
 
 
-class Watch:
+class SessionFollower:
     """The current activity of a DM's agent, updated while `run` runs."""
 
-    def __init__(self, api: ControlApi, dm: str, tell: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, api: ControlClient, dm: str, print_line: Callable[[str], Awaitable[None]]
+    ) -> None:
         self._api = api
         self._dm = dm
-        self._tell = tell
-        self.lanes = Lanes()
-        self.seen: dict[str, int] = {}
+        self._tell = print_line
+        self.lanes = LaneTracker()
+        self.shown_revs: dict[str, int] = {}
         """The last revision shown to the user, by session id; only later events are printed."""
 
     async def run(self) -> None:
@@ -30,13 +33,13 @@ class Watch:
         over = ""
         while True:
             with contextlib.suppress(ChoirError):
-                agent = await self.holder()
+                agent = await self.bound_agent()
                 if agent is not None and agent.session_id not in (None, over):
                     over = await self._follow(agent)
-            self.lanes.end()
-            await asyncio.sleep(LOOK_S)
+            self.lanes.clear()
+            await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def holder(self) -> AgentView | None:
+    async def bound_agent(self) -> AgentView | None:
         """Return the agent that is bound to the DM now, if any."""
         for agent in await self._api.agents():
             if agent.bindings is not None and agent.bindings.dm == self._dm:
@@ -46,15 +49,15 @@ class Watch:
     async def _follow(self, agent: AgentView) -> str:
         """Fold a session's events until it ends; return its id."""
         session = await self._api.session(str(agent.session_id))
-        self.lanes.begin(agent.agent_id, agent.lanes, time.monotonic())
+        self.lanes.start(agent.agent_id, agent.lanes, time.monotonic())
         name = session.session_id
-        seen = self.seen.setdefault(name, session.head_rev)
-        news = self._api.follow_events(name, max(0, seen - BEFORE))
+        seen = self.shown_revs.setdefault(name, session.head_rev)
+        news = self._api.follow_events(name, max(0, seen - OVERLAP_EVENTS))
         async with contextlib.aclosing(news):
             async for event in news:
-                line = self.lanes.take(event, time.monotonic())
-                if event.rev > self.seen[name]:
-                    self.seen[name] = event.rev
+                line = self.lanes.apply(event, time.monotonic())
+                if event.rev > self.shown_revs[name]:
+                    self.shown_revs[name] = event.rev
                     if line:
                         await self._tell(line)
         return name

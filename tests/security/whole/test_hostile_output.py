@@ -21,7 +21,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from choir_control.commands.row import Ask
 from choir_control.commands.table import TABLE
-from choirctl.app import COMMANDS, make_app
+from choirctl.app import COMMANDS, build_app
 from tests.support.preloaded_choirctl import Commands, Done, loaded_choirctl
 from tests.support.repositories import Repository
 from tests.support.shell import Shell
@@ -135,7 +135,7 @@ SHOW_IT = {
 
 def read_commands() -> list[Command]:
     """Return every command of choirctl, those that end something last."""
-    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    top = typer.main.get_command(build_app({entry.name for entry in COMMANDS}))
     assert isinstance(top, TyperGroup)
     found = []
     for name, command in top.commands.items():

@@ -24,7 +24,7 @@ from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, re
 from choir_common.wire.messages import Accepted, EditOf, History, OutboundMessage, Pressed
 from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
-from choirctl.place import Place
+from choirctl.place import Target
 
 
 @dataclass
@@ -289,11 +289,11 @@ def a_session(console: Console) -> SessionView:
 
 
 @contextlib.asynccontextmanager
-async def served(console: Console) -> AsyncIterator[Place]:
+async def served(console: Console) -> AsyncIterator[Target]:
     """Serve `console` where a Choir in a temporary home would answer."""
     with contextlib.ExitStack() as cleanup:
         home = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ch-"))
-        place = Place(Path(home), None)
+        place = Target(Path(home), None)
         # a server that is cancelled, as when the block fails, leaves its listener open
         listener = cleanup.enter_context(bind_unix(place.socket))
         stop = asyncio.Event()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from choir_common.wire.activity import Card
 from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMsg
-from choirctl.place import Place
+from choirctl.place import Target
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.service.choirctl.test_talk import Terminal, terminal
 from tests.support.stack import CHOIRCTL
@@ -169,7 +169,7 @@ async def test_files_are_sent_and_those_that_come_are_saved(tmp_path: Path) -> N
     assert "\x1b[2J" not in screen.shown
 
 
-async def in_a_pipe(place: Place, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
+async def in_a_pipe(place: Target, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
     """Run choirctl as a script does."""
 
     def run() -> subprocess.CompletedProcess[str]:
@@ -192,7 +192,7 @@ async def test_in_a_pipe_only_the_answer_is_on_standard_output(tmp_path: Path) -
         files = ("--send", str(tmp_path / "a.txt"))
         done = await in_a_pipe(place, "chat", *files, "-m", "look **here**")
         assert (done.returncode, done.stdout) == (0, "you said look **here**\n"), done.stderr
-        saved = place.received / "plan.md"
+        saved = place.download_dir / "plan.md"
         assert f"saved as {saved}" in done.stderr and saved.read_bytes() == b"# Plan"
         done = await in_a_pipe(place, "chat", said="from a pipe\x1b[2J")
         assert done.stdout == "you said from a pipe<U+001B>[2J\n", "a pipe may end at a terminal"

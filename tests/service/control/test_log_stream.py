@@ -11,7 +11,7 @@ from choir_common.errors import ChoirError, NotFound
 from choir_common.http.sse_read import ServerSentEvent, read
 from choir_common.http.transport import make_client
 from choirctl.control_api import connect
-from choirctl.place import Place
+from choirctl.place import Target
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import stop_well
 from tests.service.control.world import World
@@ -72,7 +72,7 @@ async def test_an_id_that_is_none_is_refused(world: World, agent: AgentHand, las
 
 
 async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent: AgentHand) -> None:
-    place = Place(Path(world.home), None)
+    place = Target(Path(world.home), None)
     seen: list[int] = []
 
     async def follow() -> None:
@@ -95,9 +95,9 @@ async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent:
 
 
 async def test_a_log_that_does_not_exist_is_said_at_once(world: World) -> None:
-    async with connect(Place(Path(world.home), None)) as api:
+    async with connect(Target(Path(world.home), None)) as api:
         with pytest.raises(NotFound):
             await anext(aiter(api.follow_events("ses_none", 0)))
-    async with connect(Place(Path(world.home), "http://127.0.0.1:9")) as api:
+    async with connect(Target(Path(world.home), "http://127.0.0.1:9")) as api:
         with pytest.raises(ChoirError):
             await anext(aiter(api.follow_events("ses_none", 0)))

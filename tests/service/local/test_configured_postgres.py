@@ -17,7 +17,7 @@ from choir_local.database.reach import require_data
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
-from choirctl.first_home import make_home
+from choirctl.first_home import create_state_directory
 from tests.support.servers import PASSWORD, running_postgres
 
 SECRET = "our-postgres"
@@ -27,7 +27,7 @@ SECRET = "our-postgres"
 def home() -> Iterator[Path]:
     """Make a state directory whose path is short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="choir-"))
-    make_home(path)
+    create_state_directory(path)
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from choir_common.errors import StartupError
-from choirctl.first_home import make_home
+from choirctl.first_home import create_state_directory
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
 SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats")
@@ -47,7 +47,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def home() -> Iterator[Path]:
     """Make a state directory whose path is short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="choir-"))
-    make_home(path)
+    create_state_directory(path)
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

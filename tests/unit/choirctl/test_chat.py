@@ -29,12 +29,20 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditOf, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
-from choirctl.chat_lines import Correct, Leave, Line, Say, SendFile, ShowPast, understand
-from choirctl.lanes import MOST_LINES, Lanes
-from choirctl.past import past_line
-from choirctl.prompt import Suggestions
-from choirctl.questions import Questions, still_open
-from choirctl.spoken import heard, one_line
+from choirctl.chat_lines import (
+    ChatLine,
+    ChatMessage,
+    Correction,
+    FileMessage,
+    LeaveChat,
+    ShowHistory,
+    parse_line,
+)
+from choirctl.lanes import MAX_LINES, LaneTracker
+from choirctl.past import history_line
+from choirctl.prompt import ChatCompleter
+from choirctl.questions import PendingApprovals, without_edited
+from choirctl.spoken import one_line, render_message
 
 
 def an_event(payload: EventPayload, lane: str = "edge", rev: int = 1) -> Event:
@@ -79,21 +87,21 @@ A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", tas
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("hello", Say("hello")),
-        ("/status", Say("/status")),
-        ("/sendmail", Say("/sendmail")),
-        ("/send a.txt", SendFile(Path("a.txt"), "")),
-        ("/send 'a b.txt' it's  here", SendFile(Path("a b.txt"), "it's  here")),
-        ("/send a\\ b.txt # no comment", SendFile(Path("a b.txt"), "# no comment")),
-        ("/edit", Correct("")),
-        ("/edit  no, /stop it ", Correct("no, /stop it")),
-        ("/history", ShowPast(20)),
-        ("/history 3", ShowPast(3)),
-        ("/quit", Leave()),
+        ("hello", ChatMessage("hello")),
+        ("/status", ChatMessage("/status")),
+        ("/sendmail", ChatMessage("/sendmail")),
+        ("/send a.txt", FileMessage(Path("a.txt"), "")),
+        ("/send 'a b.txt' it's  here", FileMessage(Path("a b.txt"), "it's  here")),
+        ("/send a\\ b.txt # no comment", FileMessage(Path("a b.txt"), "# no comment")),
+        ("/edit", Correction("")),
+        ("/edit  no, /stop it ", Correction("no, /stop it")),
+        ("/history", ShowHistory(20)),
+        ("/history 3", ShowHistory(3)),
+        ("/quit", LeaveChat()),
     ],
 )
-def test_a_line_is_understood(typed: str, meant: Line) -> None:
-    assert understand(typed) == meant
+def test_a_line_is_understood(typed: str, meant: ChatLine) -> None:
+    assert parse_line(typed) == meant
 
 
 @pytest.mark.parametrize(
@@ -101,71 +109,72 @@ def test_a_line_is_understood(typed: str, meant: Line) -> None:
 )
 def test_half_a_line_is_refused_with_its_usage(typed: str) -> None:
     with pytest.raises(BadInput, match=typed.split()[0]):
-        understand(typed)
+        parse_line(typed)
 
 
 def test_a_turn_and_its_tools_are_shown_while_they_last() -> None:
-    lanes = Lanes()
-    assert lanes.take(an_event(A_USER_MSG), 10.0) is None
+    lanes = LaneTracker()
+    assert lanes.apply(an_event(A_USER_MSG), 10.0) is None
     assert lanes.lines(12.0, 80) == ["edge: thinking, 2 s"]
     call = ToolCallRequested(turn_id="t", call_id="c", tool="choir.fs.read", input={})
-    lanes.take(an_event(call), 12.0)
+    lanes.apply(an_event(call), 12.0)
     assert lanes.lines(13.0, 80) == ["edge: choir.fs.read, 3 s"]
     result = ToolResultCommitted(
         turn_id="t", call_id="c", tool="choir.fs.read", status="success", output={}
     )
-    lanes.take(an_event(result), 14.0)
+    lanes.apply(an_event(result), 14.0)
     assert lanes.lines(14.0, 80) == ["edge: thinking, 4 s"]
-    lanes.take(an_event(AN_ANSWER.model_copy(update={"kind": "notice"})), 15.0)
+    lanes.apply(an_event(AN_ANSWER.model_copy(update={"kind": "notice"})), 15.0)
     assert lanes.busy
-    lanes.take(an_event(AN_ANSWER), 15.0)
+    lanes.apply(an_event(AN_ANSWER), 15.0)
     assert lanes.lines(16.0, 80) == []
 
 
 def test_a_job_is_told_from_its_begin_to_its_end() -> None:
-    lanes = Lanes()
-    assert lanes.take(an_event(A_JOB, "core:notes"), 0.0) == "job notes begins: read all"
+    lanes = LaneTracker()
+    assert lanes.apply(an_event(A_JOB, "core:notes"), 0.0) == "job notes begins: read all"
     assert lanes.lines(5.0, 80) == ["job notes: thinking, 5 s"]
     report = CoreReported(
         job_id="j", job_name="notes", kind="need_info", body={"missing": "which\x1b[2J?"}
     )
     assert (
-        lanes.take(an_event(report, "core:notes"), 6.0) == "job notes, need info: which<U+001B>[2J?"
+        lanes.apply(an_event(report, "core:notes"), 6.0)
+        == "job notes, need info: which<U+001B>[2J?"
     )
     end = CoreStopped(
         job_id="j", job_name="notes", outcome="error", reason="no disk", duration_ms=61_000
     )
-    told = lanes.take(an_event(end, "core:notes"), 7.0)
+    told = lanes.apply(an_event(end, "core:notes"), 7.0)
     assert told == "job notes error after 61 s: no disk"
     assert lanes.lines(8.0, 80) == []
 
 
 def test_what_runs_already_comes_from_the_agents_own_report_and_ends_with_the_session() -> None:
-    lanes = Lanes()
+    lanes = LaneTracker()
     reports = (
         StatusReport(lane="edge", state="EDGE_IDLE"),
         StatusReport(lane="core:read", state="CORE_WAITING_FOR_TOOL"),
     )
-    lanes.begin("main", reports, 0.0)
+    lanes.start("main", reports, 0.0)
     assert lanes.lines(1.0, 80) == ["job read: waiting for tool, 1 s"]
-    lanes.take(an_event(SessionStopped(reason="stopped")), 1.0)
+    lanes.apply(an_event(SessionStopped(reason="stopped")), 1.0)
     assert lanes.lines(1.0, 80) == []
 
 
 def test_an_event_of_a_newer_choir_is_passed_over() -> None:
     unknown = an_event(A_USER_MSG).model_copy(update={"type": "dreamt"})
-    lanes = Lanes()
-    assert lanes.take(unknown, 0.0) is None and not lanes.busy
+    lanes = LaneTracker()
+    assert lanes.apply(unknown, 0.0) is None and not lanes.busy
 
 
 @pytest.mark.parametrize("width", [5, 20, 40])
 def test_no_line_is_wider_than_the_terminal_and_a_crowd_is_counted(width: int) -> None:
-    lanes = Lanes()
+    lanes = LaneTracker()
     for number in range(20):
         job = A_JOB.model_copy(update={"job_name": f"读书笔记-{number}"})
-        lanes.take(an_event(job, f"core:{job.job_name}"), 0.0)
+        lanes.apply(an_event(job, f"core:{job.job_name}"), 0.0)
     lines = lanes.lines(100.0, width)
-    assert len(lines) == MOST_LINES
+    assert len(lines) == MAX_LINES
     assert all(cell_len(line) <= width for line in lines)
     assert lanes.lines(100.0, 80)[-1] == "and 15 more"
 
@@ -179,13 +188,13 @@ def test_nothing_that_is_said_can_steer_the_terminal() -> None:
     for agent, text in (("main", hostile), ("ma\x1b[2Jin", "**b** [t](http://x)\x1b[2J")):
         message = a_message(1, text).model_copy(update={"agent_id": agent})
         shown = io.StringIO()
-        Console(file=shown, width=60, color_system=None).print(heard(message))
+        Console(file=shown, width=60, color_system=None).print(render_message(message))
         assert not {"\x1b", "\x07", "\x9b", "\u202e", "\r"} & set(shown.getvalue())
 
 
 def as_shown(message: OutboundMessage, width: int = 60) -> str:
     shown = io.StringIO()
-    Console(file=shown, width=width, color_system=None).print(heard(message))
+    Console(file=shown, width=width, color_system=None).print(render_message(message))
     return shown.getvalue()
 
 
@@ -210,13 +219,14 @@ def test_what_was_said_before_is_cut_unless_all_of_it_is_wanted() -> None:
     event = an_event(A_USER_MSG.model_copy(update={"text": "1\n2\n3\n4 [b]\x1b"}))
     here = datetime.fromisoformat(event.at).astimezone()
     assert (
-        past_line(event, "main", whole=False) == f"[dim]{here:%m-%d %H:%M} you: 1\n  2\n  3\n  …[/]"
+        history_line(event, "main", full=False)
+        == f"[dim]{here:%m-%d %H:%M} you: 1\n  2\n  3\n  …[/]"
     )
-    assert past_line(event, "main", whole=True).endswith("4 \\[b]<U+001B>[/]")
-    assert "main: done" in past_line(an_event(AN_ANSWER), "main", whole=True)
+    assert history_line(event, "main", full=True).endswith("4 \\[b]<U+001B>[/]")
+    assert "main: done" in history_line(an_event(AN_ANSWER), "main", full=True)
 
 
-def completions(suggestions: Suggestions, text: str) -> list[str]:
+def completions(suggestions: ChatCompleter, text: str) -> list[str]:
     found = suggestions.get_completions(Document(text), CompleteEvent())
     return [text[: len(text) + each.start_position] + each.text for each in found]
 
@@ -224,16 +234,16 @@ def completions(suggestions: Suggestions, text: str) -> list[str]:
 def test_tab_completes_commands_jobs_and_files(tmp_path: Path) -> None:
     names = ("/model", "/model llm", "/cancel", "status")
     commands = [CommandView(name=n, usage=f"{n} [x]", summary=f"Does {n}.") for n in names]
-    suggestions = Suggestions(commands, lambda: ["notes", "news", "else"])
+    suggestions = ChatCompleter(commands, lambda: ["notes", "news", "else"])
     assert completions(suggestions, "/mo") == ["/model", "/model llm"]
     assert completions(suggestions, "/s") == ["/send"]
     assert completions(suggestions, "/cancel n") == ["/cancel news", "/cancel notes"]
     assert completions(suggestions, "st") == []
     (tmp_path / "report.pdf").touch()
     assert completions(suggestions, f"/send {tmp_path}/rep") == [f"/send {tmp_path}/report.pdf"]
-    assert suggestions.hint("/model llm q") == "/model llm [x]: Does /model llm."
-    assert suggestions.hint("/model") == "/model [x]: Does /model."
-    assert suggestions.hint("hello") == suggestions.hint("/mo") == ""
+    assert suggestions.usage_hint("/model llm q") == "/model llm [x]: Does /model llm."
+    assert suggestions.usage_hint("/model") == "/model [x]: Does /model."
+    assert suggestions.usage_hint("hello") == suggestions.usage_hint("/mo") == ""
 
 
 @pytest.mark.parametrize("name", ["my notes.txt", "it's.txt", 'a "b" c.txt', "back\\slash.txt"])
@@ -242,53 +252,53 @@ def test_a_completed_file_name_can_be_sent_whatever_is_in_it(
     tmp_path: Path, name: str, begun: str
 ) -> None:
     (tmp_path / name).touch()
-    suggestions = Suggestions((), list)
+    suggestions = ChatCompleter((), list)
     [completed] = completions(suggestions, f"/send {begun.format(f'{tmp_path}/{name[:1]}')}")
-    assert understand(f"{completed} look at it") == SendFile(tmp_path / name, "look at it")
+    assert parse_line(f"{completed} look at it") == FileMessage(tmp_path / name, "look at it")
 
 
 def test_a_name_with_a_blank_is_completed_further(tmp_path: Path) -> None:
     (tmp_path / "my notes.txt").touch()
     typed = f"/send {tmp_path}/my\\ no"
-    assert completions(Suggestions((), list), typed) == [f"/send {tmp_path}/my\\ notes.txt"]
-    assert completions(Suggestions((), list), f"/send {tmp_path}/my and") == []
+    assert completions(ChatCompleter((), list), typed) == [f"/send {tmp_path}/my\\ notes.txt"]
+    assert completions(ChatCompleter((), list), f"/send {tmp_path}/my and") == []
 
 
 def test_y_decides_the_one_request_that_was_seen() -> None:
-    questions = Questions()
-    assert questions.understand("y", 0.0) is None, "without a request it is a word like any other"
-    assert questions.hear(a_message(1, "no buttons"), 0.0) is None
-    question = questions.hear(asking(5), 10.0)
-    assert question is not None and questions.prompt() == "y/n "
+    questions = PendingApprovals()
+    assert questions.parse_answer("y", 0.0) is None, "without a request it is a word like any other"
+    assert questions.add_message(a_message(1, "no buttons"), 0.0) is None
+    question = questions.add_message(asking(5), 10.0)
+    assert question is not None and questions.prompt_prefix() == "y/n "
     for typed, data in (("y", "a:5:y"), (" YES ", "a:5:y"), ("n", "a:5:n"), ("no 1", "a:5:n")):
-        decided = questions.understand(typed, 11.0)
+        decided = questions.parse_answer(typed, 11.0)
         assert decided is not None and decided.data == data
     for typed in ("yes please", "y?", "ny", "no, 1", ""):
-        assert questions.understand(typed, 11.0) is None
-    questions.close(question)
-    assert questions.understand("y", 12.0) is None
+        assert questions.parse_answer(typed, 11.0) is None
+    questions.remove(question)
+    assert questions.parse_answer("y", 12.0) is None
 
 
 def test_a_request_that_came_while_a_line_was_typed_is_not_decided_by_it() -> None:
-    questions = Questions()
-    questions.hear(asking(5), 10.0)
+    questions = PendingApprovals()
+    questions.add_message(asking(5), 10.0)
     with pytest.raises(BadInput, match="Nothing was decided"):
-        questions.understand("y", 9.0)
+        questions.parse_answer("y", 9.0)
 
 
 def test_with_several_requests_the_number_says_which() -> None:
-    questions = Questions()
+    questions = PendingApprovals()
     for number in (5, 6, 7):
-        questions.hear(asking(number), 1.0)
-    questions.hear(a_message(8, "Approved.", edits=6), 1.0)
+        questions.add_message(asking(number), 1.0)
+    questions.add_message(a_message(8, "Approved.", edits=6), 1.0)
     with pytest.raises(BadInput, match="`y 1`, `y 3`"):
-        questions.understand("y", 2.0)
+        questions.parse_answer("y", 2.0)
     with pytest.raises(BadInput, match="Which"):
-        questions.understand("n 2", 2.0)
-    decided = questions.understand("n 3", 2.0)
+        questions.parse_answer("n 2", 2.0)
+    decided = questions.parse_answer("n 3", 2.0)
     assert decided is not None and decided.data == "a:7:n"
 
 
 def test_only_what_no_later_message_edited_is_open() -> None:
     said = [asking(1), a_message(2, "hello"), asking(3), a_message(4, "Timed out.", edits=1)]
-    assert [message.outbox_id for message in still_open(said)] == [3]
+    assert [message.outbox_id for message in without_edited(said)] == [3]

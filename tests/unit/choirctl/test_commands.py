@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from choirctl.app import COMMANDS, Entry, make_app
+from choirctl.app import COMMANDS, CommandEntry, build_app
 from choirctl.examples import EXAMPLES
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
@@ -35,7 +35,7 @@ def test_help_names_every_command() -> None:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_the_table_says_what_the_command_itself_says(entry: Entry) -> None:
+def test_the_table_says_what_the_command_itself_says(entry: CommandEntry) -> None:
     app = typer.Typer()
     importlib.import_module(entry.module).register(app)
     texts = [command.callback.__doc__ for command in app.registered_commands if command.callback]
@@ -45,7 +45,7 @@ def test_the_table_says_what_the_command_itself_says(entry: Entry) -> None:
 
 def leaves() -> dict[str, TyperCommand]:
     """Return every command, by the words after `choirctl`."""
-    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    top = typer.main.get_command(build_app({entry.name for entry in COMMANDS}))
     assert isinstance(top, TyperGroup)
     found: dict[str, TyperCommand] = {}
     for name, command in top.commands.items():
@@ -70,7 +70,7 @@ def test_every_command_has_help_an_example_and_data() -> None:
 
 
 def test_a_list_of_commands_tells_each_in_a_whole_sentence() -> None:
-    top = typer.main.get_command(make_app({entry.name for entry in COMMANDS}))
+    top = typer.main.get_command(build_app({entry.name for entry in COMMANDS}))
     assert isinstance(top, TyperGroup)
     for group in (top, *(c for c in top.commands.values() if isinstance(c, TyperGroup))):
         # as wide as help is on a terminal of 80 columns, however wide this one is
@@ -83,7 +83,7 @@ def test_only_the_command_that_is_called_is_loaded() -> None:
     code = "import sys, choirctl.app as a; a.make_app({'version'}); print('httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-    assert make_app(()).registered_commands
+    assert build_app(()).registered_commands
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from choir_common.errors import StartupError
 from choirctl.config_file import line_of, read_config
-from choirctl.first_home import first_config
+from choirctl.first_home import initial_config
 
 
 def refusal(path: Path, text: str) -> str:
@@ -19,14 +19,14 @@ def refusal(path: Path, text: str) -> str:
 
 def test_the_first_config_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text(first_config(tmp_path))
+    path.write_text(initial_config(tmp_path))
     config = read_config(path)
     assert config.agents["main"].autostart
     assert config.dms["console"].admin
 
 
 def test_a_wrong_value_is_named_by_line_and_field(tmp_path: Path) -> None:
-    text = first_config(tmp_path).replace('"admin": true', '"admin": "yes"')
+    text = initial_config(tmp_path).replace('"admin": true', '"admin": "yes"')
     line = text.splitlines().index('      "admin": "yes"') + 1
     said = refusal(tmp_path / "config.json", text)
     assert str(tmp_path / "config.json") in said
@@ -34,7 +34,7 @@ def test_a_wrong_value_is_named_by_line_and_field(tmp_path: Path) -> None:
 
 
 def test_a_missing_field_is_named_with_the_line_of_its_object(tmp_path: Path) -> None:
-    text = first_config(tmp_path).replace('"gateway": "console",', "")
+    text = initial_config(tmp_path).replace('"gateway": "console",', "")
     said = refusal(tmp_path / "config.json", text)
     assert "field `dms.console.gateway`" in said
 

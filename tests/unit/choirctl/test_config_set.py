@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from choir_common.errors import BadInput, NotFound
 from choirctl.config_set import set_value, with_value
-from choirctl.first_home import first_config
+from choirctl.first_home import initial_config
 
 TEXT = '{\n  "a": {"x": 1,   "y": [1, 2]},\n  "b":   "kept as it is"\n}\n'
 
@@ -16,7 +16,7 @@ TEXT = '{\n  "a": {"x": 1,   "y": [1, 2]},\n  "b":   "kept as it is"\n}\n'
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "config.json"
-    path.write_text(first_config(tmp_path))
+    path.write_text(initial_config(tmp_path))
     return path
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from choir_common.errors import NotFound, StartupError
 from choirctl.config_file import read_config
-from choirctl.failures import explain
-from choirctl.first_home import first_config
+from choirctl.failures import report_error
+from choirctl.first_home import initial_config
 from tests.support.stack import CHOIRCTL
 
 
@@ -18,7 +18,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_error_is_json_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(NotFound("There is no \x1b[2J."), as_json=True) == 3
+    assert report_error(NotFound("There is no \x1b[2J."), as_json=True) == 3
     said = capsys.readouterr()
     assert said.out == "" and "\x1b" not in said.err
     assert json.loads(said.err) == {
@@ -55,7 +55,7 @@ def test_the_version_is_an_option_as_well() -> None:
 
 def test_an_unknown_setting_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    config = json.loads(first_config(tmp_path))
+    config = json.loads(initial_config(tmp_path))
     config["agents"]["main"]["defaults"]["lllm"] = "x"
     file.write_text(json.dumps({**config, "gatewayz": {}}))
     with pytest.raises(StartupError, match="gatewayz") as refused:

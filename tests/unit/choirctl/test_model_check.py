@@ -17,8 +17,8 @@ from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import PartStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
-from choirctl.first_home import first_config
-from choirctl.health import Finding, Patient, Running, examine
+from choirctl.first_home import initial_config
+from choirctl.health import Finding, Installation, RunningChoir, run_checks
 from choirctl.model_check import check_model
 
 KEY = "sk-a-key-nobody-sees"
@@ -114,7 +114,7 @@ async def test_an_ollama_with_a_short_context_is_warned_of(
     assert ("OLLAMA_CONTEXT_LENGTH=64000" in said.detail) is advised
 
 
-def running_with(model: ModelConfig, *parts: PartStatus) -> Running:
+def running_with(model: ModelConfig, *parts: PartStatus) -> RunningChoir:
     """Return what a running Choir says of itself that thinks with this model."""
     status = SystemStatus(
         ready=all(part.ok for part in parts),
@@ -129,13 +129,15 @@ def running_with(model: ModelConfig, *parts: PartStatus) -> Running:
     view = ConfigView.model_construct(
         version=1, source="config.json", config=config, applied_at=datetime.now(UTC)
     )
-    return Running(status, view)
+    return RunningChoir(status, view)
 
 
 async def findings(
-    home: Path, running: Running | None, settings: LocalSettings | None = None
+    home: Path, running: RunningChoir | None, settings: LocalSettings | None = None
 ) -> dict[str, Finding]:
-    found = await examine(Patient(Home(home), settings or LocalSettings(home=home), running))
+    found = await run_checks(
+        Installation(Home(home), settings or LocalSettings(home=home), running)
+    )
     return {finding.id: finding for finding in found}
 
 
@@ -165,7 +167,7 @@ async def test_where_nothing_runs_the_model_of_the_next_start_is_asked(
     found = await findings(tmp_path, None, settings)
     assert found["model"].outcome == "fail" and "bad key" in found["model"].detail
     assert provider.keys == [f"Bearer {KEY}"]
-    config = json.loads(first_config(tmp_path))
+    config = json.loads(initial_config(tmp_path))
     config["models"] = {"default": provider.model(secret="k").model_dump(mode="json")}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "secrets.json").write_text(json.dumps({"k": "sk-kept"}))

@@ -13,7 +13,7 @@ from choir_local.home import Home
 from choir_local.model_choice import ModelChoice
 from choir_local.model_record import record_choice
 from choir_local.settings import LocalSettings
-from choirctl.model_key import ModelKey
+from choirctl.model_key import ModelKeySetup
 
 BEFORE = ModelConfig(
     provider="openai", model="m", endpoint="http://127.0.0.1:1/v1", secret="openai-key"
@@ -35,7 +35,9 @@ def said(home: Path, *, key: str | None, address: str) -> str:
         model_source="auto",
     )
     config = Config.model_validate({"agents": {}, "workspaces": {}, "models": {}})
-    ModelKey(Home(home), settings, config, Console(file=words, width=500)).keep(ask=False)
+    ModelKeySetup(Home(home), settings, config, Console(file=words, width=500)).ensure_stored(
+        ask=False
+    )
     return words.getvalue()
 
 

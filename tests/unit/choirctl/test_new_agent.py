@@ -7,7 +7,7 @@ import pytest
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config
-from choirctl.new_agent import Wishes, entries_of, plan_agent
+from choirctl.new_agent import AgentOptions, entries_to_add, entries_to_remove
 
 HOME = Path("/home/x/.choir.d")
 
@@ -16,15 +16,17 @@ def a_config(**sections: Any) -> Config:
     return Config.model_validate({"agents": {}, "workspaces": {}} | sections)
 
 
-def added(config: Config, agent: str = "helper", wishes: Wishes | None = None) -> dict[str, Any]:
-    entries = plan_agent(config, HOME, agent, wishes or Wishes())
+def added(
+    config: Config, agent: str = "helper", wishes: AgentOptions | None = None
+) -> dict[str, Any]:
+    entries = entries_to_add(config, HOME, agent, wishes or AgentOptions())
     return {f"{section}.{name}": entry for section, name, entry in entries}
 
 
 def after(config: Config, agent: str = "helper") -> Config:
     """Return the configuration with the agent in it; that it can be read is a part of the test."""
     shape = config.model_dump(mode="json", exclude_defaults=True)
-    for section, name, entry in plan_agent(config, HOME, agent, Wishes()):
+    for section, name, entry in entries_to_add(config, HOME, agent, AgentOptions()):
         shape.setdefault(section, {})[name] = entry
     return Config.model_validate(shape)
 
@@ -56,12 +58,12 @@ def test_the_model_is_the_one_that_the_others_think_with() -> None:
     config = a_config(models={"mine": model}, agents={"main": other})
     assert added(config)["agents.helper"]["defaults"]["llm"] == "mine"
     with pytest.raises(BadInput, match="no model 'x'"):
-        added(config, wishes=Wishes(llm="x"))
+        added(config, wishes=AgentOptions(llm="x"))
 
 
 def test_what_another_agent_uses_too_stays() -> None:
     config = after(a_config())
-    assert entries_of(config, "helper") == [
+    assert entries_to_remove(config, "helper") == [
         ("workspaces", "helper"),
         ("dms", "helper"),
         ("agents", "helper"),
@@ -69,4 +71,4 @@ def test_what_another_agent_uses_too_stays() -> None:
     other = {"workspace": "helper", "llm": "default", "dm": "helper"}
     shape = config.model_dump(mode="json", exclude_defaults=True)
     shape["agents"]["other"] = {"defaults": other}
-    assert entries_of(Config.model_validate(shape), "helper") == [("agents", "helper")]
+    assert entries_to_remove(Config.model_validate(shape), "helper") == [("agents", "helper")]

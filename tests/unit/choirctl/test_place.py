@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.place import Place, find_home
+from choirctl.place import Target, find_home
 
 
 def test_a_home_is_the_option_then_the_variable_then_the_default(
@@ -23,7 +23,7 @@ def test_a_socket_needs_no_token_and_http_takes_it_from_variable_or_file(
 ) -> None:
     (tmp_path / "secrets.json").write_text('{"operator-token": "from the file"}')
     monkeypatch.delenv("CHOIR_TOKEN", raising=False)
-    assert Place(tmp_path, None).token() is None
-    assert Place(tmp_path, "http://127.0.0.1:9400").token() == "from the file"
+    assert Target(tmp_path, None).token() is None
+    assert Target(tmp_path, "http://127.0.0.1:9400").token() == "from the file"
     monkeypatch.setenv("CHOIR_TOKEN", "from the variable")
-    assert Place(tmp_path, "http://127.0.0.1:9400").token() == "from the variable"
+    assert Target(tmp_path, "http://127.0.0.1:9400").token() == "from the variable"

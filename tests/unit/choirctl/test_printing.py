@@ -11,8 +11,8 @@ from choir_common.errors import Conflict, NotFound
 from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import StatusReport
-from choirctl.failures import explain
-from choirctl.printing import ago, err, out, print_rows, table
+from choirctl.failures import report_error
+from choirctl.printing import format_age, print_rows, stderr_console, stdout_console, table
 from choirctl.views import agent_facts, event_line
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
     ("seconds", "said"), [(0, "0s"), (59, "59s"), (61, "1m"), (7_300, "2h"), (200_000, "2d")]
 )
 def test_an_age_is_said_in_its_largest_unit(seconds: int, said: str) -> None:
-    assert ago(NOW - timedelta(seconds=seconds), NOW) == said
+    assert format_age(NOW - timedelta(seconds=seconds), NOW) == said
 
 
 def test_an_event_is_one_line_whatever_it_holds() -> None:
@@ -87,12 +87,12 @@ def test_an_empty_table_says_so_and_puts_nothing_in_a_pipe(
 
 def test_an_error_in_a_group_keeps_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("many", [NotFound("There is no agent nobody."), Conflict()])
-    assert explain(group) == 3
+    assert report_error(group) == 3
     assert capsys.readouterr().err == "Error: There is no agent nobody.\n"
 
 
 def test_a_file_that_may_not_be_read_is_denied(capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(PermissionError(13, "Permission denied", "/etc/shadow")) == 4
+    assert report_error(PermissionError(13, "Permission denied", "/etc/shadow")) == 4
     assert "/etc/shadow" in capsys.readouterr().err
 
 
@@ -102,8 +102,8 @@ def test_what_looks_like_the_name_of_a_picture_stays_as_it_is(
     rows = table("a", "b")
     rows.add_row("24:E9:CD:25", ":smile: [bold]x[/]")
     print_rows(rows)
-    out().print("24:E9:CD:25", markup=False)
-    err().print(":smile:")
+    stdout_console().print("24:E9:CD:25", markup=False)
+    stderr_console().print(":smile:")
     shown = capsys.readouterr()
     assert shown.out.split() == ["a", "b", "24:E9:CD:25", ":smile:", "x", "24:E9:CD:25"]
     assert shown.err == ":smile:\n"

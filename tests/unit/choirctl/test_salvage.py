@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.place import Place
+from choirctl.place import Target
 from choirctl.secrets_file import salvage_secrets
 
 
@@ -22,7 +22,7 @@ def test_the_token_is_found_beside_the_slip(
 ) -> None:
     monkeypatch.delenv("CHOIR_TOKEN", raising=False)
     (tmp_path / "secrets.json").write_text(text)
-    assert Place(tmp_path, "http://127.0.0.1:9400").token() == 'to"ken'
+    assert Target(tmp_path, "http://127.0.0.1:9400").token() == 'to"ken'
 
 
 def test_what_cannot_be_read_holds_nothing(tmp_path: Path) -> None:

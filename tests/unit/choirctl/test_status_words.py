@@ -5,7 +5,7 @@ from typing import Any
 
 from choir_common.wire.operator import AgentView, PartStatus, SystemStatus
 from choir_common.wire.rpc import ModelFailure, ResourceBindings, StatusReport
-from choirctl.status_words import agent_words, system_words
+from choirctl.status_words import agent_lines, system_lines
 
 EDGE = StatusReport(lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 9})
 JOB = StatusReport(lane="core:read", state="CORE_REASONING")
@@ -40,7 +40,7 @@ def a_system(*parts: PartStatus) -> SystemStatus:
 def test_an_agent_that_waits_and_its_job_are_told_in_plain_words() -> None:
     bindings = ResourceBindings(workspace="main", llm="default", dm="console")
     words = "\n".join(
-        agent_words(an_agent(lanes=(EDGE, JOB), bindings=bindings, queued_messages=2))
+        agent_lines(an_agent(lanes=(EDGE, JOB), bindings=bindings, queued_messages=2))
     )
     assert "main waits for you in the conversation console" in words
     assert "its job read is at work: reasoning" in words and "2 messages wait for it" in words
@@ -53,20 +53,20 @@ def test_a_model_that_is_away_is_told_once_with_since_when_and_what_mends_it() -
     since = datetime.now(UTC) - timedelta(minutes=5, seconds=3)
     failure = ModelFailure(model="gpt-x", since=since, words=words)
     lanes = [lane.model_copy(update={"model_failure": failure}) for lane in (EDGE, JOB)]
-    told = [line for line in agent_words(an_agent(lanes=tuple(lanes))) if "not answered" in line]
+    told = [line for line in agent_lines(an_agent(lanes=tuple(lanes))) if "not answered" in line]
     assert told == [f"  Its model has not answered for 5m: {words}"]
-    assert not any("not answered" in line for line in agent_words(an_agent(lanes=(EDGE, JOB))))
+    assert not any("not answered" in line for line in agent_lines(an_agent(lanes=(EDGE, JOB))))
 
 
 def test_every_other_state_says_what_to_do() -> None:
-    assert "choirctl agent start main" in agent_words(an_agent(state="stopped"))[0]
-    assert "choirctl logs main" in agent_words(an_agent(state="crashed"))[0]
-    assert "does not answer" in agent_words(an_agent(suspect=True))[0]
+    assert "choirctl agent start main" in agent_lines(an_agent(state="stopped"))[0]
+    assert "choirctl logs main" in agent_lines(an_agent(state="crashed"))[0]
+    assert "does not answer" in agent_lines(an_agent(suspect=True))[0]
 
 
 def test_a_part_that_is_down_is_named_with_its_reason() -> None:
     good = PartStatus(name="postgres", ok=True, detail="")
     bad = PartStatus(name="memory", ok=False, detail="it did not answer within 2 s")
-    assert system_words(a_system(good)) == ["Choir is ready. It thinks with gpt-5-mini."]
-    first, second = system_words(a_system(good, bad))
+    assert system_lines(a_system(good)) == ["Choir is ready. It thinks with gpt-5-mini."]
+    first, second = system_lines(a_system(good, bad))
     assert "not ready: memory is down" in first and "did not answer" in second

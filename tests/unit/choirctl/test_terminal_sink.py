@@ -12,9 +12,16 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from choir_common.visible_text import escape_json, make_visible
-from choirctl.printing import err, out, print_json, print_rows, show_json, table
+from choirctl.printing import (
+    print_colored_json,
+    print_json,
+    print_rows,
+    stderr_console,
+    stdout_console,
+    table,
+)
 from choirctl.safe_console import SafeConsole
-from choirctl.terminal import SafeStream, below
+from choirctl.terminal import SafeStream, unwrap_stream
 
 ROOT = Path("libs/choirctl/choirctl")
 STEERS = "\x1b]0;t\x07\x1b[2J\x9b2J\r\x08\u202e\u200b\u2066\ufeff\u2028\ud800"
@@ -71,10 +78,10 @@ def test_every_way_of_printing_is_safe(capsys: pytest.CaptureFixture[str]) -> No
     rows = table("a")
     rows.add_row(STEERS)
     print_rows(rows)
-    out().print(STEERS, markup=False)
-    err().print(STEERS)
+    stdout_console().print(STEERS, markup=False)
+    stderr_console().print(STEERS)
     print_json({"a": STEERS})
-    show_json({"a": STEERS})
+    print_colored_json({"a": STEERS})
     shown = capsys.readouterr()
     assert not set(EVERY) & set(shown.out + shown.err) - {"\n"}
 
@@ -85,7 +92,7 @@ def test_a_stream_spells_out_what_a_plain_write_brings() -> None:
     assert stream.write(STEERS) == len(STEERS)
     assert not set(EVERY) & set(raw.getvalue())
     assert not hasattr(stream, "buffer"), "bytes would go around it"
-    assert below(cast(TextIO, stream)) is raw
+    assert unwrap_stream(cast(TextIO, stream)) is raw
 
 
 def ways_around(tree: ast.Module) -> list[str]:

@@ -8,14 +8,14 @@ from rich.console import Console
 
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
-from choirctl.commands.up import Start
-from choirctl.place import Place
+from choirctl.commands.up import UpCommand
+from choirctl.place import Target
 
 
 async def test_a_chat_that_fails_leaves_choir_running_and_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = Start(Place(tmp_path, None), LocalSettings(home=tmp_path), Home(tmp_path), False)
+    start = UpCommand(Target(tmp_path, None), LocalSettings(home=tmp_path), Home(tmp_path), False)
     printed = io.StringIO()
     # nothing answers there
     assert not await start.chat(Console(file=printed, width=200), "console")

@@ -12,19 +12,19 @@ from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.configuring import ConfigReport
 from choir_common.wire.operator import AgentView, StartAgent, Told
 from choirctl.app import add_group
-from choirctl.arguments import AgentId, OneJob, chosen
+from choirctl.arguments import AgentId, OptionalJobName, config_name_option
 from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
-from choirctl.control_api import ControlApi, connect, parse
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows
-from choirctl.views import agent_facts, agent_rows, doing
+from choirctl.control_api import ControlClient, connect, parse_response
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, stdout_console
+from choirctl.views import agent_facts, agent_rows, lane_state
 
 T = TypeVar("T")
 START_S = 120.0  # a container's first start may wait for its image
 STOP_S = 400.0  # an agent finishes its turn and summarizes its session, in five minutes at most
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def list_agents(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List all agents and their state."""
-    agents = _ask(find_place(ctx, home, url), lambda api: api.agents())
+    agents = _call(find_target(ctx, home, url), lambda api: api.agents())
     if as_json:
         print_json(agents)
     else:
@@ -64,22 +64,26 @@ def start(
     ctx: typer.Context,
     agent: AgentId,
     workspace: Annotated[
-        str | None, chosen("--workspace", "Workspace, by name.", "workspaces")
+        str | None, config_name_option("--workspace", "Workspace, by name.", "workspaces")
     ] = None,
-    llm: Annotated[str | None, chosen("--llm", "Model, by name.", "models")] = None,
+    llm: Annotated[str | None, config_name_option("--llm", "Model, by name.", "models")] = None,
     voice_profile: Annotated[
-        str | None, chosen("--voice-profile", "Voice, by name.", "voice_profiles")
+        str | None, config_name_option("--voice-profile", "Voice, by name.", "voice_profiles")
     ] = None,
     git_identity: Annotated[
-        str | None, chosen("--git-identity", "Who it is in git, by name.", "git_identities")
+        str | None,
+        config_name_option("--git-identity", "Who it is in git, by name.", "git_identities"),
     ] = None,
     notion: Annotated[
-        str | None, chosen("--notion", "Notion integration, by name.", "notion_integrations")
+        str | None,
+        config_name_option("--notion", "Notion integration, by name.", "notion_integrations"),
     ] = None,
     email: Annotated[
-        str | None, chosen("--email", "Mail account, by name.", "email_accounts")
+        str | None, config_name_option("--email", "Mail account, by name.", "email_accounts")
     ] = None,
-    dm: Annotated[str | None, chosen("--dm", "DM that speaks to it, by name.", "dms")] = None,
+    dm: Annotated[
+        str | None, config_name_option("--dm", "DM that speaks to it, by name.", "dms")
+    ] = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -100,8 +104,8 @@ def start(
         notion=notion,
         email=email,
     )
-    view = _ask(find_place(ctx, home, url), lambda api: api.start_agent(agent, request, START_S))
-    _tell(view, f"Agent {agent} is {view.state}.", as_json)
+    view = _call(find_target(ctx, home, url), lambda api: api.start_agent(agent, request, START_S))
+    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
 
 
 def stop(
@@ -116,11 +120,11 @@ def stop(
     The agent first finishes its turn (15 s at most) and summarizes the session; its progress is shown. Work
     that takes longer stays open, and the next start continues it; a second stop abandons it.
     """
-    view = _ask(
-        find_place(ctx, home, url),
-        lambda api: _watch(api, agent, "stops", api.stop_agent(agent, STOP_S)),
+    view = _call(
+        find_target(ctx, home, url),
+        lambda api: _show_until_done(api, agent, "stops", api.stop_agent(agent, STOP_S)),
     )
-    _tell(view, f"Agent {agent} is {view.state}.", as_json)
+    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
 
 
 def restart(
@@ -134,11 +138,13 @@ def restart(
 
     It keeps its image and resources. Changes made by `model set` and `voice set` are reverted.
     """
-    view = _ask(
-        find_place(ctx, home, url),
-        lambda api: _watch(api, agent, "restarts", api.restart_agent(agent, STOP_S + START_S)),
+    view = _call(
+        find_target(ctx, home, url),
+        lambda api: _show_until_done(
+            api, agent, "restarts", api.restart_agent(agent, STOP_S + START_S)
+        ),
     )
-    _tell(view, f"Agent {agent} is {view.state}.", as_json)
+    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
 
 
 def status(
@@ -149,11 +155,11 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show an agent's state, resources, jobs and budgets."""
-    view, settings = _ask(find_place(ctx, home, url), lambda api: _look(api, agent))
+    view, settings = _call(find_target(ctx, home, url), lambda api: _read_status(api, agent))
     if as_json:
         print_json(view)
     else:
-        out().print(agent_facts(view, settings))
+        stdout_console().print(agent_facts(view, settings))
 
 
 def inject(
@@ -170,14 +176,14 @@ def inject(
     """
     if not text.strip():
         raise BadInput("There is nothing to tell: TEXT is empty.")
-    told = _ask(find_place(ctx, home, url), lambda api: api.inject(agent, text))
+    told = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
     _tell_note(told, as_json)
 
 
 def cancel(
     ctx: typer.Context,
     agent: AgentId,
-    job: OneJob = None,
+    job: OptionalJobName = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -186,7 +192,7 @@ def cancel(
 
     Everything else continues.
     """
-    told = _ask(find_place(ctx, home, url), lambda api: api.cancel(agent, job))
+    told = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job))
     _tell_note(told, as_json)
 
 
@@ -194,15 +200,15 @@ def _tell_note(told: Told, as_json: bool) -> None:
     if as_json:
         print_json(told)
     else:
-        err().print(told.note, markup=False)
+        stderr_console().print(told.note, markup=False)
 
 
-async def _look(api: ControlApi, agent: str) -> tuple[AgentView, str]:
+async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     """Return an agent, and which configuration version it has applied."""
     view = await api.agent(agent)
     if view.session_id is None:
         return view, ""
-    report = parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+    report = parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
     part = next((part for part in report.agents if part.name == agent), None)
     if part is None:
         return view, ""
@@ -210,28 +216,30 @@ async def _look(api: ControlApi, agent: str) -> tuple[AgentView, str]:
     return view, f"version {view.config_version or '-'}, {part.state}{detail}"
 
 
-async def _watch(
-    api: ControlApi, agent: str, does: str, request: Coroutine[None, None, AgentView]
+async def _show_until_done(
+    api: ControlClient, agent: str, does: str, request: Coroutine[None, None, AgentView]
 ) -> AgentView:
     """Wait for a stop or restart request and show what the agent still does; `does` is the verb."""
     began = time.monotonic()
-    with err().status(f"{agent} {does}…") as line:
+    with stderr_console().status(f"{agent} {does}…") as line:
         stopping = asyncio.ensure_future(request)
         try:
-            while not (await asyncio.wait((stopping,), timeout=LOOK_S))[0]:
+            while not (await asyncio.wait((stopping,), timeout=POLL_INTERVAL_S))[0]:
                 # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
-                    at = "; ".join(doing(lane) for lane in (await api.agent(agent)).lanes)
+                    at = "; ".join(lane_state(lane) for lane in (await api.agent(agent)).lanes)
                     line.update(f"{agent} {does}, {time.monotonic() - began:.0f} s… {at}")
             return await stopping
         except asyncio.CancelledError:
-            err().print(f"It goes on: `choirctl agent status {agent}` shows how far it is.")
+            stderr_console().print(
+                f"It goes on: `choirctl agent status {agent}` shows how far it is."
+            )
             raise
         finally:
             stopping.cancel()
 
 
-def _ask(place: Place, question: Callable[[ControlApi], Awaitable[T]]) -> T:
+def _call(place: Target, question: Callable[[ControlClient], Awaitable[T]]) -> T:
     async def ask() -> T:
         async with connect(place) as api:
             return await question(api)
@@ -239,8 +247,8 @@ def _ask(place: Place, question: Callable[[ControlApi], Awaitable[T]]) -> T:
     return asyncio.run(ask())
 
 
-def _tell(view: AgentView, sentence: str, as_json: bool) -> None:
+def _print_agent(view: AgentView, sentence: str, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:
-        err().print(sentence)
+        stderr_console().print(sentence)

@@ -9,9 +9,9 @@ from rich.table import Table
 from choir_common.wire.operations import OperationView, RolloutReport
 from choirctl.arguments import AgentId
 from choirctl.control_api import connect
-from choirctl.operations import carry_out, raise_failure
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, print_json, print_rows, table
+from choirctl.operations import raise_failure, run_operation
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -25,7 +25,7 @@ def build(
     A running agent is not affected. Nothing is built if no repository has a new commit. `agent update`
     also restarts the agent with the image.
     """
-    _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
+    _carry_out(find_target(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
 
 
 def update(
@@ -36,7 +36,7 @@ def update(
     It is stopped gracefully, and its session continues. If it does not start with the new image, the
     previous one is used again.
     """
-    _carry_out(find_place(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
+    _carry_out(find_target(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
 
 
 def update_all(
@@ -46,10 +46,10 @@ def update_all(
 
     If one fails, the others are still updated; exits 1 then.
     """
-    _carry_out(find_place(ctx, home, url), "/v1/agents/update-all", as_json)
+    _carry_out(find_target(ctx, home, url), "/v1/agents/update-all", as_json)
 
 
-def _carry_out(place: Place, path: str, as_json: bool) -> None:
+def _carry_out(place: Target, path: str, as_json: bool) -> None:
     view = asyncio.run(_ask(place, path, as_json))
     report = RolloutReport.model_validate(view.result, strict=False) if view.result else None
     if as_json:
@@ -57,14 +57,14 @@ def _carry_out(place: Place, path: str, as_json: bool) -> None:
     elif report is not None:
         for one in report.agents:
             for warning in one.warnings:
-                err().print(f"Warning: {warning}", markup=False)
+                stderr_console().print(f"Warning: {warning}", markup=False)
         print_rows(_rows(report), "No agent is configured.")
     raise_failure(view)
 
 
-async def _ask(place: Place, path: str, as_json: bool) -> OperationView:
+async def _ask(place: Target, path: str, as_json: bool) -> OperationView:
     async with connect(place) as api:
-        return await carry_out(api, place, path, quiet=as_json)
+        return await run_operation(api, place, path, quiet=as_json)
 
 
 def _rows(report: RolloutReport) -> Table:

@@ -15,13 +15,13 @@ from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.config import Config
 from choir_common.wire.operator import AgentView
 from choirctl.arguments import AgentId
-from choirctl.commands.agent_init import folder_of
+from choirctl.commands.agent_init import agent_folder
 from choirctl.config_file import read_config
 from choirctl.config_insert import remove_entries
 from choirctl.control_api import agents_if_running
-from choirctl.new_agent import entries_of
-from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err, print_json
+from choirctl.new_agent import entries_to_remove
+from choirctl.place import AsJson, Home, find_target
+from choirctl.printing import print_json, stderr_console
 
 
 def delete(
@@ -36,7 +36,7 @@ def delete(
     Also removes the workspace and DM entries that were created for it. Its files, its memory and the logs
     of its sessions stay. Exits 5 if it runs.
     """
-    place = find_place(ctx, home, None)
+    place = find_target(ctx, home, None)
     file = place.home / "config.json"
     config = read_config(file)
     if agent not in config.agents:
@@ -44,18 +44,22 @@ def delete(
         raise NotFound(f"There is no agent {agent!r} in {file} (it has {names}).")
     views = asyncio.run(agents_if_running(place))
     _refuse_running(views or [], agent)
-    entries = entries_of(config, agent)
+    entries = entries_to_remove(config, agent)
     goes = [f"{section}.{name}" for section, name in reversed(entries)]
-    stays = _what_stays(place.home, config, agent)
+    stays = _remaining_data(place.home, config, agent)
     if not yes:
         _confirm(agent, goes, stays)
     remove_entries(file, entries)
     if as_json:
         print_json({"agent_id": agent, "config": str(file), "removed": goes, "stays": stays})
         return
-    err().print(f"Removed from {file}: {', '.join(goes)}.", markup=False, highlight=False)
+    stderr_console().print(
+        f"Removed from {file}: {', '.join(goes)}.", markup=False, highlight=False
+    )
     if views is not None:
-        err().print("Put it in force: choirctl config load, choirctl config apply.", markup=False)
+        stderr_console().print(
+            "Put it in force: choirctl config load, choirctl config apply.", markup=False
+        )
 
 
 def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
@@ -68,7 +72,7 @@ def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
         )
 
 
-def _what_stays(home: Path, config: Config, agent: str) -> list[str]:
+def _remaining_data(home: Path, config: Config, agent: str) -> list[str]:
     """Return phrases that name the data which stays after the agent is deleted."""
     own = config.agents[agent]
     workspace = config.workspaces.get(own.defaults.workspace)
@@ -76,8 +80,8 @@ def _what_stays(home: Path, config: Config, agent: str) -> list[str]:
     stays += ["its memory", "the logs of its sessions"]
     if own.repo.url:
         stays.append(f"its repository {own.repo.url}")
-    elif folder_of(home, agent).is_dir():
-        stays.append(f"its folder {folder_of(home, agent)}")
+    elif agent_folder(home, agent).is_dir():
+        stays.append(f"its folder {agent_folder(home, agent)}")
     return stays
 
 
@@ -85,6 +89,8 @@ def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
     """Ask for confirmation. Raises BadInput without a terminal, typer.Abort if the user declines."""
     if not sys.stdin.isatty():
         raise BadInput(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
-    err().print(f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False)
-    err().print(f"What stays: {'; '.join(stays)}.", markup=False, highlight=False)
+    stderr_console().print(
+        f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False
+    )
+    stderr_console().print(f"What stays: {'; '.join(stays)}.", markup=False, highlight=False)
     typer.confirm(f"Delete the agent {agent}?", abort=True, err=True)

@@ -17,9 +17,9 @@ from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choirctl.config_file import read_config
 from choirctl.config_insert import insert_entries
 from choirctl.control_api import agents_if_running
-from choirctl.new_agent import Entry, Wishes, plan_agent
-from choirctl.place import AsJson, Home, Place, find_place
-from choirctl.printing import err, print_json
+from choirctl.new_agent import AgentOptions, ConfigEntry, entries_to_add
+from choirctl.place import AsJson, Home, Target, find_target
+from choirctl.printing import print_json, stderr_console
 
 GIT_S = 30.0
 SKELETON = {
@@ -65,7 +65,7 @@ def init(
     """
     if not is_agent_id(agent):
         raise BadInput(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
-    place = find_place(ctx, home, None)
+    place = find_target(ctx, home, None)
     file = place.home / "config.json"
     local = _local_path(repo)
     if local is not None and local.exists():
@@ -73,11 +73,11 @@ def init(
     others = {"voice_profile": voice_profile, "git_identity": git_identity}
     others |= {"notion": notion, "email": email}
     address = str(local) if local else repo
-    wishes = Wishes(address, ref, workspace=workspace, llm=llm, dm=dm, others=others)
-    entries = plan_agent(read_config(file), place.home, agent, wishes)
+    wishes = AgentOptions(address, ref, workspace=workspace, llm=llm, dm=dm, others=others)
+    entries = entries_to_add(read_config(file), place.home, agent, wishes)
     insert_entries(file, entries)
     if local is not None:
-        _scaffold(local, agent, ref)
+        _create_repository(local, agent, ref)
     if as_json:
         made = [f"{section}.{name}" for section, name, _ in entries]
         print_json({"agent_id": agent, "config": str(file), "made": made, "entry": entries[-1][2]})
@@ -86,7 +86,7 @@ def init(
 
 
 def _tell(
-    place: Place, agent: str, file: Path, entries: list[Entry], local: Path | None, repo: str
+    place: Target, agent: str, file: Path, entries: list[ConfigEntry], local: Path | None, repo: str
 ) -> None:
     added = ", ".join(f"{section}.{name}" for section, name, _ in reversed(entries))
     say = [f"Added to {file}: {added}."]
@@ -97,7 +97,7 @@ def _tell(
         say += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
     else:
         say.append(
-            f"Tools, skills and who it is may stand in {folder_of(place.home, agent)}: tools/, skills/, "
+            f"Tools, skills and who it is may stand in {agent_folder(place.home, agent)}: tools/, skills/, "
             f"identity/SOUL.md. `choirctl agent update {agent}` then checks and takes them."
         )
     runs = asyncio.run(agents_if_running(place)) is not None
@@ -106,10 +106,10 @@ def _tell(
     start = [f"choirctl agent start {agent}", f"choirctl chat --agent {agent}"]
     say.append(f"Then: {', '.join([*first, *build, *start])}.")
     for line in say:
-        err().print(line, markup=False, highlight=False)
+        stderr_console().print(line, markup=False, highlight=False)
 
 
-def folder_of(home: Path, agent: str) -> Path:
+def agent_folder(home: Path, agent: str) -> Path:
     """Return the folder for the tools, skills and identity of an agent without a repository."""
     return home / "agents" / agent
 
@@ -125,7 +125,7 @@ def _local_path(repo: str) -> Path | None:
     return Path(repo).expanduser().absolute() if repo.startswith(("/", "~", "./", "../")) else None
 
 
-def _scaffold(path: Path, agent: str, ref: str) -> None:
+def _create_repository(path: Path, agent: str, ref: str) -> None:
     """Create a bare repository with a first commit on branch `ref`."""
     path.mkdir(mode=0o700, parents=True)
     _git(path, "init", "--quiet", "--bare", "--template=", f"--initial-branch={ref}")

@@ -14,9 +14,9 @@ from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
 from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
-from choirctl.control_api import Verdict, connect
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import ago, out, print_json, print_rows, table
+from choirctl.control_api import ApprovalVerdict, connect
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import format_age, print_json, print_rows, stdout_console, table
 
 WHO_READS = 12  # characters of a digest, enough for a person to compare
 APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."
@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
         "approval",
         ("list", list_approvals),
         ("show", show),
-        ("approve", _decider("approve", APPROVE)),
-        ("reject", _decider("reject", REJECT)),
+        ("approve", _decision_command("approve", APPROVE)),
+        ("reject", _decision_command("reject", REJECT)),
         ("rollback", roll_back),
     )
 
@@ -47,7 +47,7 @@ def list_approvals(
     as_json: AsJson = False,
 ) -> None:
     """List the requests that wait for a decision."""
-    found = asyncio.run(_list(find_place(ctx, home, url)))
+    found = asyncio.run(_list(find_target(ctx, home, url)))
     wanted = [view for view in found if everything or view.status == "pending"]
     if as_json:
         print_json(wanted)
@@ -63,14 +63,14 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a request completely: exactly what would be approved."""
-    view = asyncio.run(_show(find_place(ctx, home, url), approval))
+    view = asyncio.run(_show(find_target(ctx, home, url), approval))
     if as_json:
         print_json(view)
     else:
-        _tell(view)
+        _print_request(view)
 
 
-def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
+def _decision_command(verdict: ApprovalVerdict, help_: str) -> Callable[..., None]:
     """Return the command function for one of the two verdicts."""
 
     def decide(
@@ -80,13 +80,13 @@ def _decider(verdict: Verdict, help_: str) -> Callable[..., None]:
         url: Url = None,
         as_json: AsJson = False,
     ) -> None:
-        decided = asyncio.run(_send(find_place(ctx, home, url), approval, verdict, as_json))
+        decided = asyncio.run(_send(find_target(ctx, home, url), approval, verdict, as_json))
         if as_json:
             print_json(decided)
         else:
-            out().print(f"{decided.approval_id}: {decided.status}.")
+            stdout_console().print(f"{decided.approval_id}: {decided.status}.")
             if decided.detail:
-                out().print(plainly_lines(decided.detail), markup=False, highlight=False)
+                stdout_console().print(plainly_lines(decided.detail), markup=False, highlight=False)
 
     # typer takes the help text from the docstring
     decide.__doc__ = help_
@@ -104,37 +104,39 @@ def roll_back(
 
     It is refused if later changes depend on it, so none is lost.
     """
-    view = asyncio.run(_roll_back(find_place(ctx, home, url), approval))
+    view = asyncio.run(_roll_back(find_target(ctx, home, url), approval))
     if as_json:
         print_json(view)
     else:
-        out().print(f"{view.approval_id}: {view.state}.")
+        stdout_console().print(f"{view.approval_id}: {view.state}.")
 
 
-async def _list(place: Place) -> list[ApprovalView]:
+async def _list(place: Target) -> list[ApprovalView]:
     async with connect(place) as api:
         return await api.approvals()
 
 
-async def _show(place: Place, approval: str) -> ApprovalView:
+async def _show(place: Target, approval: str) -> ApprovalView:
     async with connect(place) as api:
-        return _checked(await api.approval(approval))
+        return _verify_digest(await api.approval(approval))
 
 
-async def _roll_back(place: Place, approval: str) -> ApprovalView:
+async def _roll_back(place: Target, approval: str) -> ApprovalView:
     async with connect(place) as api:
         return await api.roll_back(approval)
 
 
-async def _send(place: Place, approval: str, verdict: Verdict, as_json: bool) -> ApprovalView:
+async def _send(
+    place: Target, approval: str, verdict: ApprovalVerdict, as_json: bool
+) -> ApprovalView:
     async with connect(place) as api:
-        shown = _checked(await api.approval(approval))
+        shown = _verify_digest(await api.approval(approval))
         if shown.status != "pending":
             raise Conflict(_already(shown))
         if not as_json:
-            _tell(shown)
+            _print_request(shown)
         # the digest of what was just shown: control refuses the decision if it has changed since
-        return await api.decide(approval, verdict, shown.digest)
+        return await api.decide_approval(approval, verdict, shown.digest)
 
 
 def _already(view: ApprovalView) -> str:
@@ -149,15 +151,15 @@ def _rows(views: list[ApprovalView]) -> Table:
         rows.add_row(
             view.approval_id,
             view.agent_id,
-            _gist(view),
+            _summary(view),
             view.state.replace("_", " "),
-            ago(view.created_at),
+            format_age(view.created_at),
             view.decided_by or "-",
         )
     return rows
 
 
-def _checked(view: ApprovalView) -> ApprovalView:
+def _verify_digest(view: ApprovalView) -> ApprovalView:
     """Return the request if its content matches its digest; raise Conflict otherwise.
 
     Requests of early versions have no digest; all of them were decided long ago.
@@ -170,13 +172,13 @@ def _checked(view: ApprovalView) -> ApprovalView:
     )
 
 
-def _tell(view: ApprovalView) -> None:
+def _print_request(view: ApprovalView) -> None:
     """Print a request: the agent, every line that the digest covers, and its result."""
-    console = out()
+    console = stdout_console()
     gist = gist_of(view.request_type, view.payload)
     console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)
     console.print(
-        f"agent {view.agent_id}, session {view.session_id}, {ago(view.created_at)} ago, digest "
+        f"agent {view.agent_id}, session {view.session_id}, {format_age(view.created_at)} ago, digest "
         f"{view.digest[:WHO_READS]}…",
         highlight=False,
     )
@@ -187,5 +189,5 @@ def _tell(view: ApprovalView) -> None:
         console.print(plainly_lines(view.detail), markup=False, highlight=False)
 
 
-def _gist(view: ApprovalView) -> str:
+def _summary(view: ApprovalView) -> str:
     return escape(gist_of(view.request_type, view.payload))

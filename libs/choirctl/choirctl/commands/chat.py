@@ -13,16 +13,16 @@ from rich.markup import escape
 from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
 from choir_common.visible_text import make_visible
 from choir_common.wire.messages import Accepted, OutboundMessage
-from choirctl.control_api import ControlApi, connect
-from choirctl.conversation import Conversation, converse
-from choirctl.dm_choice import choose_dm
+from choirctl.control_api import ControlClient, connect
+from choirctl.conversation import DmClient, open_dm
+from choirctl.dm_choice import select_dm
 from choirctl.late import load
-from choirctl.parcels import put_file, save_files
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, print_json
-from choirctl.stopping import await_stop
+from choirctl.parcels import save_files, upload_file
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, stderr_console
+from choirctl.stopping import wait_until_stopped
 
-LAST_WORDS_S = 1.0
+GRACE_S = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -60,19 +60,19 @@ def chat(
     With -m, --send, or text on standard input, only the answer is printed on standard output; the paths of
     received files go to standard error. A message that begins with a slash is a command: /help lists them.
     """
-    place = find_place(ctx, home, url)
+    place = find_target(ctx, home, url)
     if agent and dm:
         raise BadInput("Give --agent or --dm, not both: an agent has one DM.")
-    folder = (files or place.received).expanduser().absolute()
+    folder = (files or place.download_dir).expanduser().absolute()
     if message is None and not send and not sys.stdin.isatty():
         message = sys.stdin.read()
     if message is None and not send:
-        asyncio.run(_talk(place, agent, dm, folder))
+        asyncio.run(_chat(place, agent, dm, folder))
         return
     if not (message or "").strip() and not send:
         raise BadInput("There is nothing to say: -m (or standard input) is empty.")
-    asking = _Asking(message or "", tuple(send or ()), folder, timeout)
-    _show(asyncio.run(_ask(place, agent, dm, asking)), as_json)
+    asking = _OneMessage(message or "", tuple(send or ()), folder, timeout)
+    _show(asyncio.run(_send_and_wait(place, agent, dm, asking)), as_json)
 
 
 def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
@@ -92,7 +92,7 @@ def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _OneMessage:
     """One message with its files, the folder for received files, and the timeout."""
 
     text: str
@@ -101,14 +101,14 @@ class _Asking:
     timeout_s: float
 
 
-async def _talk(place: Place, agent: str | None, dm: str | None, folder: Path) -> None:
+async def _chat(place: Target, agent: str | None, dm: str | None, folder: Path) -> None:
     async with connect(place) as api:
-        chosen = await choose_dm(api, agent, dm)
+        chosen = await select_dm(api, agent, dm)
     await load("choirctl.talk").talk_on_terminal(place, chosen, folder)
 
 
-async def _ask(
-    place: Place, agent: str | None, dm: str | None, asking: _Asking
+async def _send_and_wait(
+    place: Target, agent: str | None, dm: str | None, asking: _OneMessage
 ) -> OutboundMessage | Accepted:
     """Send a message and return the answer; for a command, return the acknowledgement.
 
@@ -118,16 +118,18 @@ async def _ask(
     accepted: Accepted | None = None
     try:
         async with asyncio.timeout(asking.timeout_s), connect(place) as api:
-            chosen = await choose_dm(api, agent, dm)
-            async with converse(api, chosen) as conversation:
-                refs = [(await put_file(api, chosen, path)).ref for path in asking.send]
-                accepted = await conversation.say(asking.text, refs)
+            chosen = await select_dm(api, agent, dm)
+            async with open_dm(api, chosen) as conversation:
+                refs = [(await upload_file(api, chosen, path)).ref for path in asking.send]
+                accepted = await conversation.send_message(asking.text, refs)
                 if accepted.command is not None:
                     return accepted
                 _refuse_to_wait(accepted)
                 answer = _await_answer(api, chosen, conversation, accepted, asking.folder)
                 agent_id = accepted.agent_id or "the agent"
-                return await _unless(answer, await_stop(api, place, conversation, agent_id))
+                return await _answer_or_stop(
+                    answer, wait_until_stopped(api, place, conversation, agent_id)
+                )
     except TimeoutError as error:
         stored = (
             "The message is stored and will be answered; `choirctl chat` shows what comes"
@@ -139,7 +141,7 @@ async def _ask(
         ) from error
 
 
-async def _unless(
+async def _answer_or_stop(
     answer: Coroutine[Any, Any, OutboundMessage], stop: Coroutine[Any, Any, str]
 ) -> OutboundMessage:
     """Wait for the answer. If `stop` ends first, raise ChoirError with the message that it returns."""
@@ -147,7 +149,7 @@ async def _unless(
     try:
         await asyncio.wait((answering, stopping), return_when=asyncio.FIRST_COMPLETED)
         # an answer that was delivered just before the stop may not be read yet
-        await asyncio.wait((answering,), timeout=LAST_WORDS_S)
+        await asyncio.wait((answering,), timeout=GRACE_S)
         if answering.done():
             return answering.result()
         raise ChoirError(stopping.result())
@@ -158,12 +160,12 @@ async def _unless(
 
 
 async def _await_answer(
-    api: ControlApi, dm: str, conversation: Conversation, accepted: Accepted, folder: Path
+    api: ControlClient, dm: str, conversation: DmClient, accepted: Accepted, folder: Path
 ) -> OutboundMessage:
-    console = err()
+    console = stderr_console()
     with console.status("Waiting for the answer…"):
         while True:
-            message = await conversation.hear()
+            message = await conversation.receive()
             if not isinstance(message, OutboundMessage):
                 continue  # activity events are not shown in this mode
             for line in await save_files(api, dm, message, folder):

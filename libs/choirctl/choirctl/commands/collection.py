@@ -22,9 +22,16 @@ from choir_common.wire.memory_collections import (
 )
 from choirctl.app import add_group
 from choirctl.arguments import AgentId
-from choirctl.control_api import connect, parse
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import ago, counted, err, print_json, print_rows, table
+from choirctl.control_api import connect, parse_response
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import (
+    format_age,
+    format_count,
+    print_json,
+    print_rows,
+    stderr_console,
+    table,
+)
 
 LONG_S = 60.0
 
@@ -54,13 +61,13 @@ def add(
     Each replaces the document with the same file name in the collection; unchanged text changes nothing.
     """
     documents = [_read(file) for file in files]
-    done = asyncio.run(_add(find_place(ctx, home, url), agent, collection, documents))
+    done = asyncio.run(_add(find_target(ctx, home, url), agent, collection, documents))
     if as_json:
         print_json(done)
         return
     for document, one in zip(documents, done, strict=True):
-        err().print(
-            f"{document.name}: {one.operation}, {counted(one.chunks, 'piece')}", markup=False
+        stderr_console().print(
+            f"{document.name}: {one.operation}, {format_count(one.chunks, 'piece')}", markup=False
         )
 
 
@@ -73,7 +80,7 @@ def list_documents(
     as_json: AsJson = False,
 ) -> None:
     """List the documents in an agent's collections."""
-    found = asyncio.run(_list(find_place(ctx, home, url), agent, collection))
+    found = asyncio.run(_list(find_target(ctx, home, url), agent, collection))
     if as_json:
         print_json(found)
     else:
@@ -101,11 +108,11 @@ def remove(
         if not sys.stdin.isatty():
             raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
         typer.confirm(f"Erase {what}, for good?", abort=True, err=True)
-    gone = asyncio.run(_remove(find_place(ctx, home, url), agent, collection, document))
+    gone = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
     if as_json:
         print_json(gone)
     else:
-        err().print(f"Erased: {counted(gone.documents, 'document')}.", markup=False)
+        stderr_console().print(f"Erased: {format_count(gone.documents, 'document')}.", markup=False)
 
 
 def _read(file: Path) -> BringDocument:
@@ -127,7 +134,7 @@ def _rows(documents: Sequence[BroughtDocument]) -> Table:
     rows = table("COLLECTION", "DOCUMENT", "CHARACTERS", "PIECES", "ADDED")
     for one in documents:
         names = (escape(one.collection), escape(one.name))
-        rows.add_row(*names, f"{one.characters:,}", str(one.chunks), ago(one.added_at))
+        rows.add_row(*names, f"{one.characters:,}", str(one.chunks), format_age(one.added_at))
     return rows
 
 
@@ -137,28 +144,28 @@ def _path(agent: str, collection: str | None = None) -> str:
 
 
 async def _add(
-    place: Place, agent: str, collection: str, documents: Sequence[BringDocument]
+    place: Target, agent: str, collection: str, documents: Sequence[BringDocument]
 ) -> list[DocumentAdded]:
     done: list[DocumentAdded] = []
     async with connect(place) as api:
         for one in documents:
             path = _path(agent, collection)
             answer = await api.send("POST", path, body=one, timeout_s=LONG_S)
-            done.append(parse(answer, DocumentAdded))
+            done.append(parse_response(answer, DocumentAdded))
     return done
 
 
-async def _list(place: Place, agent: str, collection: str | None) -> list[BroughtDocument]:
+async def _list(place: Target, agent: str, collection: str | None) -> list[BroughtDocument]:
     params = {} if collection is None else {"collection": collection}
     async with connect(place) as api:
         answer = await api.send("GET", _path(agent), params=params)
-    return list(parse(answer, BroughtDocuments).documents)
+    return list(parse_response(answer, BroughtDocuments).documents)
 
 
 async def _remove(
-    place: Place, agent: str, collection: str, document: str | None
+    place: Target, agent: str, collection: str, document: str | None
 ) -> DocumentsRemoved:
     params = {} if document is None else {"document": document}
     async with connect(place) as api:
         answer = await api.send("DELETE", _path(agent, collection), params=params)
-    return parse(answer, DocumentsRemoved)
+    return parse_response(answer, DocumentsRemoved)

@@ -23,17 +23,24 @@ from choir_common.wire.configuring import (
     RepoChange,
 )
 from choirctl.config_set import set_value
-from choirctl.control_api import ControlApi, connect, parse
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows, show_json, table
+from choirctl.control_api import ControlClient, connect, parse_response
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import (
+    print_colored_json,
+    print_json,
+    print_rows,
+    stderr_console,
+    stdout_console,
+    table,
+)
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 LOOK_S = 0.2
-SHORTEST_SHOWN = 60
+MAX_VALUE = 60
 SHORT_COMMIT = 7
-WIDEST = 60
+MAX_WIDTH = 60
 # control waits a minute in all for remotes that do not respond
-LOAD_S = 90.0
+LOAD_TIMEOUT_S = 90.0
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, help="Seconds to wait for agents and gateway; 0: do not wait."),
@@ -55,16 +62,16 @@ def register(app: typer.Typer) -> None:
 
 def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the active configuration; secrets by name only."""
-    view = asyncio.run(_show(find_place(ctx, home, url)))
+    view = asyncio.run(_show(find_target(ctx, home, url)))
     if as_json:
         print_json(view)
         return
-    err().print(f"Version {view.version}, from {view.source.replace('-', ' ')}.")
+    stderr_console().print(f"Version {view.version}, from {view.source.replace('-', ' ')}.")
     if view.note:
-        err().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
+        stderr_console().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
     if view.staged:
-        err().print("Something is staged: `choirctl config diff` compares it.")
-    show_json(view.config)
+        stderr_console().print("Something is staged: `choirctl config diff` compares it.")
+    print_colored_json(view.config)
 
 
 def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -73,15 +80,15 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     Shows what would change. A repository that cannot be fetched is a warning; if anything is invalid,
     nothing is staged. Nothing becomes active before `config apply`.
     """
-    place = find_place(ctx, home, url)
-    with err().status("Fetching the repositories…"):
-        found = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_S))
-    _tell_diff(found, as_json)
+    place = find_target(ctx, home, url)
+    with stderr_console().status("Fetching the repositories…"):
+        found = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_TIMEOUT_S))
+    _print_diff(found, as_json)
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show staged changes, and what activating each requires."""
-    _tell_diff(asyncio.run(_diff(find_place(ctx, home, url), "GET", "/v1/config/diff")), as_json)
+    _print_diff(asyncio.run(_diff(find_target(ctx, home, url), "GET", "/v1/config/diff")), as_json)
 
 
 def apply(
@@ -96,15 +103,15 @@ def apply(
     Then waits until every running agent has applied it. Exits 1 if an agent cannot apply it, 6 if one has
     not applied it in time; the new version is active in both cases.
     """
-    applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
+    applied = asyncio.run(_apply(find_target(ctx, home, url), wait_s, as_json))
     if as_json:
         print_json(applied)
-    settle(applied.report, wait_s)
+    raise_unless_applied(applied.report, wait_s)
 
 
 def report(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show which agents have applied the active version."""
-    found = asyncio.run(_report(find_place(ctx, home, url)))
+    found = asyncio.run(_report(find_target(ctx, home, url)))
     if as_json:
         print_json(found)
     else:
@@ -134,14 +141,18 @@ def set_(
 
     The file is not changed if the result would be invalid. `config load` and `config apply` activate it.
     """
-    file = find_place(ctx, home).home / "config.json"
+    file = find_target(ctx, home).home / "config.json"
     given = _value(value)
     before = set_value(file, key, given)
     if as_json:
         print_json({"file": str(file), "key": key, "before": before, "after": given})
         return
-    err().print(f"{key}: {_brief(before)} -> {_brief(given)}", markup=False, highlight=False)
-    err().print("Put it in force with `choirctl config load`, then `choirctl config apply`.")
+    stderr_console().print(
+        f"{key}: {_brief(before)} -> {_brief(given)}", markup=False, highlight=False
+    )
+    stderr_console().print(
+        "Put it in force with `choirctl config load`, then `choirctl config apply`."
+    )
 
 
 def _value(text: str) -> JsonValue:
@@ -152,7 +163,9 @@ def _value(text: str) -> JsonValue:
     return found
 
 
-async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: bool) -> ConfigReport:
+async def follow_report(
+    api: ControlClient, first: ConfigReport, wait_s: float, quiet: bool
+) -> ConfigReport:
     """Show each agent's progress until all have applied the version or `wait_s` is over.
 
     Returns the last report. Also used by `secret apply`.
@@ -162,14 +175,14 @@ async def follow(api: ControlApi, first: ConfigReport, wait_s: float, quiet: boo
         for part in (*found.agents, found.gateway):
             if not quiet and (part.name, part.state) not in shown:
                 shown.add((part.name, part.state))
-                err().print(_progress(part))
+                stderr_console().print(_progress(part))
         if found.settled or time.monotonic() >= give_up:
             return found
         await asyncio.sleep(LOOK_S)
-        found = parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+        found = parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
 
 
-def settle(found: ConfigReport, wait_s: float) -> None:
+def raise_unless_applied(found: ConfigReport, wait_s: float) -> None:
     """Raise ChoirError if an agent failed to apply the version, DeadlineExceeded if one is still waiting."""
     failed = [part.name for part in found.agents if part.state == "failed"]
     if failed:
@@ -185,55 +198,55 @@ def settle(found: ConfigReport, wait_s: float) -> None:
         )
 
 
-async def _show(place: Place) -> ConfigView:
+async def _show(place: Target) -> ConfigView:
     async with connect(place) as api:
-        return parse(await api.send("GET", "/v1/config"), ConfigView)
+        return parse_response(await api.send("GET", "/v1/config"), ConfigView)
 
 
-async def _diff(place: Place, method: str, path: str, timeout_s: float = 30.0) -> ConfigDiff:
+async def _diff(place: Target, method: str, path: str, timeout_s: float = 30.0) -> ConfigDiff:
     async with connect(place) as api:
-        return parse(await api.send(method, path, timeout_s=timeout_s), ConfigDiff)
+        return parse_response(await api.send(method, path, timeout_s=timeout_s), ConfigDiff)
 
 
-async def _report(place: Place) -> ConfigReport:
+async def _report(place: Target) -> ConfigReport:
     async with connect(place) as api:
-        return parse(await api.send("GET", "/v1/config/report"), ConfigReport)
+        return parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
 
 
-async def _apply(place: Place, wait_s: float, quiet: bool) -> ConfigApplied:
+async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
     async with connect(place) as api:
-        staged = parse(await api.send("GET", "/v1/config/diff"), ConfigDiff)
+        staged = parse_response(await api.send("GET", "/v1/config/diff"), ConfigDiff)
         if not quiet:
-            _tell_changes(staged)
+            _print_changes(staged)
         # the digest of what was just shown: control refuses if something else is staged by now
         body = ApplyConfig(digest=staged.digest)
-        done = parse(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
+        done = parse_response(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
         if not quiet:
-            err().print(f"Version {done.version} is in force.")
-        reached = await follow(api, done.report, wait_s, quiet)
+            stderr_console().print(f"Version {done.version} is in force.")
+        reached = await follow_report(api, done.report, wait_s, quiet)
         return done.model_copy(update={"report": reached})
 
 
-def _tell_diff(found: ConfigDiff, as_json: bool) -> None:
+def _print_diff(found: ConfigDiff, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    _tell_changes(found)
+    _print_changes(found)
     if found.changes:
-        err().print("Put it in force with `choirctl config apply`.")
+        stderr_console().print("Put it in force with `choirctl config apply`.")
 
 
-def _tell_changes(found: ConfigDiff) -> None:
+def _print_changes(found: ConfigDiff) -> None:
     if not found.changes:
         more = "" if found.repos else ", and no repository has gone on"
-        err().print(
+        stderr_console().print(
             f"What is staged is in force already (version {found.running_version}){more}.",
             highlight=False,
         )
     for line in diff_lines(found):
-        out().print(line, markup=False, highlight=False, soft_wrap=True)
+        stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in found.warnings:
-        err().print(f"[yellow]Warning:[/] {escape(warning)}")
+        stderr_console().print(f"[yellow]Warning:[/] {escape(warning)}")
 
 
 def diff_lines(found: ConfigDiff) -> list[str]:
@@ -254,7 +267,7 @@ def diff_lines(found: ConfigDiff) -> list[str]:
     keys = [(_place(change), change.category, _what_to_do(change)) for change in found.changes]
     repos = [(_repo(repo), repo.category, repo.note) for repo in found.repos]
     rows = [*files, *more, *keys, *repos]
-    width = min(max((len(place) for place, _, _ in rows), default=0), WIDEST)
+    width = min(max((len(place) for place, _, _ in rows), default=0), MAX_WIDTH)
     return [f"{place:<{width}}  {f'[{category}]':<18} → {what}" for place, category, what in rows]
 
 
@@ -278,7 +291,7 @@ def _repo(repo: RepoChange) -> str:
 
 def _brief(value: JsonValue) -> str:
     text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= SHORTEST_SHOWN else f"{text[:SHORTEST_SHOWN]}…"
+    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 def _rows(found: ConfigReport) -> Table:

@@ -18,8 +18,8 @@ from choir_local.database.restore import restore as put_back
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.background import is_running
-from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err, print_json, print_rows, table
+from choirctl.place import AsJson, Home, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, table
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Show the migration state of each database schema."""
-    found = asyncio.run(_standings(_settings(ctx, home)))
+    found = asyncio.run(_schema_states(_settings(ctx, home)))
     if as_json:
         print_json({"schemas": [_plain(each) for each in found]})
         return
@@ -54,7 +54,7 @@ def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> N
         print_json({"applied": applied})
         return
     for schema, names in applied.items():
-        err().print(f"{schema}: {', '.join(names) or 'up to date'}", markup=False)
+        stderr_console().print(f"{schema}: {', '.join(names) or 'up to date'}", markup=False)
 
 
 def backup(
@@ -70,7 +70,7 @@ def backup(
 
     Choir may run meanwhile or be stopped. Workspaces are not included: they are your own files.
     """
-    with err().status("backing up…") as line:
+    with stderr_console().status("backing up…") as line:
         work = back_up(
             _settings(ctx, home),
             file.absolute(),
@@ -84,7 +84,7 @@ def backup(
     else:
         size = file.stat().st_size / 1e6
         held = ", ".join(manifest.parts)
-        err().print(f"Wrote {file} ({size:.1f} MB): {held}.", markup=False)
+        stderr_console().print(f"Wrote {file} ({size:.1f} MB): {held}.", markup=False)
 
 
 def restore(
@@ -104,33 +104,35 @@ def restore(
     settings = _settings(ctx, home)
     # without `force` it refuses to replace data, and its message says what would be replaced
     try:
-        done = _put_back(settings, file, force=yes)
+        done = _restore(settings, file, force=yes)
     except Conflict as found:
         if yes or not sys.stdin.isatty() or is_running(LocalHome(settings.home)):
             raise
-        err().print(found.message, markup=False)
+        stderr_console().print(found.message, markup=False)
         if not typer.confirm("Replace it with what the backup holds?", err=True):
             raise BadInput("Nothing was changed.") from None
-        done = _put_back(settings, file, force=True)
+        done = _restore(settings, file, force=True)
     events = sum(chain.events for chain in done.chains)
     if as_json:
         kept = [str(path) for path in done.kept]
         print_json({"sessions": len(done.chains), "events": events, "kept": kept})
         return
-    err().print(f"Restored {len(done.chains)} sessions with {events} events; all of them verify.")
+    stderr_console().print(
+        f"Restored {len(done.chains)} sessions with {events} events; all of them verify."
+    )
     for path in done.kept:
-        err().print(f"What was there before is {path}.", markup=False)
+        stderr_console().print(f"What was there before is {path}.", markup=False)
 
 
-def _put_back(settings: LocalSettings, file: Path, *, force: bool) -> Restored:
-    with err().status("restoring…") as line:
+def _restore(settings: LocalSettings, file: Path, *, force: bool) -> Restored:
+    with stderr_console().status("restoring…") as line:
         work = put_back(
             settings, file.absolute(), force=force, tell=lambda words: _show(line, words)
         )
         return asyncio.run(work)
 
 
-async def _standings(settings: LocalSettings) -> list[schemas.Standing]:
+async def _schema_states(settings: LocalSettings) -> list[schemas.Standing]:
     require_data(settings)
     async with reach(settings) as reached, reached.database() as database:
         return await schemas.standings(database)
@@ -143,7 +145,7 @@ async def _migrate(settings: LocalSettings) -> dict[str, list[str]]:
 
 
 def _settings(ctx: typer.Context, home: Path | None) -> LocalSettings:
-    return LocalSettings.load().model_copy(update={"home": find_place(ctx, home).home})
+    return LocalSettings.load().model_copy(update={"home": find_target(ctx, home).home})
 
 
 def _plain(each: schemas.Standing) -> dict[str, object]:

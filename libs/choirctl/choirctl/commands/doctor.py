@@ -8,8 +8,8 @@ from rich.markup import escape
 from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choirctl.health import Finding, Patient, examine, look_at
-from choirctl.place import AsJson, Home, Place, find_place
+from choirctl.health import Finding, Installation, query_running, run_checks
+from choirctl.place import AsJson, Home, Target, find_target
 from choirctl.printing import print_json, print_rows, table
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -25,7 +25,7 @@ def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
 
     Exits 1 if a check fails; a warning only means that a feature will be missing.
     """
-    place = find_place(ctx, home)
+    place = find_target(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home})
     findings = asyncio.run(_examine(place, settings))
     ok = all(finding.outcome != "fail" for finding in findings)
@@ -38,8 +38,10 @@ def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
         raise typer.Exit(ChoirError.exit_code)
 
 
-async def _examine(place: Place, settings: LocalSettings) -> list[Finding]:
-    return await examine(Patient(LocalHome(place.home), settings, await look_at(place)))
+async def _examine(place: Target, settings: LocalSettings) -> list[Finding]:
+    return await run_checks(
+        Installation(LocalHome(place.home), settings, await query_running(place))
+    )
 
 
 def _show(findings: list[Finding]) -> None:

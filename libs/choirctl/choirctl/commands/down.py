@@ -12,9 +12,9 @@ from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
 from choir_local.stack import hurry_stack, stop_stack
 from choirctl.control_api import connect
-from choirctl.place import AsJson, Home, Place, find_place
-from choirctl.printing import err, print_json
-from choirctl.views import doing
+from choirctl.place import AsJson, Home, Target, find_target
+from choirctl.printing import print_json, stderr_console
+from choirctl.views import lane_state
 
 LOOK_S = 0.5
 
@@ -30,8 +30,8 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
     Waits until everything has stopped. Agents first finish their turns and summarize their sessions, which
     takes 45 s at most. Ctrl-C kills what still runs. Exits 0 if no Choir runs.
     """
-    place = find_place(ctx, home)
-    console = err()
+    place = find_target(ctx, home)
+    console = stderr_console()
     stopped = asyncio.run(_stop(place, console))
     if as_json:
         print_json({"home": str(place.home), "stopped": stopped})
@@ -43,7 +43,7 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
             console.print("If it runs in containers, `docker compose down` stops it.")
 
 
-async def _stop(place: Place, console: Console) -> bool:
+async def _stop(place: Target, console: Console) -> bool:
     """Stop the stack and show the agents that still work; return False if no stack runs."""
     loop, local = asyncio.get_running_loop(), LocalHome(place.home)
 
@@ -63,7 +63,7 @@ async def _stop(place: Place, console: Console) -> bool:
             showing.cancel()
 
 
-async def _show_agents(place: Place, line: Status) -> None:
+async def _show_agents(place: Target, line: Status) -> None:
     """Show which agents still work, until control no longer responds."""
     # control stops during this loop: that is expected
     with contextlib.suppress(ChoirError):
@@ -72,7 +72,7 @@ async def _show_agents(place: Place, line: Status) -> None:
             async with connect(place) as api:
                 running = [agent for agent in await api.agents() if agent.state == "running"]
             words = "; ".join(
-                f"{agent.agent_id} {', '.join(doing(lane) for lane in agent.lanes)}".strip()
+                f"{agent.agent_id} {', '.join(lane_state(lane) for lane in agent.lanes)}".strip()
                 for agent in running
             )
             line.update(f"Stopping… {words} (Ctrl-C hurries)" if words else "Stopping…")

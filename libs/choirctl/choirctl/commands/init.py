@@ -2,9 +2,9 @@
 
 import typer
 
-from choirctl.first_home import make_home
-from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err, print_json
+from choirctl.first_home import create_state_directory
+from choirctl.place import AsJson, Home, find_target
+from choirctl.printing import print_json, stderr_console
 
 
 def register(app: typer.Typer) -> None:
@@ -17,11 +17,11 @@ def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
 
     Existing files are never changed.
     """
-    made = make_home(find_place(ctx, home).home)
+    made = create_state_directory(find_target(ctx, home).home)
     if as_json:
         print_json({"home": str(made.home), "made": [str(path) for path in made.paths]})
         return
-    console = err()
+    console = stderr_console()
     if not made.paths:
         console.print(f"All is there already in {made.home}; nothing was changed.")
         return

@@ -13,17 +13,17 @@ import typer
 from choir_common.errors import BadInput, NotFound
 from choir_common.ids import is_agent_id
 from choir_common.logs import follow as reading
-from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import err, print_json_text
+from choirctl.place import AsJson, Home, find_target
+from choirctl.printing import print_json_text, stderr_console
 
 SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehearsal", "stack")
 SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
 
 
-def sources_there_are(ctx: typer.Context, incomplete: str) -> list[str]:
+def existing_sources(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of existing logs, for shell completion."""
     try:
-        directory = find_place(ctx).home / "logs"
+        directory = find_target(ctx).home / "logs"
     except NotFound:
         return []
     found = {path.stem for path in directory.glob("*.log")} | _archived(directory)
@@ -42,7 +42,7 @@ def logs(
         typer.Argument(
             metavar="SOURCE",
             help="An agent's id, choird, or another service.",
-            autocompletion=sources_there_are,
+            autocompletion=existing_sources,
         ),
     ],
     lines: Annotated[
@@ -59,24 +59,24 @@ def logs(
 
     A log that is rotated meanwhile is read to its end, and the new one from its beginning.
     """
-    place = find_place(ctx, home)
+    place = find_target(ctx, home)
     if place.url is not None:
         raise BadInput("Logs are files: run this on the machine where Choir runs, without --url.")
-    path = find_log(place.home / "logs", source)
+    path = log_path(place.home / "logs", source)
     if not path.exists():
-        _say_where_it_went(path, source)
+        _print_archive_path(path, source)
     try:
         for line in (reading.follow if follow else reading.snapshot)(path, lines):
             if as_json:
                 print_json_text(line.decode(errors="replace"))
                 continue
-            sys.stdout.write(readable(line))
+            sys.stdout.write(format_line(line))
             sys.stdout.flush()
     except KeyboardInterrupt:
         return
 
 
-def find_log(directory: Path, source: str) -> Path:
+def log_path(directory: Path, source: str) -> Path:
     """Return the path of the current log of `source`; the file may not exist yet.
 
     Raises NotFound for an unknown source; the message lists the existing ones.
@@ -93,7 +93,7 @@ def find_log(directory: Path, source: str) -> Path:
     )
 
 
-def readable(line: bytes) -> str:
+def format_line(line: bytes) -> str:
     """Return a JSON log line as readable text: time, level, message and the other fields."""
     text = line.decode(errors="replace")
     try:
@@ -115,9 +115,9 @@ def _archived(directory: Path) -> set[str]:
     return {path.name for path in (directory / "archive").glob("*") if path.is_dir()}
 
 
-def _say_where_it_went(path: Path, source: str) -> None:
+def _print_archive_path(path: Path, source: str) -> None:
     kept = sorted((path.parent / "archive" / source).glob("*.log*"))
     if kept:
-        err().print(
+        stderr_console().print(
             f"{source} writes no log now. The last one was put away as {kept[-1]}.", markup=False
         )

@@ -16,27 +16,27 @@ from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_operator import AuditEntry, DocumentView, PutDocument
 from choirctl.app import add_group
-from choirctl.arguments import AgentId, completed_by
-from choirctl.commands.memory_carry import bring_in, export
-from choirctl.control_api import ControlApi, connect
-from choirctl.memory_api import ANY_JSON, MemoryApi
+from choirctl.arguments import AgentId, complete_with
+from choirctl.commands.memory_carry import export, import_
+from choirctl.control_api import ControlClient, connect
+from choirctl.memory_api import JSON_OBJECT, MemoryClient
 from choirctl.memory_views import (
     audit_rows,
     document_facts,
     document_rows,
     hit_rows,
     memory_facts,
-    memory_words,
+    memory_notes,
 )
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import counted, err, out, print_json, print_rows
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import format_count, print_json, print_rows, stderr_console, stdout_console
 
 T = TypeVar("T")
 PAGE = 200
 NOTHING = "Nothing is remembered there."
 
 
-async def _sessions(api: ControlApi) -> list[str]:
+async def _sessions(api: ControlClient) -> list[str]:
     return [view.session_id for view in await api.sessions(None, 50)]
 
 
@@ -50,7 +50,7 @@ Store = Annotated[
 ]
 OfSession = Annotated[
     str | None,
-    typer.Option(help="Only of this session.", autocompletion=completed_by(_sessions)),
+    typer.Option(help="Only of this session.", autocompletion=complete_with(_sessions)),
 ]
 Expected = Annotated[
     int | None,
@@ -72,7 +72,7 @@ def register(app: typer.Typer) -> None:
         ("put", put),
         ("delete", delete),
         ("export", export),
-        ("import", bring_in),
+        ("import", import_),
         ("audit", audit),
         ("receipt", receipt),
     )
@@ -82,12 +82,12 @@ def status(
     ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """Show the size of an agent's memory, and its queue."""
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.state())
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.status())
     if as_json:
         print_json(found)
     else:
         print_rows(memory_facts(found), NOTHING)
-        err().print(memory_words(found), markup=False)
+        stderr_console().print(memory_notes(found), markup=False)
 
 
 def list_documents(
@@ -112,7 +112,7 @@ def list_documents(
     chosen = {"kind": kind, "session_id": session, "key_prefix": prefix}
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"store": "session" if session else store, "hidden": str(hidden).lower()}
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: _pages(memory, params, limit))
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: _pages(memory, params, limit))
     if as_json:
         print_json(found)
     else:
@@ -131,12 +131,12 @@ def show(
 
     Prints its text, its origin, its sources and the documents derived from it.
     """
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.show(document))
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.document(document))
     if as_json:
         print_json(found)
         return
-    out().print(document_facts(found))
-    out().print(f"\n{getattr(found.record, 'text', '')}", markup=False, highlight=False)
+    stdout_console().print(document_facts(found))
+    stdout_console().print(f"\n{getattr(found.record, 'text', '')}", markup=False, highlight=False)
 
 
 def search(
@@ -163,14 +163,14 @@ def search(
     """
     asked: JsonObject = {"query": query, "mode": mode, "limit": limit}
     asked |= {"store": store} if session is None else {"store": "session", "session_id": session}
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.search(asked))
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.search(asked))
     if as_json:
         print_json(found)
         return
     print_rows(hit_rows(found.hits), "Nothing was found.")
     for words in (found.degraded, found.receipt_id and f"Receipt: {found.receipt_id}"):
         if words:
-            err().print(words, markup=False)
+            stderr_console().print(words, markup=False)
 
 
 def put(
@@ -193,14 +193,14 @@ def put(
 
     Exits 5 if the document is not at version --expect-version; 0 means that it must not exist yet.
     """
-    place = find_place(ctx, home, url)
-    body = _document(text if text is not None else _from_input(), key, document, metadata, expected)
-    done = _ask(place, agent, lambda memory: memory.put(body))
+    place = find_target(ctx, home, url)
+    body = _document(text if text is not None else _read_stdin(), key, document, metadata, expected)
+    done = _ask(place, agent, lambda memory: memory.write(body))
     if as_json:
         print_json(done)
     else:
         version = f", version {done.version}" if done.version else ""
-        err().print(f"{done.operation}: {done.document_id}{version}", markup=False)
+        stderr_console().print(f"{done.operation}: {done.document_id}{version}", markup=False)
 
 
 def delete(
@@ -213,7 +213,7 @@ def delete(
         str | None,
         typer.Option(
             help="Instead: all that is remembered of this session.",
-            autocompletion=completed_by(_sessions),
+            autocompletion=complete_with(_sessions),
         ),
     ] = None,
     expected: Expected = None,
@@ -229,20 +229,24 @@ def delete(
     """
     if (document is None) == (session is None):
         raise BadInput("Say what to erase: either a document or --session.")
-    place = find_place(ctx, home, url)
+    place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
     if session is not None:
         erased = _ask(place, agent, lambda memory: memory.erase_session(session))
-        said, words = erased.model_dump(), counted(erased.documents, "document")
+        said, words = erased.model_dump(), format_count(erased.documents, "document")
     else:
         gone = _ask(place, agent, lambda memory: memory.delete(document or "", expected))
-        rest = f" and {counted(gone.derived, 'document')} that stood on it" if gone.derived else ""
-        said, words = gone.model_dump(), f"{counted(gone.documents, 'document')}{rest}"
+        rest = (
+            f" and {format_count(gone.derived, 'document')} that stood on it"
+            if gone.derived
+            else ""
+        )
+        said, words = gone.model_dump(), f"{format_count(gone.documents, 'document')}{rest}"
     if as_json:
         print_json(said)
     else:
-        err().print(f"Erased: {words}.", markup=False)
+        stderr_console().print(f"Erased: {words}.", markup=False)
 
 
 def audit(
@@ -260,7 +264,7 @@ def audit(
 
     It records writes, reads by operators, and reads by other agents; of documents only the ids.
     """
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
     if as_json:
         print_json(found)
     else:
@@ -279,24 +283,26 @@ def receipt(
 
     It contains arms, scores, times and ids, but no text and not the question.
     """
-    found = _ask(find_place(ctx, home, url), agent, lambda memory: memory.receipt(name))
+    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.receipt(name))
     if not as_json:
-        err().print(f"{found.at:%Y-%m-%d %H:%M:%S}, asked by {found.asked_by}", markup=False)
+        stderr_console().print(
+            f"{found.at:%Y-%m-%d %H:%M:%S}, asked by {found.asked_by}", markup=False
+        )
     print_json(found if as_json else dict(found.receipt))
 
 
-def _ask(place: Place, agent: str, ask: Callable[[MemoryApi], Awaitable[T]]) -> T:
+def _ask(place: Target, agent: str, ask: Callable[[MemoryClient], Awaitable[T]]) -> T:
     async def asked() -> T:
         async with connect(place) as api:
-            return await ask(MemoryApi(api, place, agent))
+            return await ask(MemoryClient(api, place, agent))
 
     return asyncio.run(asked())
 
 
-async def _pages(memory: MemoryApi, params: dict[str, str], limit: int) -> list[DocumentView]:
+async def _pages(memory: MemoryClient, params: dict[str, str], limit: int) -> list[DocumentView]:
     found: list[DocumentView] = []
     while len(found) < limit:
-        page = await memory.page({**params, "limit": str(min(PAGE, limit - len(found)))})
+        page = await memory.documents({**params, "limit": str(min(PAGE, limit - len(found)))})
         found += page.items
         if page.next is None:
             break
@@ -304,7 +310,7 @@ async def _pages(memory: MemoryApi, params: dict[str, str], limit: int) -> list[
     return found
 
 
-async def _audit(memory: MemoryApi, before: int | None, limit: int) -> list[AuditEntry]:
+async def _audit(memory: MemoryClient, before: int | None, limit: int) -> list[AuditEntry]:
     found: list[AuditEntry] = []
     while len(found) < limit:
         wanted = min(PAGE, limit - len(found))
@@ -320,7 +326,7 @@ def _document(
     text: str, key: str | None, document: str | None, metadata: str | None, expected: int | None
 ) -> PutDocument:
     try:
-        about = ANY_JSON.validate_json(metadata) if metadata else {}
+        about = JSON_OBJECT.validate_json(metadata) if metadata else {}
         return PutDocument(
             text=text, key=key, document_id=document, metadata=about, expected_version=expected
         )
@@ -329,18 +335,18 @@ def _document(
         raise BadInput(f"That cannot be written: {told}.") from None
 
 
-def _from_input() -> str:
+def _read_stdin() -> str:
     if sys.stdin.isatty():
-        err().print("What is to be remembered? End with Ctrl-D.", markup=False)
+        stderr_console().print("What is to be remembered? End with Ctrl-D.", markup=False)
     return sys.stdin.read().strip()
 
 
-def _confirm(place: Place, agent: str, document: str | None, session: str | None) -> None:
+def _confirm(place: Target, agent: str, document: str | None, session: str | None) -> None:
     what = f"all that {agent} remembers of session {session}" if session else f"{document}"
     if not sys.stdin.isatty():
         raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
     if document is not None:
-        found = _ask(place, agent, lambda memory: memory.show(document))
-        out().print(document_facts(found))
+        found = _ask(place, agent, lambda memory: memory.document(document))
+        stdout_console().print(document_facts(found))
     if not typer.confirm(f"Erase {what}, for good?", err=True):
         raise BadInput("Nothing was erased.")

@@ -25,16 +25,16 @@ from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportEnd, ExportHead, Record
 from choirctl.arguments import AgentId
 from choirctl.control_api import connect
-from choirctl.memory_api import MemoryApi
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import JsonOutput, counted, err, print_json
+from choirctl.memory_api import MemoryClient
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import JsonLineWriter, format_count, print_json, stderr_console
 
-PIECE_RECORDS = 200
-PIECE_BYTES = 500_000
-TELL_EVERY = 1_000
+BATCH_RECORDS = 200
+BATCH_BYTES = 500_000
+PROGRESS_INTERVAL = 1_000
 SHOWN = 5
 
-A_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 def export(
@@ -53,18 +53,18 @@ def export(
     Everything except vectors, which are computed again. With --out the file appears when it is complete,
     and --json prints its number of records.
     """
-    place = find_place(ctx, home, url)
+    place = find_target(ctx, home, url)
     if file is None:
-        records = asyncio.run(_export(place, agent, JsonOutput()))
+        records = asyncio.run(_export(place, agent, JsonLineWriter()))
     else:
         records = _export_to(place, agent, file)
         if as_json:
             print_json({"file": str(file), "records": records})
             return
-    err().print(f"{counted(records, 'record')} of {agent} exported.", markup=False)
+    stderr_console().print(f"{format_count(records, 'record')} of {agent} exported.", markup=False)
 
 
-def bring_in(
+def import_(
     ctx: typer.Context,
     agent: AgentId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
@@ -77,26 +77,26 @@ def bring_in(
     Existing records are left unchanged. A record that differs from an existing one is refused, and the
     command exits 5. Repeat the command to resume an interrupted import.
     """
-    place = find_place(ctx, home, url)
-    total, import_id = _check(file)
-    done = asyncio.run(_bring_in(place, agent, file, total, import_id))
+    place = find_target(ctx, home, url)
+    total, import_id = _validate(file)
+    done = asyncio.run(_import(place, agent, file, total, import_id))
     if as_json:
         print_json({"records": total, **done.figures})
     else:
-        err().print(
-            f"{counted(total, 'record')}: {done.written:,} written, {done.unchanged:,} were there, "
+        stderr_console().print(
+            f"{format_count(total, 'record')}: {done.written:,} written, {done.unchanged:,} were there, "
             f"{len(done.refused):,} refused.",
             markup=False,
         )
     if done.refused:
         some = ", ".join(done.refused[:SHOWN]) + (", …" if len(done.refused) > SHOWN else "")
         raise Conflict(
-            f"{counted(len(done.refused), 'record')} of the file were left out, because {agent} has "
+            f"{format_count(len(done.refused), 'record')} of the file were left out, because {agent} has "
             f"something else in their place, or their session was erased: {some}. All others are there."
         )
 
 
-class _Tally:
+class _ImportCounts:
     """Counts of the imported records by result."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _Tally:
         }
 
 
-def _export_to(place: Place, agent: str, file: Path) -> int:
+def _export_to(place: Target, agent: str, file: Path) -> int:
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         # 0600: an agent's memory is private
@@ -131,17 +131,17 @@ def _export_to(place: Place, agent: str, file: Path) -> int:
     return records
 
 
-async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
+async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) -> int:
     """Write the lines as they arrive; return the number of records.
 
     Raises OutcomeUnknown if the export is incomplete.
     """
     lines, last = 0, b""
     async with connect(place) as api:
-        async for line in MemoryApi(api, place, agent).export():
+        async for line in MemoryClient(api, place, agent).export():
             out.write(line + b"\n")
             lines, last = lines + 1, line
-            if lines % TELL_EVERY == 0:
+            if lines % PROGRESS_INTERVAL == 0:
                 _tell(f"{lines:,} records")
     out.flush()
     # the first line is the head and the last one the end; the others are records
@@ -154,7 +154,7 @@ async def _export(place: Place, agent: str, out: IO[bytes] | JsonOutput) -> int:
     )
 
 
-def _check(file: Path) -> tuple[int, str]:
+def _validate(file: Path) -> tuple[int, str]:
     """Validate a file; return its number of records and an import id derived from its content.
 
     Raises NotFound if it cannot be read, BadInput if it is not a complete export.
@@ -190,7 +190,7 @@ def _head(file: Path, line: bytes) -> None:
 
 def _read(file: Path, number: int, line: bytes) -> Record:
     try:
-        return A_RECORD.validate_json(line)
+        return RECORD.validate_json(line)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
@@ -215,7 +215,7 @@ def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
     for place, (number, line) in enumerate(_lines(file)):
         # 0 is the head, and the line after the records is the end
         if 0 < place <= total:
-            if len(piece) == PIECE_RECORDS or (piece and size + len(line) > PIECE_BYTES):
+            if len(piece) == BATCH_RECORDS or (piece and size + len(line) > BATCH_BYTES):
                 yield piece
                 piece, size = [], 0
             piece.append(_read(file, number, line))
@@ -223,18 +223,20 @@ def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
     yield piece
 
 
-async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id: str) -> _Tally:
-    tally, first = _Tally(), 0
+async def _import(
+    place: Target, agent: str, file: Path, total: int, import_id: str
+) -> _ImportCounts:
+    tally, first = _ImportCounts(), 0
     async with connect(place) as api:
-        memory = MemoryApi(api, place, agent)
+        memory = MemoryClient(api, place, agent)
         for records in _pieces(file, total):
             piece = ImportRecords(
                 import_id=import_id, first=first, total=total, records=tuple(records)
             )
             try:
-                done = await memory.bring_in(piece)
+                done = await memory.import_records(piece)
             except ChoirError as error:
-                there = f"{first:,} of {counted(total, 'record')} are there"
+                there = f"{first:,} of {format_count(total, 'record')} are there"
                 # invalid records would be refused again, so a retry is no advice
                 advice = (
                     "" if isinstance(error, BadInput) else "; import the same file again to go on"
@@ -244,13 +246,13 @@ async def _bring_in(place: Place, agent: str, file: Path, total: int, import_id:
             tally.written += done.written
             tally.unchanged += done.unchanged
             tally.refused += done.refused
-            if total > PIECE_RECORDS:
+            if total > BATCH_RECORDS:
                 _tell(f"{first:,} of {total:,} records")
     return tally
 
 
 def _tell(words: str) -> None:
     if sys.stderr.isatty():
-        console = err()
+        console = stderr_console()
         console.print(words, markup=False, end="")
         console.control(Control(ControlType.CARRIAGE_RETURN))

@@ -9,8 +9,8 @@ from choir_common.wire.choices import AgentChoices, ModelView
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, ModelName
 from choirctl.control_api import connect
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, stdout_console
 from choirctl.views import choice_facts, model_rows
 
 
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
         "model",
         ("list", list_models),
         ("get", get),
-        ("set", choose),
+        ("set", set_model),
     )
 
 
@@ -29,7 +29,7 @@ def list_models(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List the language models and text-to-speech providers."""
-    models = asyncio.run(_list(find_place(ctx, home, url)))
+    models = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(models)
     else:
@@ -44,14 +44,14 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Show the model and the voice of an agent."""
-    found = asyncio.run(_get(find_place(ctx, home, url), agent))
+    found = asyncio.run(_get(find_target(ctx, home, url), agent))
     if as_json:
         print_json(found)
     else:
-        out().print(choice_facts(found))
+        stdout_console().print(choice_facts(found))
 
 
-def choose(
+def set_model(
     ctx: typer.Context,
     agent: AgentId,
     llm: ModelName,
@@ -65,23 +65,25 @@ def choose(
     """
     if not llm:
         raise BadInput("--llm needs the name of a model; `choirctl model list` has them.")
-    found = asyncio.run(_set(find_place(ctx, home, url), agent, llm))
+    found = asyncio.run(_set(find_target(ctx, home, url), agent, llm))
     if as_json:
         print_json(found)
     else:
-        err().print(f"{agent} thinks with {found.llm} until it is restarted.", markup=False)
+        stderr_console().print(
+            f"{agent} thinks with {found.llm} until it is restarted.", markup=False
+        )
 
 
-async def _list(place: Place) -> list[ModelView]:
+async def _list(place: Target) -> list[ModelView]:
     async with connect(place) as api:
         return await api.models()
 
 
-async def _get(place: Place, agent: str) -> AgentChoices:
+async def _get(place: Target, agent: str) -> AgentChoices:
     async with connect(place) as api:
-        return await api.choices(agent)
+        return await api.agent_choices(agent)
 
 
-async def _set(place: Place, agent: str, llm: str) -> AgentChoices:
+async def _set(place: Target, agent: str, llm: str) -> AgentChoices:
     async with connect(place) as api:
         return await api.set_model(agent, llm)

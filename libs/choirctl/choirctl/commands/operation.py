@@ -9,9 +9,9 @@ from choir_common.wire.operations import OperationView
 from choirctl.app import add_group
 from choirctl.arguments import OperationId
 from choirctl.control_api import connect
-from choirctl.operations import raise_failure, watch
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import out, print_json, print_rows, show_json
+from choirctl.operations import raise_failure, show_progress
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_colored_json, print_json, print_rows, stdout_console
 from choirctl.views import operation_facts, operation_rows
 
 
@@ -28,7 +28,7 @@ def list_operations(
     as_json: AsJson = False,
 ) -> None:
     """List builds, updates and resets, newest first."""
-    found = asyncio.run(_list(find_place(ctx, home, url), limit))
+    found = asyncio.run(_list(find_target(ctx, home, url), limit))
     if as_json:
         print_json(found)
     else:
@@ -49,25 +49,25 @@ def show(
 
     With --follow, exits with the code of the command that started it.
     """
-    view = asyncio.run(_show(find_place(ctx, home, url), operation, follow, quiet=as_json))
+    view = asyncio.run(_show(find_target(ctx, home, url), operation, follow, quiet=as_json))
     if as_json:
         print_json(view)
     else:
-        out().print(operation_facts(view))
+        stdout_console().print(operation_facts(view))
         if view.result:
-            show_json(view.result)
+            print_colored_json(view.result)
     if follow:
         raise_failure(view)
 
 
-async def _list(place: Place, limit: int) -> list[OperationView]:
+async def _list(place: Target, limit: int) -> list[OperationView]:
     async with connect(place) as api:
         return await api.operations(limit)
 
 
-async def _show(place: Place, operation: str, follow: bool, quiet: bool) -> OperationView:
+async def _show(place: Target, operation: str, follow: bool, quiet: bool) -> OperationView:
     async with connect(place) as api:
         view = await api.operation(operation)
         if follow and view.status == "running":
-            return await watch(api, place, operation, quiet)
+            return await show_progress(api, place, operation, quiet)
         return view

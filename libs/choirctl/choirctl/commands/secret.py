@@ -17,14 +17,14 @@ from pydantic import JsonValue
 from choir_common.errors import BadInput, Forbidden, NotFound, TooLarge
 from choir_common.secret_file import MAX_VALUE_BYTES, changing, read_secret_file
 from choir_common.wire.configuring import SecretName, SecretsApplied
-from choirctl.commands.config import Wait, follow, settle
-from choirctl.control_api import connect, parse
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows, table
+from choirctl.commands.config import Wait, follow_report, raise_unless_applied
+from choirctl.control_api import connect, parse_response
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, stdout_console, table
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
-STACK_OWN = ("postgres-admin", "nats-token", "operator-token")
+RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """List the names of secrets, and what uses each; never a value."""
-    found = _names(find_place(ctx, home).home)
+    found = _names(find_target(ctx, home).home)
     if as_json:
         print_json(found)
         return
@@ -54,7 +54,7 @@ def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False)
             ", ".join(secret.used_by) or "-",
         )
     print_rows(
-        rows, f"There are no secrets in {find_place(ctx, home).home}, and config.json names none."
+        rows, f"There are no secrets in {find_target(ctx, home).home}, and config.json names none."
     )
 
 
@@ -78,18 +78,20 @@ def set_secret(
     """
     _check_name(name)
     if value is not None:
-        err().print(
+        stderr_console().print(
             "[yellow]Warning:[/] a value on the command line stays in the shell's history, and others could "
             "see it in the list of processes. Leave it out next time: it is then asked for."
         )
     found = _check_value(value if value is not None else _ask(name))
-    place = find_place(ctx, home)
+    place = find_target(ctx, home)
     with changing(place.home / "secrets.json") as values:
         replaced = name in values
         values[name] = found
     if as_json:
         print_json({"name": name, "replaced": replaced})
-    err().print(f"{name} is {'replaced' if replaced else 'set'}.{_next(place, name)}")
+    stderr_console().print(
+        f"{name} is {'replaced' if replaced else 'set'}.{_next_step(place, name)}"
+    )
 
 
 def delete(
@@ -99,22 +101,22 @@ def delete(
 
     After `secret apply`, Choir continues without it. Choir's own secrets cannot be deleted.
     """
-    if name in STACK_OWN:
+    if name in RESERVED_SECRETS:
         raise Forbidden(
             f"{name} is Choir's own: its services do not work without it. Nothing was deleted. If others "
             "may have read it, take Choir down and remove its line from secrets.json; the next "
             "`choirctl up` makes a new one."
         )
-    place = find_place(ctx, home)
+    place = find_target(ctx, home)
     with changing(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
             raise NotFound(f"There is no secret {name[:64]!r}. `choirctl secret list` names them.")
     used = next((s.used_by for s in _names(place.home) if s.name == name), ())
     if used:
-        err().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
+        stderr_console().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
     if as_json:
         print_json({"name": name, "used_by": list(used)})
-    err().print(f"{name} is deleted.{_next(place, name)}")
+    stderr_console().print(f"{name} is deleted.{_next_step(place, name)}")
 
 
 def apply(
@@ -129,23 +131,23 @@ def apply(
     Then waits until every running agent has the new values. Exits 1 if an agent cannot apply them, 6 if one
     has not applied them in time; they are active in both cases.
     """
-    applied = asyncio.run(_apply(find_place(ctx, home, url), wait_s, as_json))
+    applied = asyncio.run(_apply(find_target(ctx, home, url), wait_s, as_json))
     if as_json:
         print_json(applied)
-    settle(applied.report, wait_s)
+    raise_unless_applied(applied.report, wait_s)
 
 
-async def _apply(place: Place, wait_s: float, quiet: bool) -> SecretsApplied:
+async def _apply(place: Target, wait_s: float, quiet: bool) -> SecretsApplied:
     async with connect(place) as api:
-        done = parse(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
+        done = parse_response(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
         if not quiet:
-            _tell(done)
-        reached = await follow(api, done.report, wait_s, quiet)
+            _print_changes(done)
+        reached = await follow_report(api, done.report, wait_s, quiet)
         return done.model_copy(update={"report": reached})
 
 
-def _tell(done: SecretsApplied) -> None:
-    console = out()
+def _print_changes(done: SecretsApplied) -> None:
+    console = stdout_console()
     for mark, names in (("+", done.added), ("~", done.changed), ("-", done.removed)):
         for name in names:
             console.print(f"{mark} {name}", markup=False)
@@ -156,9 +158,9 @@ def _tell(done: SecretsApplied) -> None:
     )
     for names, meaning in words:
         if names:
-            err().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
+            stderr_console().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
     if not (done.added or done.changed or done.removed):
-        err().print("No value has changed; whoever runs fetches them again.")
+        stderr_console().print("No value has changed; whoever runs fetches them again.")
 
 
 def _names(home: Path) -> list[SecretName]:
@@ -168,13 +170,13 @@ def _names(home: Path) -> list[SecretName]:
         known = {}.keys()
     uses = _uses(home / "config.json")
     return [
-        SecretName(name=name, set=name in known, used_by=uses.get(name, ()) or _own(name))
+        SecretName(name=name, set=name in known, used_by=uses.get(name, ()) or _reserved_use(name))
         for name in sorted(known | uses.keys())
     ]
 
 
-def _own(name: str) -> tuple[str, ...]:
-    return ("Choir itself",) if name in (*STACK_OWN, METRICS_TOKEN) else ()
+def _reserved_use(name: str) -> tuple[str, ...]:
+    return ("Choir itself",) if name in (*RESERVED_SECRETS, METRICS_TOKEN) else ()
 
 
 def _uses(path: Path) -> dict[str, tuple[str, ...]]:
@@ -227,10 +229,10 @@ def _check_value(value: str) -> str:
     return value
 
 
-def _next(place: Place, name: str) -> str:
+def _next_step(place: Target, name: str) -> str:
     if not place.socket.exists():
         return ""
-    if name in STACK_OWN:
+    if name in RESERVED_SECRETS:
         return (
             " Choir's own secrets count when it starts again: `choirctl down`, then `choirctl up`."
         )

@@ -19,10 +19,16 @@ from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
 from choir_common.wire.rpc import StatusReport
 from choirctl.app import add_group
-from choirctl.arguments import JobName, OneAgent, SessionId
-from choirctl.control_api import CUT_S, ControlApi, connect
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_json_line, print_rows
+from choirctl.arguments import JobName, OptionalAgentId, SessionId
+from choirctl.control_api import RECONNECT_TIMEOUT_S, ControlClient, connect
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import (
+    print_json,
+    print_json_line,
+    print_rows,
+    stderr_console,
+    stdout_console,
+)
 from choirctl.views import CORE, event_line, job_rows, session_facts, session_line, session_rows
 
 LOOK_S = 1.0
@@ -46,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
 def list_sessions(
     ctx: typer.Context,
-    agent: OneAgent = None,
+    agent: OptionalAgentId = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what begins, changes and ends.")
@@ -59,7 +65,7 @@ def list_sessions(
 
     With --follow, prints a line for each session that starts, changes state or ends, until Ctrl-C.
     """
-    place = find_place(ctx, home, url)
+    place = find_target(ctx, home, url)
     if follow:
         asyncio.run(_follow_list(place, agent, limit, as_json))
         return
@@ -87,7 +93,7 @@ def events(
     One line per event: revision, time, lane, type and main fields. With --json, each complete event on
     one line.
     """
-    asyncio.run(_events(find_place(ctx, home, url), session, after, follow, as_json))
+    asyncio.run(_events(find_target(ctx, home, url), session, after, follow, as_json))
 
 
 def show(
@@ -98,11 +104,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one session: its agent, status and log head."""
-    found = asyncio.run(_show(find_place(ctx, home, url), session))
+    found = asyncio.run(_show(find_target(ctx, home, url), session))
     if as_json:
         print_json(found)
     else:
-        out().print(session_facts(found))
+        stdout_console().print(session_facts(found))
 
 
 def cores(
@@ -117,7 +123,7 @@ def cores(
     Shows name, state, skill, step and remaining budgets. A job that has ended is listed for a minute.
     Exits 5 if the session does not run.
     """
-    jobs = asyncio.run(_cores(find_place(ctx, home, url), session))
+    jobs = asyncio.run(_cores(find_target(ctx, home, url), session))
     if as_json:
         print_json(jobs)
     else:
@@ -136,11 +142,11 @@ def cancel(
 
     Everything else continues. Exits 5 if the session does not run.
     """
-    told = asyncio.run(_cancel(find_place(ctx, home, url), session, job))
+    told = asyncio.run(_cancel(find_target(ctx, home, url), session, job))
     if as_json:
         print_json(told)
     else:
-        err().print(told.note, markup=False)
+        stderr_console().print(told.note, markup=False)
 
 
 def verify(
@@ -154,20 +160,20 @@ def verify(
 
     Verifies every hash of the chain. Exits 1 if one does not match.
     """
-    found = asyncio.run(_verify(find_place(ctx, home, url), session))
+    found = asyncio.run(_verify(find_target(ctx, home, url), session))
     if as_json:
         print_json(found)
     elif found.ok and found.erased_at is not None:
-        out().print(
+        stdout_console().print(
             f"{session}: erased on {found.erased_at:%Y-%m-%d}, as agents.NAME.retention.log says. The hashes "
             f"of its {found.events} events are kept and end at the session's head."
         )
     elif found.ok:
-        out().print(
+        stdout_console().print(
             f"{session}: {found.events} events, chain intact up to revision {found.head_rev}."
         )
     if not found.ok:
-        err().print(
+        stderr_console().print(
             f"[red]{session}: the log is broken at revision {found.broken_at}[/]: {found.reason}"
         )
         raise typer.Exit(ChoirError.exit_code)
@@ -187,38 +193,38 @@ def compact(
 
     The log keeps every event; only the model's context gets shorter. Exits 5 if the session does not run.
     """
-    told = asyncio.run(_compact(find_place(ctx, home, url), session, lane))
+    told = asyncio.run(_compact(find_target(ctx, home, url), session, lane))
     if as_json:
         print_json(told)
     else:
-        err().print(told.note, markup=False)
+        stderr_console().print(told.note, markup=False)
 
 
-async def _compact(place: Place, session: str, lane: str | None) -> Told:
+async def _compact(place: Target, session: str, lane: str | None) -> Told:
     async with connect(place) as api:
-        found = await _running(api, session)
+        found = await _require_running(api, session)
         return await api.compact(
             found.agent_id, CompactMemory(lane=lane, session_id=found.session_id)
         )
 
 
-async def _show(place: Place, session: str) -> SessionView:
+async def _show(place: Target, session: str) -> SessionView:
     async with connect(place) as api:
         return await api.session(session)
 
 
-async def _cores(place: Place, session: str) -> list[StatusReport]:
+async def _cores(place: Target, session: str) -> list[StatusReport]:
     async with connect(place) as api:
-        agent = await api.agent((await _running(api, session)).agent_id)
+        agent = await api.agent((await _require_running(api, session)).agent_id)
         return [lane for lane in agent.lanes if lane.lane.startswith(CORE)]
 
 
-async def _cancel(place: Place, session: str, job: str) -> Told:
+async def _cancel(place: Target, session: str, job: str) -> Told:
     async with connect(place) as api:
-        return await api.cancel((await _running(api, session)).agent_id, job)
+        return await api.cancel((await _require_running(api, session)).agent_id, job)
 
 
-async def _running(api: ControlApi, session: str) -> SessionView:
+async def _require_running(api: ControlClient, session: str) -> SessionView:
     """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
     found = await api.session(session)
     if found.ended_at is not None:
@@ -226,12 +232,12 @@ async def _running(api: ControlApi, session: str) -> SessionView:
     return found
 
 
-async def _list(place: Place, agent: str | None, limit: int) -> list[SessionView]:
+async def _list(place: Target, agent: str | None, limit: int) -> list[SessionView]:
     async with connect(place) as api:
         return await api.sessions(agent, limit)
 
 
-async def _follow_list(place: Place, agent: str | None, limit: int, as_json: bool) -> None:
+async def _follow_list(place: Target, agent: str | None, limit: int, as_json: bool) -> None:
     async with connect(place) as api:
         found = await api.sessions(agent, limit)
         if as_json:
@@ -244,11 +250,11 @@ async def _follow_list(place: Place, agent: str | None, limit: int, as_json: boo
                 if as_json:
                     print_json_line(view)
                 else:
-                    out().print(session_line(view), highlight=False)
+                    stdout_console().print(session_line(view), highlight=False)
 
 
 async def _changes(
-    api: ControlApi, found: list[SessionView], agent: str | None, limit: int
+    api: ControlClient, found: list[SessionView], agent: str | None, limit: int
 ) -> AsyncGenerator[SessionView]:
     """Yield each session that starts, changes state or ends; tolerate a restart of choird."""
     known = {view.session_id: (view.status, view.epoch) for view in found}
@@ -259,7 +265,7 @@ async def _changes(
             found = await api.sessions(agent, limit)
         except (Unavailable, OutcomeUnknown, DeadlineExceeded):
             # choird may be restarting
-            if time.monotonic() - answered_at > CUT_S:
+            if time.monotonic() - answered_at > RECONNECT_TIMEOUT_S:
                 raise
             continue
         answered_at = time.monotonic()
@@ -269,10 +275,10 @@ async def _changes(
                 yield view
 
 
-async def _events(place: Place, session: str, after: int, follow: bool, as_json: bool) -> None:
-    console = out()
+async def _events(place: Target, session: str, after: int, follow: bool, as_json: bool) -> None:
+    console = stdout_console()
     async with connect(place) as api:
-        news = api.follow_events(session, after) if follow else _stored(api, session, after)
+        news = api.follow_events(session, after) if follow else _stored_events(api, session, after)
         # aclosing: without it, a reader that stops early would leave the stream open
         async with contextlib.aclosing(news):
             async for event in news:
@@ -282,7 +288,7 @@ async def _events(place: Place, session: str, after: int, follow: bool, as_json:
                     console.print(event_line(event), highlight=False)
 
 
-async def _stored(api: ControlApi, session: str, after: int) -> AsyncGenerator[Event]:
+async def _stored_events(api: ControlClient, session: str, after: int) -> AsyncGenerator[Event]:
     """Yield the stored events after revision `after`, reading them page by page."""
     while True:
         page = await api.events(session, after)
@@ -293,6 +299,6 @@ async def _stored(api: ControlApi, session: str, after: int) -> AsyncGenerator[E
         after = page.next
 
 
-async def _verify(place: Place, session: str) -> Verification:
+async def _verify(place: Target, session: str) -> Verification:
     async with connect(place) as api:
         return await api.verify(session)

@@ -10,13 +10,13 @@ from rich.markup import escape
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import SystemStatus
-from choirctl.control_api import ControlApi, connect, parse
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import counted, out, print_json, print_rows, table
-from choirctl.status_words import agent_words, model_words, system_words
+from choirctl.control_api import ControlClient, connect, parse_response
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import format_count, print_json, print_rows, stdout_console, table
+from choirctl.status_words import agent_lines, model_lines, system_lines
 from choirctl.views import agent_rows, work_tree
 
-LOOKED_AT = 20
+MAX_OPERATIONS = 20
 
 
 def register(app: typer.Typer) -> None:
@@ -37,23 +37,23 @@ def status(
 
     Exits 6 if Choir does not run, or a part of it is down.
     """
-    found, waits = asyncio.run(_read(find_place(ctx, home, url), as_json))
+    found, waits = asyncio.run(_read(find_target(ctx, home, url), as_json))
     if as_json:
         print_json(found)
     else:
-        (_show if verbose else _say)(found)
+        (_print_tables if verbose else _print_text)(found)
         _show_waiting(waits)
     if not found.ready:
         raise typer.Exit(Unavailable.exit_code)
 
 
-async def _read(place: Place, quiet: bool) -> tuple[SystemStatus, list[str]]:
+async def _read(place: Target, quiet: bool) -> tuple[SystemStatus, list[str]]:
     async with connect(place) as api:
         found = await api.status()
         return found, [] if quiet else await _waiting(api)
 
 
-async def _waiting(api: ControlApi) -> list[str]:
+async def _waiting(api: ControlClient) -> list[str]:
     """Return a line for each running operation and each thing that waits for the operator."""
     lines: list[str] = []
     # this fails if the database is down, which the parts of the status show already
@@ -61,13 +61,13 @@ async def _waiting(api: ControlApi) -> list[str]:
         pending = sum(view.status == "pending" for view in await api.approvals())
         if pending:
             verb = "waits" if pending == 1 else "wait"
-            who = counted(pending, "request")
+            who = format_count(pending, "request")
             lines.append(f"{who} {verb} for your decision: `choirctl approval list`.")
-        for work in await api.operations(LOOKED_AT):
+        for work in await api.operations(MAX_OPERATIONS):
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
                 lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
-        view = parse(await api.send("GET", "/v1/config"), ConfigView)
+        view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
         if view.staged:
             lines.append("A configuration is staged and not in force: `choirctl config diff`.")
         if view.note:
@@ -75,17 +75,17 @@ async def _waiting(api: ControlApi) -> list[str]:
     return lines
 
 
-def _say(found: SystemStatus) -> None:
-    console = out()
+def _print_text(found: SystemStatus) -> None:
+    console = stdout_console()
     for line in [
-        *system_words(found),
-        *(it for agent in found.agents for it in agent_words(agent)),
+        *system_lines(found),
+        *(it for agent in found.agents for it in agent_lines(agent)),
     ]:
         console.print(line, markup=False, highlight=False)
 
 
-def _show(found: SystemStatus) -> None:
-    console = out()
+def _print_tables(found: SystemStatus) -> None:
+    console = stdout_console()
     word = "[green]ready[/]" if found.ready else "[red]not ready[/]"
     console.print(f"Choir {found.version} is {word}. State: {found.home}. Model: {found.model}.")
     parts = table("PART", "", "DETAIL")
@@ -96,7 +96,7 @@ def _show(found: SystemStatus) -> None:
         console.print()
         print_rows(agent_rows(found.agents))
     for agent in found.agents:
-        for line in model_words(agent):
+        for line in model_lines(agent):
             console.print(f"{agent.agent_id}: {line.strip()}", markup=False, highlight=False)
     at_work = work_tree(found.agents)
     if at_work is not None:
@@ -105,6 +105,6 @@ def _show(found: SystemStatus) -> None:
 
 
 def _show_waiting(waits: list[str]) -> None:
-    console = out()
+    console = stdout_console()
     for line in waits:
         console.print(f"[yellow]![/] {escape(line)}", highlight=False)

@@ -6,8 +6,8 @@ import ssl
 import typer
 
 from choir_common.errors import BadInput, NotFound
-from choirctl.place import AsJson, Home, find_place
-from choirctl.printing import out, print_json
+from choirctl.place import AsJson, Home, find_target
+from choirctl.printing import print_json, stdout_console
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     Prints the path of the CA certificate and its SHA-256 fingerprint.
     Exits 3 if this Choir created no certificate: it uses plain HTTP, or a certificate of the operator.
     """
-    file = find_place(ctx, home).authority
+    file = find_target(ctx, home).ca_file
     try:
         fingerprint = fingerprint_of(file.read_text("ascii"))
     except FileNotFoundError as error:
@@ -34,7 +34,9 @@ def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"authority": str(file), "sha256": fingerprint})
         return
-    out().print(f"Authority  {file}\nSHA-256    {fingerprint}", markup=False, highlight=False)
+    stdout_console().print(
+        f"Authority  {file}\nSHA-256    {fingerprint}", markup=False, highlight=False
+    )
 
 
 def fingerprint_of(pem: str) -> str:

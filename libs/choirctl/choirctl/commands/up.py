@@ -17,19 +17,19 @@ from choir_local.detach import start_detached
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import StackState
-from choirctl.background import await_running, is_running
+from choirctl.background import is_running, wait_until_ready
 from choirctl.config_file import read_config
 from choirctl.control_api import connect
-from choirctl.dm_choice import pick_dm
-from choirctl.failures import explain
-from choirctl.first_home import make_home
-from choirctl.foreground import run_here
+from choirctl.dm_choice import default_dm
+from choirctl.failures import report_error
+from choirctl.first_home import create_state_directory
+from choirctl.foreground import run_in_foreground
 from choirctl.late import load
-from choirctl.model_key import ModelKey
-from choirctl.place import AsJson, Home, Place, find_place
-from choirctl.printing import err, print_json
+from choirctl.model_key import ModelKeySetup
+from choirctl.place import AsJson, Home, Target, find_target
+from choirctl.printing import print_json, stderr_console
 from choirctl.start_progress import StartProgress
-from choirctl.start_screen import Screen
+from choirctl.start_screen import SummaryScreen
 
 INTERRUPTED = 130
 
@@ -60,17 +60,17 @@ def up(
     Creates the state directory if there is none. Without --detach it runs until Ctrl-C.
     """
     place = replace(
-        find_place(ctx, home), url=None
+        find_target(ctx, home), url=None
     )  # `up` always works on this machine, so it ignores CHOIR_URL
     settings = _settings(place, score, port)
-    start = Start(place, settings, LocalHome(place.home), as_json)
+    start = UpCommand(place, settings, LocalHome(place.home), as_json)
     if detach:
-        start.in_background()
+        start.run_in_background()
     else:
-        start.in_foreground(chat and sys.stdin.isatty() and sys.stdout.isatty() and not as_json)
+        start.run_in_foreground(chat and sys.stdin.isatty() and sys.stdout.isatty() and not as_json)
 
 
-def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettings:
+def _settings(place: Target, score: Path | None, port: int | None) -> LocalSettings:
     read = LocalSettings.load()
     if read.postgres_dsn:
         raise Conflict(
@@ -90,38 +90,38 @@ def _settings(place: Place, score: Path | None, port: int | None) -> LocalSettin
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DmChoice:
     """The DM to chat in, or the reason why there is none."""
 
     dm: str | None = None
     why_none: str = ""
 
 
-def _choose(dms: Sequence[DmView]) -> Choice:
+def _default_dm(dms: Sequence[DmView]) -> DmChoice:
     try:
-        return Choice(pick_dm(dms))
+        return DmChoice(default_dm(dms))
     except Conflict as nobody:
-        return Choice(why_none=nobody.message)
+        return DmChoice(why_none=nobody.message)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class UpCommand:
     """One run of `choirctl up`."""
 
-    place: Place
+    place: Target
     settings: LocalSettings
     local: LocalHome
     as_json: bool
 
-    def in_background(self) -> None:
+    def run_in_background(self) -> None:
         """Start the stack in the background unless it runs already, wait for it and show the summary."""
-        console = err()
+        console = stderr_console()
         runs = is_running(self.local)
         config = self._prepare(console, starts=not runs)
         progress = StartProgress(console)
         try:
             state = asyncio.run(
-                await_running(self.local, progress.show)
+                wait_until_ready(self.local, progress.show)
                 if runs
                 else start_detached(self.settings, progress.show)
             )
@@ -130,9 +130,9 @@ class Start:
         headline = f"Choir {'runs already' if runs else 'runs in the background'}."
         self._show(console, state, config, asyncio.run(self._dms()), headline)
 
-    def in_foreground(self, with_chat: bool) -> None:
+    def run_in_foreground(self, with_chat: bool) -> None:
         """Run the stack in this process until it is stopped. Raises Conflict if one runs already."""
-        console = err()
+        console = stderr_console()
         if is_running(self.local):
             raise Conflict(
                 f"Choir runs already in {self.place.home}. Talk to it with `choirctl chat`, or stop it "
@@ -145,7 +145,7 @@ class Start:
             # the spinner and the chat prompt would overwrite each other
             progress.close()
             dms = await self._dms()
-            choice = _choose(dms) if with_chat else Choice()
+            choice = _default_dm(dms) if with_chat else DmChoice()
             stop = "Ctrl-C twice stops" if choice.dm else "Ctrl-C stops"
             self._show(console, state, config, dms, f"Choir runs. {stop} all of it.")
             if choice.why_none:
@@ -153,7 +153,7 @@ class Start:
             return choice.dm is not None and await self.chat(console, choice.dm)
 
         try:
-            was_ready = asyncio.run(run_here(self.settings, progress.show, when_ready))
+            was_ready = asyncio.run(run_in_foreground(self.settings, progress.show, when_ready))
         finally:
             progress.close()
         console.print("Choir has stopped.")
@@ -168,11 +168,11 @@ class Start:
         left = False
         try:
             await load("choirctl.talk").talk_on_terminal(
-                self.place, dm, self.place.received, stops_all=True
+                self.place, dm, self.place.download_dir, stops_all=True
             )
             left = True
         except* ChoirError as failed:
-            explain(failed)
+            report_error(failed)
             console.print("Choir goes on without a chat here; Ctrl-C stops all of it.")
         return left
 
@@ -186,14 +186,14 @@ class Start:
 
     def _prepare(self, console: Console, *, starts: bool) -> Config:
         """Create missing files and validate existing ones before anything is started."""
-        made = make_home(self.place.home)
+        made = create_state_directory(self.place.home)
         if self.place.home in made.paths:
             console.print(f"Made the state directory {self.place.home}.")
         file = self.place.home / "config.json"
         config = read_config(file)
         if starts:
             ask = sys.stdin.isatty() and sys.stderr.isatty() and not self.as_json
-            ModelKey(self.local, self.settings, config, console).keep(ask=ask)
+            ModelKeySetup(self.local, self.settings, config, console).ensure_stored(ask=ask)
             # it may have added the model to config.json
             config = read_config(file)
         return config
@@ -209,4 +209,4 @@ class Start:
         if self.as_json:
             print_json(state)
         else:
-            Screen(state, config, self.local.secrets_file, dms).show(console, headline)
+            SummaryScreen(state, config, self.local.secrets_file, dms).show(console, headline)

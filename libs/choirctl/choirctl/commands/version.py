@@ -6,7 +6,7 @@ import platform
 import typer
 
 from choirctl.place import AsJson
-from choirctl.printing import out, print_json
+from choirctl.printing import print_json, stdout_console
 
 
 def register(app: typer.Typer) -> None:
@@ -20,4 +20,4 @@ def version(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"version": number, "python": platform.python_version()})
         return
-    out().print(f"choirctl {number} (Python {platform.python_version()})")
+    stdout_console().print(f"choirctl {number} (Python {platform.python_version()})")

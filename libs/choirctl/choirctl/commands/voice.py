@@ -9,8 +9,8 @@ from choir_common.wire.choices import AgentChoices, VoiceView
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, VoiceName
 from choirctl.control_api import connect
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, out, print_json, print_rows
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console, stdout_console
 from choirctl.views import choice_facts, voice_rows
 
 
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
         "voice",
         ("list", list_voices),
         ("get", get),
-        ("set", choose),
+        ("set", set_voice),
     )
 
 
@@ -29,7 +29,7 @@ def list_voices(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List the voice profiles of config.json."""
-    voices = asyncio.run(_list(find_place(ctx, home, url)))
+    voices = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(voices)
     else:
@@ -44,14 +44,14 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Show the voice and the model of an agent."""
-    found = asyncio.run(_get(find_place(ctx, home, url), agent))
+    found = asyncio.run(_get(find_target(ctx, home, url), agent))
     if as_json:
         print_json(found)
     else:
-        out().print(choice_facts(found))
+        stdout_console().print(choice_facts(found))
 
 
-def choose(
+def set_voice(
     ctx: typer.Context,
     agent: AgentId,
     voice: VoiceName,
@@ -65,24 +65,24 @@ def choose(
     """
     if not voice:
         raise BadInput("VOICE is empty; `choirctl voice list` has the names.")
-    found = asyncio.run(_set(find_place(ctx, home, url), agent, voice))
+    found = asyncio.run(_set(find_target(ctx, home, url), agent, voice))
     if as_json:
         print_json(found)
     else:
         said = f"{agent} speaks with {found.voice_profile} until it is restarted."
-        err().print(said, markup=False)
+        stderr_console().print(said, markup=False)
 
 
-async def _list(place: Place) -> list[VoiceView]:
+async def _list(place: Target) -> list[VoiceView]:
     async with connect(place) as api:
         return await api.voices()
 
 
-async def _get(place: Place, agent: str) -> AgentChoices:
+async def _get(place: Target, agent: str) -> AgentChoices:
     async with connect(place) as api:
-        return await api.choices(agent)
+        return await api.agent_choices(agent)
 
 
-async def _set(place: Place, agent: str, voice: str) -> AgentChoices:
+async def _set(place: Target, agent: str, voice: str) -> AgentChoices:
     async with connect(place) as api:
         return await api.set_voice(agent, voice)

@@ -12,9 +12,9 @@ from choir_common.wire.operations import OperationView
 from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
 from choirctl.arguments import WorkspaceName
 from choirctl.control_api import connect
-from choirctl.operations import carry_out, raise_failure
-from choirctl.place import AsJson, Home, Place, Url, find_place
-from choirctl.printing import err, print_json, print_rows
+from choirctl.operations import raise_failure, run_operation
+from choirctl.place import AsJson, Home, Target, Url, find_target
+from choirctl.printing import print_json, print_rows, stderr_console
 from choirctl.views import workspace_rows
 
 
@@ -30,7 +30,7 @@ def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List the workspaces with their paths, agents and sizes."""
-    found = asyncio.run(_list(find_place(ctx, home, url)))
+    found = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(found)
     else:
@@ -53,7 +53,7 @@ def reset(
     The agent that uses it is stopped first. Asks for the workspace's name as confirmation. Exits 5 for a
     protected directory. The operation continues in choird if you interrupt this command.
     """
-    place = find_place(ctx, home, url)
+    place = find_target(ctx, home, url)
     if not yes:
         _confirm(asyncio.run(_find(place, workspace)))
     request = ResetWorkspace(confirm=workspace, restart=restart)
@@ -61,7 +61,7 @@ def reset(
     if as_json:
         print_json(ended)
     elif ended.result is not None:
-        _tell(WorkspaceReset.model_validate(ended.result, strict=False))
+        _print_result(WorkspaceReset.model_validate(ended.result, strict=False))
     raise_failure(ended)
 
 
@@ -71,7 +71,7 @@ def _confirm(workspace: WorkspaceView) -> None:
             f"Nobody can be asked whether to delete everything in {workspace.path}. Say --yes."
         )
     holder = f" Agent {workspace.agent_id} is stopped first." if workspace.agent_id else ""
-    err().print(
+    stderr_console().print(
         f"This deletes all {workspace.files:,} files in {workspace.path}, for good.{holder}",
         markup=False,
     )
@@ -79,20 +79,22 @@ def _confirm(workspace: WorkspaceView) -> None:
         raise BadInput("That is not its name; nothing was deleted.")
 
 
-def _tell(done: WorkspaceReset) -> None:
+def _print_result(done: WorkspaceReset) -> None:
     if not done.left:
-        err().print(f"{done.path} is empty: {done.removed:,} entries deleted.", markup=False)
+        stderr_console().print(
+            f"{done.path} is empty: {done.removed:,} entries deleted.", markup=False
+        )
     if done.stopped:
         how = "started again" if done.restarted else "stopped, and not started again"
-        err().print(f"Agent {done.stopped} was {how}.", markup=False)
+        stderr_console().print(f"Agent {done.stopped} was {how}.", markup=False)
 
 
-async def _list(place: Place) -> list[WorkspaceView]:
+async def _list(place: Target) -> list[WorkspaceView]:
     async with connect(place) as api:
         return await api.workspaces()
 
 
-async def _find(place: Place, name: str) -> WorkspaceView:
+async def _find(place: Target, name: str) -> WorkspaceView:
     found = await _list(place)
     for workspace in found:
         if workspace.name == name:
@@ -101,7 +103,7 @@ async def _find(place: Place, name: str) -> WorkspaceView:
     raise NotFound(f"There is no workspace {name!r} (there are {names}).")
 
 
-async def _reset(place: Place, name: str, request: ResetWorkspace, quiet: bool) -> OperationView:
+async def _reset(place: Target, name: str, request: ResetWorkspace, quiet: bool) -> OperationView:
     path = f"/v1/workspaces/{quote(name, safe='')}/reset"
     async with connect(place) as api:
-        return await carry_out(api, place, path, quiet, request)
+        return await run_operation(api, place, path, quiet, request)
